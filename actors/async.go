@@ -37,9 +37,9 @@ func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.E
 	return taskGroup{ctx: ctx, cancel: cancel, all: all, entry: entry}
 }
 
-// A delayed is a message from slow work or from a timer. The actor receives body,
+// A delayedMessage is a message from slow work or from a timer. The actor receives body,
 // unless the work or the timer was stopped in the meantime: then stopped returns true.
-type delayed struct {
+type delayedMessage struct {
 	body    any
 	stopped func() bool
 }
@@ -47,7 +47,7 @@ type delayed struct {
 // unwrapDelayed is the middleware that unwraps the delayed messages of an actor.
 func unwrapDelayed(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
-		if m, is := e.Message.(delayed); is {
+		if m, is := e.Message.(delayedMessage); is {
 			if m.stopped() {
 				return
 			}
@@ -67,7 +67,7 @@ func (g taskGroup) runAndSend(c actor.Context, name string, task func(ctx contex
 		defer g.all.Done()
 		defer began.End()
 		if next := g.perform(began.NewContext(g.ctx), task); next != nil {
-			root.Send(self, delayed{next, func() bool { return g.ctx.Err() != nil }})
+			root.Send(self, delayedMessage{next, func() bool { return g.ctx.Err() != nil }})
 		}
 	}()
 }

@@ -31,7 +31,7 @@ type ownedJob struct {
 // is limited (Config.Ownership): each owned job and each claim in progress takes one
 // place.
 type claims struct {
-	places       *fair.Shares
+	places       *fair.SlotPool
 	trials       poison.Trials
 	owned        map[string]ownedJob     // by job ID
 	claiming     map[string]store.Orphan // claims in progress, by job ID
@@ -41,7 +41,7 @@ type claims struct {
 
 func newClaims(places fair.Config) claims {
 	return claims{
-		places: fair.NewShares(places), trials: poison.New(), owned: make(map[string]ownedJob),
+		places: fair.NewSlotPool(places), trials: poison.New(), owned: make(map[string]ownedJob),
 		claiming: make(map[string]store.Orphan), unsureClaims: make(map[string]store.Orphan),
 	}
 }

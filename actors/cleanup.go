@@ -97,7 +97,7 @@ func (p *deps) repairResults(ctx context.Context, rec store.Record) (store.Recor
 		if !ok {
 			continue
 		}
-		err := archive.ReadBack(ctx, p.cfg.Blob, blob.Info{Key: made.Key, Size: made.Size})
+		err := archive.VerifyWritten(ctx, p.cfg.Blob, blob.ObjectInfo{Key: made.Key, Size: made.Size})
 		if err == nil {
 			continue
 		}
@@ -142,7 +142,7 @@ func (p *deps) dropParts(ctx context.Context, rec store.Record, kept []store.Par
 	if err != nil {
 		return err
 	}
-	stays := func(o blob.Info) bool {
+	stays := func(o blob.ObjectInfo) bool {
 		return layout.EpochFromKey(o.Key) > rec.Epoch || slices.ContainsFunc(kept, func(p store.Part) bool { return p.Key == o.Key })
 	}
 	if !slices.ContainsFunc(objects, stays) {

@@ -68,11 +68,11 @@ func (e *jobEnder) readFinalRecord(ctx context.Context) any {
 // recordLostParts marks parts as lost and gives the job back, so that its next owner runs their
 // rows. alreadyLost is the number of rows that were lost earlier, and that the metric has
 // counted already.
-func (e *jobEnder) recordLostParts(ctx context.Context, parts *archive.LostError, alreadyLost int64) any {
+func (e *jobEnder) recordLostParts(ctx context.Context, parts *archive.LostPartsError, alreadyLost int64) any {
 	e.writes.Wait() // a commit in progress may still add rows to the totals
-	lost, err := runWithResult(e.localStorageRetrier(ctx), func() (store.Totals, error) {
-		return e.cfg.Store.LoseParts(ctx, e.fence, parts.Keys, func(r *store.Record) {
-			r.Job.Warnings = union(r.Job.Warnings, []string{lostWarning})
+	lost, err := runWithResult(e.localStorageRetrier(ctx), func() (store.RowTotals, error) {
+		return e.cfg.Store.MarkPartsLost(ctx, e.fence, parts.Keys, func(r *store.Record) {
+			r.Job.Warnings = appendMissing(r.Job.Warnings, []string{lostWarning})
 		})
 	})
 	if err != nil {

@@ -55,8 +55,8 @@ type committer struct {
 	rows        int64      // number of rows of the whole input
 	copyCount   int64      // number of rows that get the answer of an equal row and are not run
 	progress    *commit.Progress
-	files       *commit.Files
-	copies      *commit.Copies // nil where no row is a copy
+	files       *commit.CompactionPlanner
+	copies      *commit.CopyWriter // nil where no row is a copy
 	mergeWaits  *gateWaits     // merges of the job that wait for their turn
 	helpers     commit.Compactors
 	compactions []compactionTask // compactions that no node has started
@@ -194,7 +194,7 @@ func (r *committer) mergeShard(c actor.Context, n int) {
 	complete := func(m *commit.Compaction, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
 	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("merge shard %d", n),
-		begin: func() *commit.Compaction { return r.files.Merge(n, parts) },
+		begin: func() *commit.Compaction { return r.files.NewMerge(n, parts) },
 		record: func(ctx context.Context, m *commit.Compaction, size int64) error {
 			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
 		},
@@ -214,7 +214,7 @@ func (r *committer) joinShards(c actor.Context, p commit.ShardRange) {
 	}
 	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
-		begin: func() *commit.Compaction { return r.files.Join(p, parts) },
+		begin: func() *commit.Compaction { return r.files.NewJoin(p, parts) },
 		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.progress.MarkJoined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
 			r.startNextSteps(c)
@@ -370,7 +370,7 @@ func (r *committer) makeResults(c actor.Context) {
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
 		r.compactions = append(r.compactions, compactionTask{
 			name: "write artifact " + name, isLocal: here,
-			begin: func() *commit.Compaction { return r.files.Artifact(name, parts) },
+			begin: func() *commit.Compaction { return r.files.NewArtifact(name, parts) },
 			onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
 				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {
@@ -390,7 +390,7 @@ func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store
 }
 
 func (r *committer) finishEstimate(c actor.Context) {
-	usd, e := ingest.Sampled(r.job.spec, r.rows-r.copyCount, r.job.manifest.Size, r.progress.Parts())
+	usd, e := ingest.EstimateFromSample(r.job.spec, r.rows-r.copyCount, r.job.manifest.Size, r.progress.Parts())
 	now := r.cfg.Clock()
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)

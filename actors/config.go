@@ -73,8 +73,8 @@ type Config struct {
 	Parts     PartConfig
 	Rows      RowConfig
 	Estimates Estimates
-	Servers   Servers
-	Janitor   Janitor
+	Servers   ServerConfig
+	Janitor   JanitorConfig
 }
 
 // Reports holds the functions that describe this node to operators and to other nodes.
@@ -212,8 +212,8 @@ type Estimates struct {
 	Sample    int64
 }
 
-// Servers configures how the node watches inference servers.
-type Servers struct {
+// ServerConfig configures how the node watches inference servers.
+type ServerConfig struct {
 	// Wait is how long a new job waits for an engine that serves its model. Default
 	// 30 min: the time to load a big model.
 	Wait time.Duration
@@ -243,10 +243,10 @@ type Servers struct {
 	MaxTrialModels int
 }
 
-// Janitor configures the removal of expired data.
-type Janitor struct {
+// JanitorConfig configures the removal of expired data.
+type JanitorConfig struct {
 	// Confirm returns an error if the node must remove nothing from Store and Blob,
-	// such as a *deployment.DifferError. Default: no check, as only this process
+	// such as a *deployment.MismatchError. Default: no check, as only this process
 	// uses both.
 	Confirm func(ctx context.Context) error
 

@@ -47,10 +47,10 @@ func mapSlice[A, B any](list []A, turn func(A) B) []B {
 // not fit becomes the nearest int32.
 func clampInt32[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // the bounds make it fit
 
-// A reader decodes the sets of rows in a message, and stores the first error in err.
-type reader struct{ err error }
+// A rowSetDecoder decodes the sets of rows in a message, and stores the first error in err.
+type rowSetDecoder struct{ err error }
 
-func (r *reader) rows(raw []byte) assign.RowSet {
+func (r *rowSetDecoder) rows(raw []byte) assign.RowSet {
 	set, err := assign.DecodeRowSet(raw)
 	if err != nil && r.err == nil {
 		r.err = err
@@ -58,7 +58,7 @@ func (r *reader) rows(raw []byte) assign.RowSet {
 	return set
 }
 
-func (r *reader) shardRows(list []*peerv1.ShardRows) []assign.ShardRows {
+func (r *rowSetDecoder) shardRows(list []*peerv1.ShardRows) []assign.ShardRows {
 	return mapSlice(list, func(s *peerv1.ShardRows) assign.ShardRows {
 		return assign.ShardRows{Shard: int(s.GetShard()), Rows: r.rows(s.GetRows())}
 	})
@@ -70,15 +70,15 @@ func shardRowsOf(list []assign.ShardRows) []*peerv1.ShardRows {
 	})
 }
 
-func totalsOf(t store.Totals) *peerv1.Totals {
+func totalsOf(t store.RowTotals) *peerv1.Totals {
 	return &peerv1.Totals{
 		Rows: t.Rows, Failed: t.Failed, TruncatedRows: t.TruncatedRows, TruncatedOutputs: t.TruncatedOutputs,
 		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, Deduplicated: t.Deduplicated,
 	}
 }
 
-func readTotals(t *peerv1.Totals) store.Totals {
-	return store.Totals{
+func readTotals(t *peerv1.Totals) store.RowTotals {
+	return store.RowTotals{
 		Rows: t.GetRows(), Failed: t.GetFailed(), TruncatedRows: t.GetTruncatedRows(), TruncatedOutputs: t.GetTruncatedOutputs(),
 		InputTokens: t.GetInputTokens(), OutputTokens: t.GetOutputTokens(), Deduplicated: t.GetDeduplicated(),
 	}
@@ -91,9 +91,9 @@ var waits = map[string]peerv1.Wait{
 	assign.WaitsForWrite:  peerv1.Wait_WAIT_WRITE,
 }
 
-// wordOf returns the key of a value in names, a map to values of the contract; empty if
+// keyOfValue returns the key of a value in names, a map to values of the contract; empty if
 // the map does not have the value.
-func wordOf[V comparable](names map[string]V, value V) string {
+func keyOfValue[V comparable](names map[string]V, value V) string {
 	for name, v := range names {
 		if v == value {
 			return name
@@ -125,22 +125,22 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 	return r
 }
 
-func suspectOf(s assign.Suspect) *peerv1.Suspect {
+func suspectOf(s assign.SuspectRow) *peerv1.Suspect {
 	return &peerv1.Suspect{Shard: clampInt32(s.Shard), Row: clampInt32(s.Row), Group: clampInt32(s.Group), Crashes: clampInt32(s.Crashes)}
 }
 
-func readSuspect(s *peerv1.Suspect) assign.Suspect {
-	return assign.Suspect{Shard: int(s.GetShard()), Row: int(s.GetRow()), Group: int(s.GetGroup()), Crashes: int(s.GetCrashes())}
+func readSuspect(s *peerv1.Suspect) assign.SuspectRow {
+	return assign.SuspectRow{Shard: int(s.GetShard()), Row: int(s.GetRow()), Group: int(s.GetGroup()), Crashes: int(s.GetCrashes())}
 }
 
 func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
-	var read reader
+	var read rowSetDecoder
 	h := &assign.Heartbeat{
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Number: r.GetNumber(), Address: r.GetAddress(),
 		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
 		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
 		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Engines: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
-		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: mapSlice(r.GetSuspects(), readSuspect),
+		Away: r.GetAwayMs(), Waits: keyOfValue(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: mapSlice(r.GetSuspects(), readSuspect),
 	}
 	h.Parts = mapSlice(r.GetParts(), func(p *peerv1.Part) assign.Part {
 		return assign.Part{Key: p.GetKey(), Shard: int(p.GetShard()), Rows: read.rows(p.GetRows()), Totals: readTotals(p.GetTotals()), Size: p.GetSize()}
@@ -175,14 +175,14 @@ func spanOf(s assign.Span) *peerv1.Span {
 		Shard: clampInt32(s.Shard), From: clampInt32(s.From), To: clampInt32(s.To), Except: s.Except.Encode(), Block: clampInt32(s.Block), Share: clampInt32(s.Share),
 		Suspects: mapSlice(s.Suspects, suspectOf),
 	}
-	if s.Of != (shard.Info{}) {
+	if s.Of != (shard.ShardInfo{}) {
 		span.Of = shardInfoOf(s.Of)
 	}
 	return span
 }
 
 func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
-	var read reader
+	var read rowSetDecoder
 	a := &assign.Assignment{
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Exhausted: r.GetExhausted(), Acked: r.GetAcked(), Taken: r.GetTaken(), Stop: r.GetStop(),
 		Revoke: assign.Revocation{Number: r.GetRevocation().GetNumber(), Rows: int(r.GetRevocation().GetRows())},
@@ -202,12 +202,12 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 	return a, nil
 }
 
-func shardInfoOf(s shard.Info) *peerv1.ShardInfo {
+func shardInfoOf(s shard.ShardInfo) *peerv1.ShardInfo {
 	return &peerv1.ShardInfo{First: s.First, Rows: clampInt32(s.Rows), Bytes: s.Bytes}
 }
 
-func readShardInfo(s *peerv1.ShardInfo) shard.Info {
-	return shard.Info{First: s.GetFirst(), Rows: int(s.GetRows()), Bytes: s.GetBytes()}
+func readShardInfo(s *peerv1.ShardInfo) shard.ShardInfo {
+	return shard.ShardInfo{First: s.GetFirst(), Rows: int(s.GetRows()), Bytes: s.GetBytes()}
 }
 
 func invitationOf(m *invite) *peerv1.InviteRequest {
@@ -233,7 +233,7 @@ func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	if in := r.GetInput(); in != nil {
 		m.Input = &shard.Manifest{
 			IDType: idTypeOf(in.GetIdKind(), in.GetIdLeaf()), Fields: in.GetFields(), Rows: in.GetRows(), Shards: mapSlice(in.GetShards(), readShardInfo),
-			Size:  shard.Size{Tokens: in.GetSize().GetTokens(), SampleRows: in.GetSize().GetSampleRows(), SampleTokens: in.GetSize().GetSampleTokens()},
+			Size:  shard.TokenCounts{Tokens: in.GetSize().GetTokens(), SampleRows: in.GetSize().GetSampleRows(), SampleTokens: in.GetSize().GetSampleTokens()},
 			Taken: in.GetTaken(), Copies: in.GetCopies(), Groups: in.GetGroups(),
 		}
 	}
@@ -312,7 +312,7 @@ func readCompaction(r *peerv1.RunCompactionRequest) (*compactionRequest, error) 
 	return &compactionRequest{
 		Job: r.GetJob(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 		Compaction: &commit.Compaction{
-			Make: wordOf(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
+			Make: keyOfValue(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
 			Schema: results.Schema{
 				JobID: s.GetJobId(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
 				Fields: s.GetFields(), Embedding: s.GetEmbedding(), Partial: s.GetPartial(), ContentAsJSON: s.GetContentAsJson(),
@@ -364,7 +364,7 @@ func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 		Actors: mapSlice(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
 			read := registry.Actor{
 				Identity: registry.Identity{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
-				ID:       a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
+				ID:       a.GetId(), State: keyOfValue(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
 				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
 				Tasks: int(a.GetTasks()), Task: a.GetTask(), TaskTime: a.GetTaskTime().AsDuration(),
 			}

@@ -32,7 +32,7 @@ type jobWorkers struct {
 	engines    []engineView         // engines of all nodes
 	refused    map[string]error     // by engine name: why the engine cannot run the job
 	owner      *assign.Owner        // assigns rows to workers; nil until rows can run
-	links      map[string]*link     // connection to each worker, by worker name
+	links      map[string]*messageLink     // connection to each worker, by worker name
 	unwanted   map[string]bool      // by name: workers that must drop their rows, and that the log has named once
 	invites    invitations
 	lastCheck  time.Time                 // when checkWorkers last ran
@@ -42,7 +42,7 @@ type jobWorkers struct {
 
 // An outgoingAssignment message is an assignment on its way to a worker.
 type outgoingAssignment struct {
-	to   *link
+	to   *messageLink
 	of   *assign.Assignee // the worker whose present assignment becomes body in takeOutgoing; nil if body is set already
 	body *assign.Assignment
 }
@@ -50,7 +50,7 @@ type outgoingAssignment struct {
 func newJobWorkers(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineView) *jobWorkers {
 	return &jobWorkers{
 		spec: &spec, log: log, lost: m.returned.WithLabelValues("lost"), unassigned: m.unassigned, engines: engines,
-		refused: make(map[string]error), links: make(map[string]*link), unwanted: make(map[string]bool), invites: newInvitations(), queued: make(map[*assign.Assignee]bool),
+		refused: make(map[string]error), links: make(map[string]*messageLink), unwanted: make(map[string]bool), invites: newInvitations(), queued: make(map[*assign.Assignee]bool),
 	}
 }
 
@@ -67,7 +67,7 @@ func (w *jobWorkers) canUse(e engineView) bool {
 func (w *jobWorkers) updateWaitingRows(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
-		free = w.owner.Free()
+		free = w.owner.CountFreeRows()
 	}
 	if free != w.shown {
 		w.unassigned.WithLabelValues(w.spec.Model.ID).Add(float64(free - w.shown))
@@ -114,16 +114,16 @@ func (w *jobWorkers) recordInviteAnswer(address string, answer *invited, err err
 // setRowGroups sets the groups of rows with the same prefix, which should run on the same
 // worker. It also sets the rows that are copies of other rows.
 func (w *jobWorkers) setRowGroups(groups []byte, copies *ingest.Copies) {
-	w.owner.Group(groups)
+	w.owner.SetRowGroups(groups)
 	if copies != nil {
-		w.owner.Copies(copies.Copies)
+		w.owner.SetCopies(copies.Copies)
 	}
 }
 
 // onHeartbeat processes a heartbeat. It returns the worker and the worker's new parts;
 // nil if the worker must drop its rows. The crew uses the link reply if it does not
 // know the worker yet.
-func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
+func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *messageLink, now time.Time) (*assign.Assignee, []assign.Proposal) {
 	m, parts := w.owner.HandleHeartbeat(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
@@ -167,13 +167,13 @@ func (w *jobWorkers) checkWorkers(lease, patience time.Duration, now time.Time) 
 		w.owner.CountAsHeard(now.Add(-heartbeatInterval))
 	}
 	w.lastCheck = now
-	for _, m := range w.owner.Silent(now.Add(-lease)) {
+	for _, m := range w.owner.SilentWorkers(now.Add(-lease)) {
 		w.loseWorker(m)
 	}
-	for _, m := range w.owner.Stranded(patience, now) {
+	for _, m := range w.owner.StrandedWorkers(patience, now) {
 		w.banNode(m, now)
 	}
-	for _, m := range w.owner.Silent(now.Add(-2 * heartbeatInterval)) {
+	for _, m := range w.owner.SilentWorkers(now.Add(-2 * heartbeatInterval)) {
 		w.queueAssignment(m) // if the worker has stopped, the message fails, and onUndelivered removes the worker
 	}
 }
@@ -203,7 +203,7 @@ func (w *jobWorkers) removeWorker(m *assign.Assignee) (rowsToRerun int64) {
 // onUndelivered handles the error of a message that could not be delivered. If the
 // receiving process refuses connections or does not know the job, the workers behind
 // this link are lost, and their rows run again.
-func (w *jobWorkers) onUndelivered(l *link, err error) {
+func (w *jobWorkers) onUndelivered(l *messageLink, err error) {
 	l.transport.logUnanswered(w.log, l.address, err)
 	if !errors.Is(err, peer.ErrRefused) && refusalCode(err) != codeUnknownJob {
 		return
@@ -228,7 +228,7 @@ func (w *jobWorkers) recordCommitted(parts []assign.Proposal, now time.Time) {
 
 // assignRows assigns rows to workers with room, and queues a message to each of them.
 func (w *jobWorkers) assignRows() {
-	for _, m := range w.owner.Serve() {
+	for _, m := range w.owner.AssignRows() {
 		w.queueAssignment(m)
 	}
 }

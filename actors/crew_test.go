@@ -34,7 +34,7 @@ func crewOf(t *testing.T, engines ...engineView) (*jobWorkers, *metrics) {
 	m := newMetrics(prometheus.NewRegistry(), registry.New(time.Now))
 	w := newJobWorkers(rowmill.Spec{Model: rowmill.Model{ID: "m"}}, slog.New(slog.DiscardHandler), m, engines)
 	var err error
-	if w.owner, err = assign.NewOwner([]shard.Info{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
+	if w.owner, err = assign.NewOwner([]shard.ShardInfo{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w, m
@@ -45,7 +45,7 @@ func crewOf(t *testing.T, engines ...engineView) (*jobWorkers, *metrics) {
 func (w *jobWorkers) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoingAssignment) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Engines: 1, Want: true, Hungry: true}
-	m, _ = w.onHeartbeat(h, &link{transport: &transport{}, address: worker}, now)
+	m, _ = w.onHeartbeat(h, &messageLink{transport: &transport{}, address: worker}, now)
 	if m != nil {
 		w.assignRows()
 		w.queueAssignment(m)
@@ -121,7 +121,7 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 		t.Errorf("each of two workers gets one message with rows: %q", got)
 	}
 	w.updateWaitingRows(true)
-	free := w.owner.Free()
+	free := w.owner.CountFreeRows()
 	if shown := testutil.ToFloat64(m.unassigned.WithLabelValues("m")); shown != float64(free) {
 		t.Errorf("%v rows are shown as free, %d are", shown, free)
 	}
@@ -263,7 +263,7 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	w.report(t, "a:1", 2, time.Now())
 	res, _ := w.rowDistribution("job", true, name, time.Now()).(*peerv1.LocateRowsResponse)
 	arrived, err := through(res)
-	if got := readRowDistribution(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.Free() || got.Nodes[0].Assigned == 0 {
+	if got := readRowDistribution(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.CountFreeRows() || got.Nodes[0].Assigned == 0 {
 		t.Errorf("the rows are at %+v, %v", got, err)
 	}
 	if p, is := w.locateRow(getRow{"job", 70}).(assign.RowLocation); !is || p.State == assign.Elsewhere {

@@ -31,8 +31,8 @@ type deps struct {
 	published   *publishedState
 	storage     *storage.Watch
 	downloads   *ingest.Downloads
-	compactions *commit.Compactions // compactions that this node runs for owners on other nodes
-	counters    *prompt.Counters
+	compactions *commit.CompactionRunner // compactions that this node runs for owners on other nodes
+	counters    *prompt.CounterFactory
 	transport   *transport
 	address     string          // address at which other nodes reach this node; empty on a single node
 	all         *sync.WaitGroup // all tasks and goroutines that must end before System.Stop returns
@@ -88,7 +88,7 @@ func newPublishedState() *publishedState {
 
 // StorageStatus is the result of the node's last check of records and objects.
 type StorageStatus struct {
-	// Held is the reason why the node removes no data: *deployment.DifferError,
+	// Held is the reason why the node removes no data: *deployment.MismatchError,
 	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
 	// data.
 	Held error
@@ -100,7 +100,7 @@ type StorageStatus struct {
 }
 
 // trace returns the trace of a job; nil if the job is not traced.
-func (c Config) trace(rec *store.Record) *tracing.Job { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
+func (c Config) trace(rec *store.Record) *tracing.JobTrace { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
 
 // endTrace ends the trace of a finished job and adds attributes of the job. The code
 // that records the end of a job calls endTrace; for a job that never had an owner, the

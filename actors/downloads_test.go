@@ -159,7 +159,7 @@ func TestAJobIsStartingWhileItsInputIsFetched(t *testing.T) {
 	}
 	half := len(strings.Join(texts[:100], "\n")) + len("text\n\n")
 	whole := len(strings.Join(texts, "\n")) + len("text\n\n")
-	says := fmt.Sprintf("Downloading the input: %s of %s.", textfmt.Size(int64(half)), textfmt.Size(int64(whole)))
+	says := fmt.Sprintf("Downloading the input: %s of %s.", textfmt.FormatSize(int64(half)), textfmt.FormatSize(int64(whole)))
 	b.await(id, func(r store.Record) bool { return r.Job.Message == says })
 	source.let()
 	waits := b.await(id, func(r store.Record) bool {

@@ -35,13 +35,13 @@ func (v engineView) servedModel(spec *rowmill.Spec) (engine.ServedModel, bool) {
 	if !v.up || v.resting[engine.RouteOf(spec)] != "" {
 		return engine.ServedModel{}, false
 	}
-	return v.info.Find(spec.Model)
+	return v.info.FindModel(spec.Model)
 }
 
 // unusableReason returns the reason why an engine that has the job's model does not run the
 // job's rows now; empty if the engine runs them or does not have the model.
 func (v engineView) unusableReason(spec *rowmill.Spec) string {
-	_, has := v.info.Find(spec.Model)
+	_, has := v.info.FindModel(spec.Model)
 	why := v.resting[engine.RouteOf(spec)]
 	switch {
 	case !has:
@@ -77,16 +77,16 @@ type engineLoad interface {
 	// Load returns how many rows may be in flight at the engine (limit), how many are
 	// in flight, and how many wait for the engine on this node.
 	Load() (limit, inFlight, queued int)
-	// Paced names the limit per minute that rows wait for now, and until when they
+	// RateLimitMessage names the limit per minute that rows wait for now, and until when they
 	// wait; empty if they do not wait for a limit.
-	Paced() string
+	RateLimitMessage() string
 }
 
 // Waits returns the reasons why rows wait for an engine that is up, and until when
 // they wait; empty if no rows wait.
 func (e EngineStatus) Waits() []string {
 	all := Resting(e.Resting)
-	if paced := e.Paced(); e.Up && paced != "" {
+	if paced := e.RateLimitMessage(); e.Up && paced != "" {
 		all = append(all, "rows wait: "+paced)
 	}
 	return all
@@ -260,7 +260,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 }
 
 func sameView(a, b engineView) bool {
-	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info) && maps.Equal(a.resting, b.resting)
+	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.EqualIgnoringVersion(b.info) && maps.Equal(a.resting, b.resting)
 }
 
 // usableEngines returns the engines that jobs of this node may use: the engines of other

@@ -62,7 +62,7 @@ func tryToStop(t *testing.T, nodes string, priority rowmill.Priority) {
 	t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 	b, at := setup(t, nil), &arrivals{}
 	b.cfg.Ownership = actors.Ownership{MaxActive: 4, KeptPlaces: 2}
-	b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.Servers{}
+	b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.ServerConfig{}
 	b.cfg.DrainTimeout = time.Second
 	server := func() *scripted { return &scripted{answer: at.answer} }
 	net := newNetwork()
@@ -105,7 +105,7 @@ func TestMemoryIsSharedByAccounts(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // as above
 		at := &arrivals{}
 		b := setup(t, &scripted{answer: at.answer, slots: 1000}, func(c *actors.Config) {
-			c.Parts, c.Servers, c.DrainTimeout = actors.PartConfig{}, actors.Servers{}, time.Second
+			c.Parts, c.Servers, c.DrainTimeout = actors.PartConfig{}, actors.ServerConfig{}, time.Second
 			c.MemoryBudget = 256 << 10
 		})
 		time.Sleep(2 * time.Second)
@@ -158,7 +158,7 @@ func TestManySmallJobsLogNoWarning(t *testing.T) {
 		var log bytes.Buffer
 		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		b.cfg.Ownership = actors.Ownership{MaxActive: 200}
-		b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.Servers{}
+		b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.ServerConfig{}
 		wired := func(c *actors.Config) {
 			c.Peers, c.Logger = newWire(t, c.Peers.(*host)), warnings
 		}

@@ -80,7 +80,7 @@ func (b *rig) columns(rec store.Record) (columns map[string][]any) {
 		b.t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := results.WriteJSON(b.t.Context(), &text, full, schema, results.Variant{Inputs: true}); err != nil {
+	if err := results.WriteJSON(b.t.Context(), &text, full, schema, results.FileVariant{Inputs: true}); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := json.Unmarshal(text.Bytes(), &columns); err != nil {

@@ -38,7 +38,7 @@ type inputRead struct {
 type inputReader struct {
 	*deps
 	fence   store.Fence
-	trace   *tracing.Job   // nil if the job is not traced
+	trace   *tracing.JobTrace   // nil if the job is not traced
 	reading gateWaits      // counts the waits for a turn to read
 	begun   *newShards     // shards that were read before the job could start rows; nil if there are none
 	whole   bool           // the whole input is read
@@ -59,7 +59,7 @@ func (in *inputReader) readInput(ctx context.Context, rec store.Record, ready fu
 }
 
 func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newShards)) (err error) {
-	if m.counter, err = in.counters.Counter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
+	if m.counter, err = in.counters.NewCounter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
 		return err
 	}
 	reads, spec := in.ingestConfig(), m.rec.Spec
@@ -141,7 +141,7 @@ func (in *inputReader) rowCountUpdate() func(*store.Record) {
 // returns the message for the job.
 func (in *inputReader) unsampledEstimator(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
-	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
+	usd, e := ingest.EstimateFromInput(spec, rows-in.input.Copies, in.input.Size)
 	return func(ctx context.Context) any {
 		rec, err := runWithResult(in.localStorageRetrier(ctx), func() (store.Record, error) {
 			return recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
@@ -155,12 +155,12 @@ func (in *inputReader) unsampledEstimator(spec *rowmill.Spec) func(ctx context.C
 
 // newCopyWriter returns the writer of copies, which are rows that equal earlier rows; nil if
 // there are none. No worker runs copies: the committer writes them as parts.
-func (in *inputReader) newCopyWriter(files *commit.Files, spec *rowmill.Spec) *commit.Copies {
+func (in *inputReader) newCopyWriter(files *commit.CompactionPlanner, spec *rowmill.Spec) *commit.CopyWriter {
 	if in.copies == nil {
 		return nil
 	}
 	copies, bucket, id, shards := in.copies, in.cfg.Blob, in.fence.JobID, files.Shards
-	return &commit.Copies{
+	return &commit.CopyWriter{
 		Files: files, Of: copies.Copies,
 		List: func(ctx context.Context) (blob.Object, error) { return copies.Open(ctx, bucket, id) },
 		Input: func(ctx context.Context, n int) (*shard.Reader, error) {

@@ -108,7 +108,7 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 // holdReason returns the label of an error after which a node removes no data until an
 // operator intervenes; empty for other errors, which end by themselves.
 func holdReason(err error) string {
-	var differ *deployment.DifferError
+	var differ *deployment.MismatchError
 	var format *deployment.FormatError
 	var skew *retention.SkewError
 	switch {

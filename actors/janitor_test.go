@@ -97,7 +97,7 @@ func TestNoDataIsRemovedInDoubt(t *testing.T) {
 		"another deployment's": func(cfg *actors.Config, held *atomic.Bool) {
 			cfg.Janitor.Confirm = func(context.Context) error {
 				if held.Load() {
-					return &deployment.DifferError{Why: "the records were lost"}
+					return &deployment.MismatchError{Why: "the records were lost"}
 				}
 				return nil
 			}

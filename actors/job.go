@@ -92,7 +92,7 @@ type job struct {
 	tasks  taskGroup    // slow work on the rows; cancelled when work on the rows stops
 	ending taskGroup    // slow work to end the job; cancelled when the actor stops
 	timers timers
-	trace  *tracing.Job // nil if the job is not traced
+	trace  *tracing.JobTrace // nil if the job is not traced
 
 	phase    jobPhase
 	waiting  *registry.Task // the wait for an engine, as operators see it; in phase jobWaits
@@ -147,7 +147,7 @@ func (j *job) Receive(c actor.Context) {
 		return
 	case mailboxStep: // sent by a link after it has delivered a message, or failed to deliver it
 		m(c)
-	case cancelJob:
+	case jobCancelled:
 		j.finishJob(c, j.own.cancelledRecord())
 	case getRow:
 		respondIfAsked(c, j.crew.locateRow(m))
@@ -263,7 +263,7 @@ func (j *job) onStarted(c actor.Context) {
 	var ready func(newShards)
 	if ingest.CanRunEarly(&j.own.rec.Spec) && j.own.isFirstOwner() { // only the first owner: otherwise workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
-		ready = func(b newShards) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
+		ready = func(b newShards) { root.Send(self, delayedMessage{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
 	rec := j.own.rec
 	j.tasks.runAndSend(c, "read the input", func(ctx context.Context) any { return j.in.readInput(ctx, rec, ready) })
@@ -390,7 +390,7 @@ func (j *job) reportHarmless(c actor.Context) {
 // so that it starts again, or leaves the job to another owner.
 func (j *job) onError(c actor.Context, err error) {
 	var failure *rowmill.Failure
-	var lost *archive.LostError
+	var lost *archive.LostPartsError
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		j.stopForGood(c)

@@ -26,7 +26,7 @@ type jobContext struct {
 	schema   results.Schema
 	counter  *prompt.Counter
 	ctx      context.Context // ends when this node stops work on the job
-	trace    *tracing.Job    // nil if the job is not traced
+	trace    *tracing.JobTrace    // nil if the job is not traced
 
 	// Set by pin, or from the owner's invite.
 	context   int // context length in tokens; 0 if unknown
@@ -126,8 +126,8 @@ func (j *jobContext) invitation(address string, whole bool) *invite {
 	return m
 }
 
-// union returns have, followed by the texts of more that are not in have.
-func union(have, more []string) []string {
+// appendMissing returns have, followed by the texts of more that are not in have.
+func appendMissing(have, more []string) []string {
 	for _, w := range more {
 		if !slices.Contains(have, w) {
 			have = append(have, w)

@@ -41,7 +41,7 @@ func (j *job) startEarlyRows(c actor.Context) {
 
 // prepareRows creates the context of the job, the ledger of its parts, and the assign.Owner
 // that assigns its rows.
-func (j *job) prepareRows(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
+func (j *job) prepareRows(known shard.Manifest, shards []shard.ShardInfo, parts []store.Part, counter *prompt.Counter) (err error) {
 	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.own.rec, j.own.fence, known, counter); err != nil {
 		return err
 	}

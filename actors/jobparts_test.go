@@ -71,7 +71,7 @@ func TestTheJobReadsItsRecord(t *testing.T) {
 		t.Errorf("another node owns the job, which gets %v", m)
 	}
 	s.rec = owned(rowmill.StatusCancelled, 3)
-	if m, is := o.checkRecord(t.Context()).(cancelJob); !is {
+	if m, is := o.checkRecord(t.Context()).(jobCancelled); !is {
 		t.Errorf("a client has cancelled the job, which gets %v", m)
 	}
 	if rec := o.cancelledRecord(); rec.Job.Status != rowmill.StatusCancelled || o.rec.Job.Status != rowmill.StatusRunning {
@@ -159,8 +159,8 @@ func TestEndsOfAJob(t *testing.T) {
 func TestAnInputThatIsBeingRead(t *testing.T) {
 	t.Parallel()
 	in := &inputReader{}
-	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
-	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
+	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.ShardInfo{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
+	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.ShardInfo{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
 	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}

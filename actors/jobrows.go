@@ -45,7 +45,7 @@ func (j *job) startRows(c actor.Context) {
 		j.updateRecord(c, func(r *store.Record) {
 			r.Job.Sampling = j.job.sampling()
 			if warning != "" {
-				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
+				r.Job.Warnings = appendMissing(r.Job.Warnings, []string{warning})
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func (j *job) startAssigning(c actor.Context) {
 func (j *job) startResults(c actor.Context) {
 	rec := &j.own.rec
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Identity{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
-		files := &commit.Files{
+		files := &commit.CompactionPlanner{
 			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
@@ -143,7 +143,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	if local != nil {
 		h.Address = ""
 	}
-	m, parts := j.crew.onHeartbeat(h, &link{local: local, transport: j.transport, address: h.Address, failed: j.crew.onUndelivered}, time.Now())
+	m, parts := j.crew.onHeartbeat(h, &messageLink{local: local, transport: j.transport, address: h.Address, failed: j.crew.onUndelivered}, time.Now())
 	if m == nil {
 		return
 	}
@@ -153,8 +153,8 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
-	if warnings := union(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
-		j.updateRecord(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, h.Warnings) })
+	if warnings := appendMissing(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
+		j.updateRecord(c, func(r *store.Record) { r.Job.Warnings = appendMissing(r.Job.Warnings, h.Warnings) })
 	}
 	if h.Fault != nil {
 		j.onFault(c, m, h.Fault)

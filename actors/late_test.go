@@ -46,16 +46,16 @@ type sluggishWriter struct {
 
 func (w *sluggishWriter) Abort() {}
 
-func (w *sluggishWriter) Commit() (blob.Info, error) {
+func (w *sluggishWriter) Commit() (blob.ObjectInfo, error) {
 	w.bucket.waiting.Add(1)
 	<-w.bucket.lets
 	object, err := w.bucket.Bucket.Create(w.ctx, w.key, w.contentType)
 	if err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	defer object.Abort()
 	if _, err := object.Write(w.Bytes()); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	return object.Commit()
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// A link sends the messages of a job actor to a worker, or of a worker to its job
+// A messageLink sends the messages of a job actor to a worker, or of a worker to its job
 // actor. The receiver, called the partner, is on this node or on another. Each message
 // states the whole situation, so a newer message replaces an older one. Between nodes
 // one message is on its way at a time, and only the newest waits.
-type link struct {
+type messageLink struct {
 	local     *actor.PID // set if the partner is on this node
 	transport *transport
 	address   string             // address of the partner's node
-	failed    func(*link, error) // called after a delivery has failed; nil: do nothing
+	failed    func(*messageLink, error) // called after a delivery has failed; nil: do nothing
 
 	busy    bool // a message is on its way to another node
 	waiting any  // newest message that waits until busy is false; nil if none
@@ -23,7 +23,7 @@ type link struct {
 // send sends m to the partner. If an earlier message is still on its way, m waits until
 // that message has arrived or failed. After a failed delivery, send calls failed, if
 // set.
-func (l *link) send(c actor.Context, tasks taskGroup, m any) {
+func (l *messageLink) send(c actor.Context, tasks taskGroup, m any) {
 	switch {
 	case l.local != nil:
 		c.Request(l.local, m)

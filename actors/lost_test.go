@@ -148,7 +148,7 @@ func (b *unreliableBucket) Create(ctx context.Context, key, contentType string) 
 	return &unreliableWriter{w, b, key}, nil
 }
 
-func (w *unreliableWriter) Commit() (blob.Info, error) {
+func (w *unreliableWriter) Commit() (blob.ObjectInfo, error) {
 	info, err := w.Writer.Commit()
 	w.bucket.mu.Lock()
 	defer w.bucket.mu.Unlock()

@@ -212,7 +212,7 @@ func (m *metrics) engine(name string) *engineMetrics {
 // props returns the properties of an actor, with metrics and an entry in the
 // registry. The actor's task groups and logger use the entry.
 func (m *metrics) props(identity registry.Identity, make func(*registry.Entry) actor.Actor) *actor.Props {
-	k, entry := m.kinds[identity.Kind], m.registry.Entry(identity)
+	k, entry := m.kinds[identity.Kind], m.registry.NewEntry(identity)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
 		actor.WithReceiverMiddleware(k.middleware(entry), unwrapDelayed),

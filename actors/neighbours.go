@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// neighbours tracks the other nodes of the cluster, as this node sees them. It decides
+// clusterView tracks the other nodes of the cluster, as this node sees them. It decides
 // when this node may claim a job, and whether the process of an earlier owner has
 // ended. It knows no actors.
-type neighbours struct {
+type clusterView struct {
 	peers   Peers           // nil on a single node
 	node    string          // name of this node
 	id      string          // ID of this process; no other process has it
@@ -22,15 +22,15 @@ type neighbours struct {
 	heard   map[string]bool // IDs of all other nodes that this process has ever seen
 }
 
-func newNeighbours(peers Peers, node, id string) *neighbours {
+func newClusterView(peers Peers, node, id string) *clusterView {
 	if peers != nil {
 		id = peers.Self().ID
 	}
-	return &neighbours{peers: peers, node: node, id: id, began: time.Now(), heard: make(map[string]bool)}
+	return &clusterView{peers: peers, node: node, id: id, began: time.Now(), heard: make(map[string]bool)}
 }
 
 // update sets the present members, and reports whether a node has left.
-func (n *neighbours) update(all []cluster.Member) (gone bool) {
+func (n *clusterView) update(all []cluster.Member) (gone bool) {
 	here := make(map[string]bool, len(all))
 	for _, m := range all {
 		if !m.Self {
@@ -46,7 +46,7 @@ func (n *neighbours) update(all []cluster.Member) (gone bool) {
 
 // rank returns how many members come before this node in the order in which nodes claim
 // a job.
-func (n *neighbours) rank(job string) int {
+func (n *clusterView) rank(job string) int {
 	if n.peers == nil {
 		return 0
 	}
@@ -62,7 +62,7 @@ const claimStagger = 300 * time.Millisecond
 // this job, the node waits longer in two cases. First, if this process is young: only a
 // process that has run for some time shows whether the job or the machine was at fault.
 // Second, if the ended process ran on this node, and another node can claim the job.
-func (n *neighbours) claimDelay(o store.Orphan, now time.Time) time.Duration {
+func (n *clusterView) claimDelay(o store.Orphan, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	alone := func(a store.Claim) bool { return a.Alone && a.Process != n.id }
 	here := func(a store.Claim) bool { return alone(a) && a.Node == n.node }
@@ -74,7 +74,7 @@ func (n *neighbours) claimDelay(o store.Orphan, now time.Time) time.Duration {
 }
 
 // anotherOwns reports whether another node can own jobs.
-func (n *neighbours) anotherOwns() bool {
+func (n *clusterView) anotherOwns() bool {
 	return n.peers != nil && slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Owns && !m.Self })
 }
 
@@ -89,7 +89,7 @@ const (
 
 // scanInterval returns the time between two searches of this node for jobs without an
 // owner; interval is Config.Ownership.ScanInterval.
-func (n *neighbours) scanInterval(interval time.Duration) time.Duration {
+func (n *clusterView) scanInterval(interval time.Duration) time.Duration {
 	return scanIntervalOf(interval, 1+len(n.members))
 }
 
@@ -99,13 +99,13 @@ func scanIntervalOf(interval time.Duration, members int) time.Duration {
 
 // ownClaim returns the entry for this node in the record of a job that the node claims.
 // alone means that the node runs no other job that has made no progress yet.
-func (n *neighbours) ownClaim(alone bool) store.Claim {
+func (n *clusterView) ownClaim(alone bool) store.Claim {
 	return store.Claim{Node: n.node, Process: n.id, Alone: alone}
 }
 
 // isOwnerMissing reports whether the process of an owner is neither this process nor a member
 // of the cluster. The process may have ended.
-func (n *neighbours) isOwnerMissing(a store.Claim) bool {
+func (n *clusterView) isOwnerMissing(a store.Claim) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
@@ -114,7 +114,7 @@ func (n *neighbours) isOwnerMissing(a store.Claim) bool {
 // know: its node runs another process, or this node has seen the process before and now
 // sees other members but not that process. A node that has just started has seen no
 // process end, and a node that sees no other member may be cut off from the network.
-func (n *neighbours) hasOwnerEnded(a store.Claim) bool {
+func (n *clusterView) hasOwnerEnded(a store.Claim) bool {
 	if !n.isOwnerMissing(a) || n.peers == nil {
 		return n.isOwnerMissing(a)
 	}

@@ -21,7 +21,7 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	self, b := cluster.Member{ID: "a-1", Node: "a", Self: true, Owns: true}, cluster.Member{ID: "b-1", Node: "b", Owns: true}
 	c := cluster.Member{ID: "c-1", Node: "c", Owns: true}
 	there := &company{members: []cluster.Member{self, b, c}}
-	n := newNeighbours(there, "a", "unused")
+	n := newClusterView(there, "a", "unused")
 	by := func(node, process string) store.Claim { return store.Claim{Node: node, Process: process} }
 	expect := func(a store.Claim, missed, ended bool) {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 		t.Error("another node ranks before the only node")
 	}
 
-	alone := newNeighbours(nil, "a", "a-2")
+	alone := newClusterView(nil, "a", "a-2")
 	if a := alone.ownClaim(true); a.Process != "a-2" || !a.Alone || alone.isOwnerMissing(a) || !alone.hasOwnerEnded(by("a", "a-1")) || alone.rank("job") != 0 {
 		t.Errorf("a single node is %+v in records", a)
 	}

@@ -33,15 +33,15 @@ type (
 // whether it has drained.
 type node struct {
 	nodePart
-	host    host
-	near    *neighbours
+	host    nodeHost
+	near    *clusterView
 	reach   *bucketReach
 	engines *engines
 	cleaner *cleaner
 	jobs    *nodeJobs
 	work    *nodeWorkers
 
-	phase         phase
+	phase         nodePhase
 	since         time.Time    // when this node started
 	lastSentState *nodes.State // the last state sent to the other nodes
 
@@ -49,27 +49,27 @@ type node struct {
 	lookAgain bool // storage has changed during the check, so another check must follow
 }
 
-// A host does work for the node actor outside of the node's mailbox. The System
+// A nodeHost does work for the node actor outside of the node's mailbox. The System
 // implements it.
-type host interface {
-	reopen()      // opens a new session after the last one was lost
+type nodeHost interface {
+	reopenSession()      // opens a new session after the last one was lost
 	askToDrain()  // tells the program that another node has asked this node to drain
 	markDrained() // tells the System that a draining node has finished its work
 }
 
 // newNode returns the node actor, with its first lease.
-func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
+func newNode(p *deps, h nodeHost, l *lease, tasks taskGroup, log *slog.Logger) *node {
 	part := nodePart{deps: p, tasks: tasks, log: log}
 	places, id := p.cfg.slotConfig(), p.cfg.Node+"-"+layout.Nonce()
-	work := newWorkers(places, id)
+	work := newWorkerTable(places, id)
 	if p.cfg.Ownership.OwnsNone {
 		places.Places, places.Kept = 0, 0
 	}
-	near := newNeighbours(p.cfg.Peers, p.cfg.Node, id)
+	near := newClusterView(p.cfg.Peers, p.cfg.Node, id)
 	reach := &bucketReach{storage: p.storage, others: p.transport.otherMembers}
 	engines := newEngines()
 	cleaner := &cleaner{nodePart: part, janitor: newJanitor(p.cfg, p.tidyJob, p.notifyIfEnded, log)}
-	jobs := &nodeJobs{nodePart: part, reopen: h.reopen, near: near, reach: reach, cleaner: cleaner, engines: &engines, claims: newClaims(places), lease: l}
+	jobs := &nodeJobs{nodePart: part, reopen: h.reopenSession, near: near, reach: reach, cleaner: cleaner, engines: &engines, claims: newClaims(places), lease: l}
 	cleaner.mayClean = func() (now, first bool) {
 		return !jobs.draining && jobs.lease != nil, !p.cfg.Ownership.OwnsNone && near.rank(janitorName) == 0
 	}
@@ -79,11 +79,11 @@ func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node
 	}
 }
 
-// A phase is a phase in the life of the node actor.
-type phase int
+// A nodePhase is a phase in the life of the node actor.
+type nodePhase int
 
 const (
-	serving phase = iota
+	serving nodePhase = iota
 	draining
 	stopping // the node's children are stopping, so it must start no new ones
 )
@@ -136,8 +136,8 @@ func (n *node) onStarted(c actor.Context) {
 		n.attach(c, server)
 	}
 	n.publish()
-	n.lookAtState(c)
-	n.lookAtStorage(c)
+	n.onStateDue(c)
+	n.checkStorage(c)
 	n.jobs.scanOrphans(c)
 	n.cleaner.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.runJanitor)
 }
@@ -219,9 +219,9 @@ func (n *node) onDrain(c actor.Context) {
 // interval is not shorter, because each check costs processor time on an idle node.
 const stateInterval = 5 * time.Second
 
-func (n *node) lookAtState(c actor.Context) {
+func (n *node) onStateDue(c actor.Context) {
 	if n.cfg.Peers != nil {
-		n.timers.runAfter(c, stateInterval, "state", n.lookAtState)
+		n.timers.runAfter(c, stateInterval, "state", n.onStateDue)
 		n.publishState()
 	}
 }
@@ -242,7 +242,7 @@ func (n *node) publishState() {
 		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.objects(),
 	}
 	n.published.state.Store(&s)
-	if n.cfg.Peers == nil || n.lastSentState != nil && s.Near(*n.lastSentState) {
+	if n.cfg.Peers == nil || n.lastSentState != nil && s.IsCloseTo(*n.lastSentState) {
 		return
 	}
 	n.lastSentState = &s
@@ -298,14 +298,14 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.reach.updateHandover(n.cfg.StoragePatience)
 	n.publishState()
 	if n.lookAgain = n.looking; !n.looking {
-		n.timers.runAfter(c, lookDelay, "storage", n.lookAtStorage)
+		n.timers.runAfter(c, lookDelay, "storage", n.checkStorage)
 	}
 	n.jobs.scanOrphans(c)
 }
 
-// lookAtStorage checks storage if no call has used it for a while. A single node checks
+// checkStorage checks storage if no call has used it for a while. A single node checks
 // only during an outage.
-func (n *node) lookAtStorage(c actor.Context) {
+func (n *node) checkStorage(c actor.Context) {
 	_, records := n.storage.Records()
 	_, objects := n.storage.Objects()
 	interval := lookInterval
@@ -315,7 +315,7 @@ func (n *node) lookAtStorage(c actor.Context) {
 	case n.cfg.Peers == nil:
 		return
 	}
-	n.timers.runAfter(c, interval, "storage", n.lookAtStorage)
+	n.timers.runAfter(c, interval, "storage", n.checkStorage)
 	n.reach.updateHandover(n.cfg.StoragePatience)
 	if n.looking {
 		return
@@ -333,6 +333,6 @@ func (n *node) onLooked(c actor.Context) {
 	n.looking = false
 	if n.lookAgain {
 		n.lookAgain = false
-		n.timers.runAfter(c, lookDelay, "storage", n.lookAtStorage)
+		n.timers.runAfter(c, lookDelay, "storage", n.checkStorage)
 	}
 }

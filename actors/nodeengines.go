@@ -53,7 +53,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	m := n.metrics.engine(name)
 	disp := dispatch.New(dispatch.Config{Engine: name, Node: n.cfg.Node, RowTimeout: n.cfg.Rows.Patience, Wait: n.cfg.Servers.Wait, Pace: n.cfg.Servers.Pace(name), Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
 	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
-		return &server{
+		return &engineActor{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.deps.log.With("engine", name)),
 			disp: disp, capabilities: dispatch.NewCapabilities(n.cfg.Servers.MaxTrialModels, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
 			restLog: loglimit.Limit{Every: restLogEvery},

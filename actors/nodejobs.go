@@ -30,7 +30,7 @@ type leaseChanged struct {
 type nodeJobs struct {
 	nodePart
 	reopen   func() // opens a new session after the last one was lost
-	near     *neighbours
+	near     *clusterView
 	reach    *bucketReach
 	cleaner  *cleaner
 	engines  *engines
@@ -121,7 +121,7 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 // owner, and findClaim returns the record. Otherwise it returns err.
 func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
-	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
+	gone := retry.Storage.WithTimeLimit(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
 	}, func(err error) bool { return !storage.IsPermanent(err) }, nil)

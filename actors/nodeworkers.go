@@ -29,7 +29,7 @@ type nodeWorkers struct {
 	reach    *bucketReach
 	cleaner  *cleaner
 	engines  *engines
-	workers  workers
+	workers  workerTable
 	draining bool
 }
 
@@ -45,7 +45,7 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		respondIfAsked(c, &invited{Working: true})
 	case n.reach.objects() == nodes.Away:
-		n.workers.endStart(m.Job, nil)
+		n.workers.recordStartResult(m.Job, nil)
 		respondIfAsked(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
 		respondIfAsked(c, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
@@ -53,8 +53,8 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	}
 }
 
-func (n *nodeWorkers) linkTo(m *invite) *link {
-	return &link{local: m.owner, transport: n.transport, address: m.Address}
+func (n *nodeWorkers) linkTo(m *invite) *messageLink {
+	return &messageLink{local: m.owner, transport: n.transport, address: m.Address}
 }
 
 // startWorker reads the job's record and manifest, and spawns the worker.
@@ -75,7 +75,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 				return
 			}
 			work.cancel() // the owner will send another invite
-			n.workers.endStart(m.Job, nil)
+			n.workers.recordStartResult(m.Job, nil)
 			var known *peer.Refusal
 			if errors.As(err, &known) || storage.IsTransient(err) {
 				n.log.Debug("this node did not start a worker for the job", "job", m.Job, "err", err)
@@ -97,14 +97,14 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 	case rec.Epoch > m.Epoch:
 		return nil, refuse(codeStale, "the record has epoch %d", rec.Epoch)
 	}
-	count, err := n.counters.Counter(rec.Spec.Model, rec.Spec.System)
+	count, err := n.counters.NewCounter(rec.Spec.Model, rec.Spec.System)
 	if err != nil {
 		return nil, err
 	}
 	var input shard.Manifest
 	switch {
 	case rec.Spec.Inline != nil:
-		input = shard.Inline(rec.Spec.Inline)
+		input = shard.InlineManifest(rec.Spec.Inline)
 	case m.Input != nil:
 		input = *m.Input
 	default:
@@ -135,7 +135,7 @@ func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, w
 		}
 	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
 	c.Watch(h.pid)
-	n.workers.endStart(m.Job, h)
+	n.workers.recordStartResult(m.Job, h)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	c.Send(h.pid, enginesChanged{n.engines.own})
 }

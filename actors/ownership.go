@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelJob tells a job actor that a client has cancelled the job. The actor sends
-// cancelJob to itself after it has read the job's record.
-type cancelJob struct{}
+// jobCancelled tells a job actor that a client has cancelled the job. The actor sends
+// jobCancelled to itself after it has read the job's record.
+type jobCancelled struct{}
 
 // A jobOwnership holds the record of a job and this node's right to change it. Its
 // methods with a context may run outside of the actor.
@@ -60,7 +60,7 @@ func (o *jobOwnership) checkRecord(ctx context.Context) any {
 	rec, err := o.cfg.Store.Get(ctx, o.fence.JobID)
 	switch {
 	case err == nil && rec.Job.Status == rowmill.StatusCancelled: // other final statuses are written by this node itself
-		return cancelJob{}
+		return jobCancelled{}
 	case err == nil && rec.Epoch != o.fence.Epoch:
 		return jobError{rowmill.ErrLeaseLost}
 	}

@@ -39,7 +39,7 @@ func (r *bucketReach) nextClaimer(job string) (first cluster.Member, ok bool) {
 	if r.isCutOff() {
 		others = nodes.ReachingBucket(others)
 	}
-	return nodes.First(job, others)
+	return nodes.FirstRanked(job, others)
 }
 
 // objects returns the value of nodes.State.Objects: whether this node reaches the

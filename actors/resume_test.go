@@ -24,7 +24,7 @@ func (b *rig) resume(rec store.Record, failed bool) string {
 }
 
 // spent returns the totals of all jobs in the ledger.
-func (b *rig) spent() store.Totals {
+func (b *rig) spent() store.RowTotals {
 	b.t.Helper()
 	used, err := b.store.Usage(b.t.Context(), "default", time.Now(), time.Now())
 	if err != nil || len(used) != 1 {

@@ -47,11 +47,11 @@ type (
 	}
 )
 
-// A server is the actor for one inference server. It probes the models and the load of
+// An engineActor is the actor for one inference server. It probes the models and the load of
 // the inference server, tells the node about changes, and opens queues for workers. The
 // dispatcher shares the inference server among the jobs; health decides whether the
 // inference server is in use.
-type server struct {
+type engineActor struct {
 	cfg            Config
 	engine         engine.Engine
 	name           string
@@ -83,7 +83,7 @@ const restLogEvery = time.Minute
 // Receive handles a message and restarts the actor after a panic. A restart is safe,
 // because the actor gets its state again from the inference server. Without a restart
 // the node would lose the engine.
-func (s *server) Receive(c actor.Context) {
+func (s *engineActor) Receive(c actor.Context) {
 	err := panics.Catch(func() error {
 		s.receive(c)
 		return nil
@@ -93,7 +93,7 @@ func (s *server) Receive(c actor.Context) {
 	}
 }
 
-func (s *server) receive(c actor.Context) {
+func (s *engineActor) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.onStarted(c)
@@ -110,7 +110,7 @@ func (s *server) receive(c actor.Context) {
 	}
 }
 
-func (s *server) onStarted(c actor.Context) {
+func (s *engineActor) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	take := func(next mailboxStep) { root.Send(self, next) }
 	s.disp.SetHooks(dispatch.Hooks{
@@ -125,15 +125,15 @@ func (s *server) onStarted(c actor.Context) {
 }
 
 // logPanic logs a panic in this program that a row or an answer has caused.
-func (s *server) logPanic(err error) {
+func (s *engineActor) logPanic(err error) {
 	s.log.Error("a row failed because this program panicked", "err", err, "stack", stackOf(err))
 }
 
 // onPanicked restarts the actor, with a longer pause each time. Meanwhile the engine
 // counts as down; later the workers open their queues again.
-func (s *server) onPanicked(c actor.Context, err error) {
+func (s *engineActor) onPanicked(c actor.Context, err error) {
 	s.log.Error("the actor of an engine panicked and restarts", "err", err, "stack", stackOf(err))
-	s.entry.Restarted(err.Error())
+	s.entry.MarkRestarted(err.Error())
 	s.restarts.Inc()
 	if _, stops := c.Message().(*actor.Stopping); stops || s.isLeaving {
 		return
@@ -161,7 +161,7 @@ func (s *server) onPanicked(c actor.Context, err error) {
 const mostPause = time.Minute
 
 // onServerSuspected probes the server at once after a connection to it broke.
-func (s *server) onServerSuspected(c actor.Context, err error) {
+func (s *engineActor) onServerSuspected(c actor.Context, err error) {
 	if s.health.Up() {
 		s.log.Debug("a connection to an inference server broke", "err", err)
 	}
@@ -169,7 +169,7 @@ func (s *server) onServerSuspected(c actor.Context, err error) {
 }
 
 // probe probes the server, unless a probe is in progress.
-func (s *server) probe(c actor.Context) {
+func (s *engineActor) probe(c actor.Context) {
 	if !s.health.StartProbe() {
 		return
 	}
@@ -182,13 +182,13 @@ func (s *server) probe(c actor.Context) {
 	})
 }
 
-func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
+func (s *engineActor) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
 	crashed, again := s.disp.ResolveCrash(began, dispatch.IsServerGone(err))
 	if crashed {
 		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, separate from other rows", "err", err)
 	}
 	answers := !crashed && s.disp.HasAnsweredSince(time.Now().Add(-s.cfg.Servers.ProbeInterval))
-	change := s.health.Probed(info, err, answers)
+	change := s.health.RecordProbe(info, err, answers)
 	pause := s.cfg.Servers.ProbeInterval
 	switch {
 	case crashed:
@@ -234,7 +234,7 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 // crashed. The pause doubles with each probe, up to the usual pause.
 const soonAgain = 500 * time.Millisecond
 
-func (s *server) bringUp(c actor.Context) {
+func (s *engineActor) bringUp(c actor.Context) {
 	info := s.health.Info()
 	s.log.Info("engine is up", "kind", info.Kind, "models", len(info.Models), "slots", info.Slots, "simulated", info.Simulated)
 	s.metrics.up.Set(1)
@@ -247,38 +247,38 @@ func (s *server) bringUp(c actor.Context) {
 	}
 }
 
-func (s *server) markDown() {
+func (s *engineActor) markDown() {
 	s.metrics.up.Set(0)
 	s.disp.Pause()
 }
 
 // announce sends the state of the engine to the node. err is the reason why the engine
 // is down; nil if it is up.
-func (s *server) announce(c actor.Context, err error) {
+func (s *engineActor) announce(c actor.Context, err error) {
 	c.Send(s.node, engineChanged{engineView{name: s.name, localName: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.WithResults(s.health.Info()), resting: s.resting, err: err}})
 }
 
-// lookAtLoad updates the metric of the window, and reads the gauges of the inference
+// onGaugesDue updates the metric of the window, and reads the gauges of the inference
 // server if it is up.
-func (s *server) lookAtLoad(c actor.Context) {
+func (s *engineActor) onGaugesDue(c actor.Context) {
 	limit, _, _ := s.disp.Load()
 	s.metrics.window.Set(float64(limit))
 	switch {
 	case s.health.StartReading(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
-		s.timers.runAfter(c, s.cfg.Servers.GaugeInterval, "gauges", s.lookAtLoad)
+		s.timers.runAfter(c, s.cfg.Servers.GaugeInterval, "gauges", s.onGaugesDue)
 	}
 }
 
 // onWindowFilled reads the gauges early, because the window may be able to grow.
-func (s *server) onWindowFilled(c actor.Context) {
+func (s *engineActor) onWindowFilled(c actor.Context) {
 	if s.health.StartEarlyReading(s.disp.NextReading(), time.Now()) {
 		s.readGauges(c)
 	}
 }
 
-func (s *server) readGauges(c actor.Context) {
+func (s *engineActor) readGauges(c actor.Context) {
 	s.tasks.run(c, "read its gauges", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
@@ -292,7 +292,7 @@ func (s *server) readGauges(c actor.Context) {
 			case !errors.Is(err, engine.ErrNoGauges):
 				s.log.Debug("reading the gauges failed", "err", err)
 			}
-			s.timers.runAfter(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
+			s.timers.runAfter(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.onGaugesDue)
 		}
 	})
 }
@@ -300,11 +300,11 @@ func (s *server) readGauges(c actor.Context) {
 // onBreakerOpened sends no rows to a route for a while, because the route's rows failed
 // one after the other, or the server asked for a pause. The server may still answer
 // probes and rows of other models. Meanwhile the rows go to other engines.
-func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
+func (s *engineActor) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
 	if !s.health.Up() {
 		return
 	}
-	if leftOut, due := s.restLog.Due(string(r), time.Now()); due {
+	if leftOut, due := s.restLog.ShouldLog(string(r), time.Now()); due {
 		s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err, "left_out", leftOut)
 	}
 	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", briefFault(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
@@ -329,7 +329,7 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 }
 
 // endRest ends the pause of the given routes, or of all paused routes if none is given.
-func (s *server) endRest(routes ...engine.Route) {
+func (s *engineActor) endRest(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
 	}
@@ -341,9 +341,9 @@ func (s *server) endRest(routes ...engine.Route) {
 	s.resting = next
 }
 
-func (s *server) onOpenQueue(c actor.Context, m openQueue) {
+func (s *engineActor) onOpenQueue(c actor.Context, m openQueue) {
 	refuse := func(err error) { c.Respond(queueRefused{engine: s.engine.Name(), err: err}) }
-	if _, ok := s.health.Info().Find(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec)] != "" {
+	if _, ok := s.health.Info().FindModel(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec)] != "" {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
@@ -358,7 +358,7 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 // onLeaveNode takes the engine out of use for good: it opens no more queues and sends
 // engineLeft. The node then tells the workers that the engine is down, and stops this
 // actor.
-func (s *server) onLeaveNode(c actor.Context) {
+func (s *engineActor) onLeaveNode(c actor.Context) {
 	s.isLeaving = true
 	s.health.Leave()
 	s.markDown()
@@ -367,7 +367,7 @@ func (s *server) onLeaveNode(c actor.Context) {
 
 // onStopping gives waiting rows back to their workers. Rows that workers send later
 // stay in the queue until the worker closes the queue.
-func (s *server) onStopping() {
+func (s *engineActor) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()
 	s.markDown()

@@ -18,7 +18,7 @@ const askPatience = 2 * time.Minute
 
 // sendTrial sends a trial row to the next model whose capabilities neither the
 // inference server nor the catalog names. Only one trial row is in flight at a time.
-func (s *server) sendTrial(c actor.Context) {
+func (s *engineActor) sendTrial(c actor.Context) {
 	if !s.health.Up() {
 		return
 	}
@@ -36,7 +36,7 @@ func (s *server) sendTrial(c actor.Context) {
 	})
 }
 
-func (s *server) onTrialEnded(c actor.Context, name string, found engine.Capability, err error) {
+func (s *engineActor) onTrialEnded(c actor.Context, name string, found engine.Capability, err error) {
 	asked := engine.ServedModel{Name: name}
 	for _, m := range s.health.Info().Models {
 		if m.Name == name {

@@ -15,19 +15,19 @@ import (
 
 // Service returns the handler of all requests from other nodes. Its errors are
 // *peer.Refusal, or the error of the context.
-func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} }
+func (s *System) Service() peerv1connect.NodeServiceHandler { return nodeService{s} }
 
-// A service answers requests of other nodes. It passes most requests to the node actor;
+// A nodeService answers requests of other nodes. It passes most requests to the node actor;
 // other requests it answers itself, so that these work even while the node actor is
 // blocked.
-type service struct{ of *System }
+type nodeService struct{ of *System }
 
 // answerTimeout limits how long a request of another node waits for this node's actors.
 // The actors answer at once, except if they must stop a worker before the answer.
 const answerTimeout = 10 * time.Second
 
 // ask sends a request to the node actor and returns its answer.
-func (s service) ask(ctx context.Context, body any) (any, error) {
+func (s nodeService) ask(ctx context.Context, body any) (any, error) {
 	wait, limit := answerTimeout, false
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left < wait {
@@ -48,7 +48,7 @@ func (s service) ask(ctx context.Context, body any) (any, error) {
 }
 
 // askFor sends a request to the node actor, and returns an answer of type A.
-func askFor[A any](ctx context.Context, s service, body any) (said A, err error) {
+func askFor[A any](ctx context.Context, s nodeService, body any) (said A, err error) {
 	answer, err := s.ask(ctx, body)
 	if err != nil {
 		return said, err
@@ -61,7 +61,7 @@ func askFor[A any](ctx context.Context, s service, body any) (said A, err error)
 }
 
 // Invite starts a worker for a job, or gives the job's worker a new owner.
-func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
+func (s nodeService) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
 	m, err := readInvitation(r)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.I
 }
 
 // Report passes a worker's heartbeat on to the owner of its job.
-func (s service) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
+func (s nodeService) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
 	m, err := readReport(r)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s service) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.R
 }
 
 // Assign passes an owner's assignment on to its worker.
-func (s service) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
+func (s nodeService) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
 	m, err := readAssignment(r)
 	if err != nil {
 		return nil, err
@@ -94,36 +94,36 @@ func (s service) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.A
 }
 
 // Dismiss stops a worker.
-func (s service) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
+func (s nodeService) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
 	_, err := s.ask(ctx, r)
 	return &peerv1.DismissResponse{}, err
 }
 
 // Hint tells the node about a job without an owner, or about a cancelled job.
-func (s service) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+func (s nodeService) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
 	_, err := s.ask(ctx, r)
 	return &peerv1.HintResponse{}, err
 }
 
 // Drain makes the node drain and leave the cluster.
-func (s service) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
+func (s nodeService) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
 	_, err := s.ask(ctx, drain{})
 	return &peerv1.DrainResponse{}, err
 }
 
 // IsDownloading reports whether this node is downloading the input of a job.
-func (s service) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
+func (s nodeService) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
 	return &peerv1.IsDownloadingResponse{Running: s.of.downloads.Running(r.GetJob())}, nil
 }
 
 // LocateRows returns how many rows of a job each node has, if this node owns the job.
-func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
+func (s nodeService) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
 	return askFor[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
 // RunCompaction returns the state of a compaction. If this node does not know the
 // compaction yet, it first starts the compaction.
-func (s service) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+func (s nodeService) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
 	m, err := readCompaction(r)
 	if err != nil {
 		return nil, err
@@ -136,18 +136,18 @@ func (s service) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest
 }
 
 // ListActors lists the actors of this node.
-func (s service) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
+func (s nodeService) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
 	return listingOf(s.of.actorsHere(readFilter(r))), nil
 }
 
 // GetFacts returns this node's facts for operators.
-func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
+func (s nodeService) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
 	doc, err := json.Marshal(s.of.cfg.Reports.Facts(ctx))
 	return &peerv1.GetFactsResponse{Document: doc}, err
 }
 
 // GetFigures returns this node's figures for the API of other nodes.
-func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
+func (s nodeService) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
 	doc, err := encodeFigures(ctx, s.of, r.GetWhat())
 	return &peerv1.GetFiguresResponse{Document: doc}, err
 }
@@ -170,7 +170,7 @@ func (s *System) serveCompaction(m *compactionRequest) (state commit.CompactionS
 			defer s.metrics.observeMerge(nil, time.Now())
 		}
 		return m.Compaction.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
-			return s.storage.WaitHere(ctx, func() error { return archive.MakePermanent(do()) }) // do not wait for missing parts here: the owner does that
+			return s.storage.WaitHere(ctx, func() error { return archive.MakeLossPermanent(do()) }) // do not wait for missing parts here: the owner does that
 		})
 	}), nil
 }

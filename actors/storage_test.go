@@ -60,9 +60,9 @@ func (b *faultyBucket) Open(ctx context.Context, key string) (blob.Object, error
 	return b.Bucket.Open(ctx, key)
 }
 
-func (b *faultyBucket) Stat(ctx context.Context, key string) (blob.Info, error) {
+func (b *faultyBucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) {
 	if err := b.fault(key); err != nil && b.only == "" {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	return b.Bucket.Stat(ctx, key)
 }
@@ -87,9 +87,9 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-func (w *faultyWriter) Commit() (blob.Info, error) {
+func (w *faultyWriter) Commit() (blob.ObjectInfo, error) {
 	if err := w.bucket.fault(w.key); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	return w.Writer.Commit()
 }

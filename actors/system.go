@@ -66,7 +66,7 @@ func New(cfg Config) (*System, error) {
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
 	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), deps: &deps{
 		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Inputs.Readers),
-		published: newPublishedState(), storage: watch, compactions: commit.NewCompactions(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
+		published: newPublishedState(), storage: watch, compactions: commit.NewCompactionRunner(all), counters: prompt.NewCounterFactory(cfg.Tokenizers, m.onCountError, cfg.Logger),
 		transport: &transport{peers: cfg.Peers}, all: all,
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -124,9 +124,9 @@ func (s *System) maintainLease(l *lease) {
 	}()
 }
 
-// reopen opens a new session in the background after a session was lost, and retries
+// reopenSession opens a new session in the background after a session was lost, and retries
 // until it succeeds.
-func (s *System) reopen() {
+func (s *System) reopenSession() {
 	s.all.Add(1)
 	go func() {
 		defer s.all.Done()
@@ -156,7 +156,7 @@ func (s *System) Watch() *storage.Watch { return s.storage }
 // cannot show the reason: records cannot be written, or no node owns the job. Otherwise
 // it returns an empty text.
 func (s *System) WaitReason(job *rowmill.Job, account string) string {
-	if waiting := s.storage.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
+	if waiting := s.storage.OutageMessage(); waiting != "" || job.Status != rowmill.StatusPending {
 		return waiting
 	}
 	return s.published.placeWaits.Load().message(s.cfg.Node, account)
@@ -176,10 +176,10 @@ func (s *System) NotifyCancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
-// Where asks the owner of a job where a row is; row is the number of the row in the
+// LocateRow asks the owner of a job where a row is; row is the number of the row in the
 // input. It returns rowmill.ErrNotFound if this node does not own the job, or the input
 // is not read yet.
-func (s *System) Where(ctx context.Context, job string, row int64) (assign.RowLocation, error) {
+func (s *System) LocateRow(ctx context.Context, job string, row int64) (assign.RowLocation, error) {
 	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: getRow{job, row}}, answerTimeout).Result()
 	if err != nil {
 		return assign.RowLocation{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
@@ -279,7 +279,7 @@ func (s *System) onEvent(event any) {
 		s.log.Debug("an actor that had stopped got a message", "actor", e.PID.GetId(), "message", typeName(e.Message))
 	case *actor.SupervisorEvent:
 		s.metrics.restarted.WithLabelValues(kindOf(e.Child.GetId())).Inc()
-		s.metrics.registry.Panicked(e.Child.GetId(), "panic: "+fmt.Sprint(e.Reason))
+		s.metrics.registry.MarkPanicked(e.Child.GetId(), "panic: "+fmt.Sprint(e.Reason))
 		s.log.Error("actor panicked and was stopped", "actor", e.Child.GetId(), "reason", fmt.Sprint(e.Reason), "stack", stackOf(e.Reason))
 	}
 }
@@ -289,11 +289,11 @@ func (s *System) onPanic(caught *panics.Panic) {
 	s.log.Error("a task of the node actor panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
 
-// Counting reports whether this node counts the prompt tokens of a model exactly, and
+// TokenCountAccuracy reports whether this node counts the prompt tokens of a model exactly, and
 // by how many tokens its recent counts differ on average from the counts of servers. ok
 // is false before the first comparison.
-func (s *System) Counting(m rowmill.Model) (exact bool, meanError float64, ok bool) {
-	return s.counters.Quality(m)
+func (s *System) TokenCountAccuracy(m rowmill.Model) (exact bool, meanError float64, ok bool) {
+	return s.counters.CountQuality(m)
 }
 
 // Nodes returns the states of all nodes of the cluster; a single node returns only

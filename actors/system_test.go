@@ -57,7 +57,7 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Inputs: actors.Inputs{Downloader: download},
 		Parts: actors.PartConfig{Interval: 50 * time.Millisecond}, Shards: actors.ShardConfig{Rows: 100},
-		Servers:   actors.Servers{ProbeInterval: 20 * time.Millisecond},
+		Servers:   actors.ServerConfig{ProbeInterval: 20 * time.Millisecond},
 		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
 	if e == nil { // the test starts its own systems
@@ -517,7 +517,7 @@ func TestAnAnswerThatCannotBeComparedFailsItsRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := results.Failures(t.Context(), rows, -1, 10)
+			got, _, err := results.ListFailures(t.Context(), rows, -1, 10)
 			_ = rows.Close()
 			if err != nil || len(got) != 1 || got[0].Row != 1 || got[0].Code != rowmill.RowSchemaViolation {
 				t.Errorf("%s with %.20s: failed rows = %+v, %v, want a schema violation of row 1", schema, answer, got, err)

@@ -39,7 +39,7 @@ func (t *timers) schedule(c actor.Context, d time.Duration, name timerName, mess
 	}
 	root, self := c.ActorSystem().Root, c.Self()
 	var timer *time.Timer
-	m := delayed{message, func() bool { return t.pending[name] != timer }}
+	m := delayedMessage{message, func() bool { return t.pending[name] != timer }}
 	timer = time.AfterFunc(d+timerOffset(c.ActorSystem().ID, self.Id, string(name)), func() { root.Send(self, m) })
 	t.pending[name] = timer
 }

@@ -59,7 +59,7 @@ type peerNode = peerv1connect.NodeServiceClient
 func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
 	res, err := method(t.peers.Node(address), ctx, r)
 	if err == nil || refusalCode(err) != "" {
-		t.silences.Answered(address)
+		t.silences.RecordAnswer(address)
 	}
 	return res, err
 }
@@ -154,7 +154,7 @@ func (t *transport) logUnanswered(log *slog.Logger, address string, err error) {
 	switch {
 	case refusalCode(err) != "":
 		log.Debug("a node refused a request", "node", address, "err", err)
-	case errors.Is(err, context.Canceled), !t.silences.Unanswered(address, errors.Is(err, peer.ErrRefused), time.Now()):
+	case errors.Is(err, context.Canceled), !t.silences.RecordUnanswered(address, errors.Is(err, peer.ErrRefused), time.Now()):
 		log.Debug("a node has not answered", "node", address, "err", err)
 	default:
 		log.Warn("a node does not answer", "node", address, "err", err)

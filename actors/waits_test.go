@@ -76,7 +76,7 @@ func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 					return slowly(modestTakes)(ctx, row, try)
 				}
 				b := setup(t, &scripted{answer: answer, slots: test.slots}, func(c *actors.Config) {
-					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.PartConfig{}, actors.Servers{}, actors.Ownership{}, time.Second
+					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.PartConfig{}, actors.ServerConfig{}, actors.Ownership{}, time.Second
 					test.change(c)
 				})
 				time.Sleep(2 * time.Second)

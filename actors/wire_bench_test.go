@@ -28,7 +28,7 @@ func BenchmarkBetweenNodes(b *testing.B) {
 	for name, message := range map[string]any{
 		"report": &assign.Heartbeat{
 			Job: "job-019a0000-0000-7000-8000-000000000000", Epoch: 3, Worker: "0123456789abcdef-17", Number: 1234, Address: "10.0.17.1:7947", Received: 99, Want: true, Ready: 2_000, Engines: 8,
-			Parts: []assign.Part{{Key: strings.Repeat("k", 80), Shard: 17, Rows: assign.NewRowSet(rows), Totals: store.Totals{Rows: 1_000, InputTokens: 300_000, OutputTokens: 150_000}, Size: 600_000}},
+			Parts: []assign.Part{{Key: strings.Repeat("k", 80), Shard: 17, Rows: assign.NewRowSet(rows), Totals: store.RowTotals{Rows: 1_000, InputTokens: 300_000, OutputTokens: 150_000}, Size: 600_000}},
 		},
 		"assignment": &assign.Assignment{
 			Job: "job-019a0000-0000-7000-8000-000000000000", Epoch: 3, Worker: "0123456789abcdef-17",

@@ -23,7 +23,7 @@ import (
 // Messages that a worker receives.
 type (
 	adopt struct { // from the node: the job has this owner now
-		owner   *link
+		owner   *messageLink
 		epoch   int64
 		session string
 	}
@@ -42,7 +42,7 @@ type worker struct {
 	name   string // name of the worker; no other worker ever has the same name
 	job    *jobContext
 	node   *actor.PID
-	owner  *link
+	owner  *messageLink
 	tasks  taskGroup
 	writes *sync.WaitGroup // counts the tasks that may write objects
 	log    *slog.Logger
@@ -52,7 +52,7 @@ type worker struct {
 	spare       []*dispatch.Task // slice to reuse for the next rows from completions
 	rows        *assign.Worker   // the rows that the worker has, and their progress
 	memory      *work.Memory
-	trail       *work.Trail // traces of rows and parts; nil if the job is not traced
+	trail       *work.WorkerTrace // traces of rows and parts; nil if the job is not traced
 	loader      *work.Loader
 	sender      *work.Sender
 	flusher     *work.Flusher
@@ -106,7 +106,7 @@ func (w *worker) onStarted(c actor.Context) {
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
 	}
-	w.trail = work.NewTrail(w.job.trace)
+	w.trail = work.NewWorkerTrace(w.job.trace)
 	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, w.trail, w.openShard)
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
 	// A part gathers for one interval. Its commit takes up to most of the next
@@ -114,8 +114,8 @@ func (w *worker) onStarted(c actor.Context) {
 	interval := w.cfg.Parts.Interval
 	w.flusher = work.NewFlusher(w.cfg.Parts.Bytes, interval+max(interval, heartbeatInterval)*3/4)
 	if w.job.schema.Embedding {
-		w.sender.Rows.InOrder()
-		w.flusher.InOrder()
+		w.sender.Rows.KeepInputOrder()
+		w.flusher.ExpectInputOrder()
 	}
 	w.report = newReport(time.Now())
 	w.onFlushDue(c)
@@ -165,12 +165,12 @@ func (w *worker) pump(c actor.Context) {
 	if pause := w.sender.Rows.Wake(now); pause > 0 {
 		w.timers.runAfter(c, pause, "retry", w.pump)
 	}
-	if w.sender.Ports() == 0 {
+	if w.sender.CountServers() == 0 {
 		w.sender.Rows.ReleaseSuspects()
 	}
 	w.setStalled(w.flusher.AtRisk(now))
 	room := w.sender.Room()
-	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
+	if !w.stalled && !w.flusher.Behind() && w.sender.SendRows() {
 		w.writeParts(c, w.flusher.CutAll()) // the memory is full, perhaps of finished rows
 	}
 	if w.sender.Wants(room) {
@@ -188,12 +188,12 @@ func (w *worker) pump(c actor.Context) {
 
 // setStalled notes whether finished rows wait too long for a commit. While they do, no
 // more rows start, and rows that engines have not started are taken back.
-func (w *worker) setStalled(now bool) {
-	if now == w.stalled {
+func (w *worker) setStalled(stalled bool) {
+	if stalled == w.stalled {
 		return
 	}
-	w.stalled = now
-	if !now {
+	w.stalled = stalled
+	if !stalled {
 		w.metrics.stalled.Dec()
 		w.log.Info("commits of finished rows have resumed; rows start again")
 		return
@@ -228,13 +228,13 @@ func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, e
 	return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, s.Shard, s.Of)
 }
 
-func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
+func (w *worker) onLoaded(c actor.Context, load work.BlockLoad, err error) {
 	if err != nil {
-		w.loader.Failed(load)
+		w.loader.FailLoad(load)
 		w.onError(c, fmt.Errorf("load rows: %w", err))
 		return
 	}
-	w.sender.Rows.Add(w.loader.Loaded(load))
+	w.sender.Rows.Add(w.loader.FinishLoad(load))
 	w.pump(c)
 }
 
@@ -264,8 +264,8 @@ func (w *worker) onRowsFinished(c actor.Context) {
 		case w.failsJob(t):
 			w.fail(c, &assign.Fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
 		default:
-			w.sender.Answered(t)
-			w.rows.Finished(t.Shard, t.Rel)
+			w.sender.RecordAnswer(t)
+			w.rows.MarkFinished(t.Shard, t.Rel)
 			w.flusher.Add(t, now)
 		}
 	}
@@ -280,7 +280,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 // these shards.
 func (w *worker) closeShards(c actor.Context) {
 	for _, n := range w.loader.Shards() {
-		if w.rows.Unfinished(n) > 0 || !w.loader.IsShardExhausted(n) {
+		if w.rows.CountUnfinished(n) > 0 || !w.loader.IsShardExhausted(n) {
 			continue
 		}
 		w.writeParts(c, w.flusher.Cut(n))
@@ -316,7 +316,7 @@ func (w *worker) writeParts(c actor.Context, batches []*work.Batch) {
 				return work.WritePart(ctx, w.cfg.Blob, w.job.schema, layout.NewPartKey(w.job.id, b.Shard, w.job.fence.Epoch), b)
 			})
 			return func(c actor.Context) {
-				w.trail.Ended(b.Shard, span, err)
+				w.trail.EndSpan(b.Shard, span, err)
 				w.onWritten(c, part, b, err)
 			}
 		})
@@ -326,12 +326,12 @@ func (w *worker) writeParts(c actor.Context, batches []*work.Batch) {
 func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err error) {
 	w.memory.Free(b.Tasks)
 	if err != nil {
-		w.flusher.Failed(b)
+		w.flusher.MarkFailed(b)
 		w.onError(c, fmt.Errorf("write part: %w", err))
 		return
 	}
-	w.flusher.Wrote(part.Key, b)
-	w.rows.Wrote(part)
+	w.flusher.MarkWritten(part.Key, b)
+	w.rows.MarkWritten(part)
 	w.heartbeat(c)
 	w.pump(c)
 }

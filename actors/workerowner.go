@@ -21,10 +21,10 @@ import (
 // what it needs.
 func (w *worker) heartbeat(c actor.Context) {
 	outage, away := w.storage.Objects()
-	w.report.warnings = union(w.report.warnings, w.sender.Warnings())
+	w.report.warnings = appendMissing(w.report.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.Ports(),
+		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.CountServers(),
 		Leaves: w.phase != workerRuns, Left: w.hasNothingLeft(),
 		Waits:    w.report.waits.update(w.waitReason(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
@@ -50,7 +50,7 @@ func (w *worker) waitReason() string {
 
 // countUnsentRows returns how many rows were not sent to engines, so that the worker could give
 // them back.
-func (w *worker) countUnsentRows() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
+func (w *worker) countUnsentRows() int { return w.sender.Rows.CountReturnable() + w.loader.CountQueuedRows() }
 
 // hasNothingLeft reports whether a draining worker has no rows and no unwritten parts.
 func (w *worker) hasNothingLeft() bool {
@@ -80,7 +80,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	}
 	w.timers.runAfter(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
 	if silent > lookUpAfter {
-		w.lookUp(c)
+		w.stopIfJobEnded(c)
 	}
 	if _, away := w.storage.Objects(); away {
 		w.giveBack(w.countUnsentRows()) // so that a worker that can use the bucket may run these rows
@@ -88,8 +88,8 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	w.heartbeat(c)
 }
 
-// lookUp reads the job's record, and stops the worker if the job has ended.
-func (w *worker) lookUp(c actor.Context) {
+// stopIfJobEnded reads the job's record, and stops the worker if the job has ended.
+func (w *worker) stopIfJobEnded(c actor.Context) {
 	w.tasks.run(c, "look up a job", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
 		defer cancel()
@@ -130,7 +130,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 		return
 	}
 	for _, key := range acked {
-		w.flusher.Acked(key)
+		w.flusher.MarkAcked(key)
 	}
 	if len(spans) > 0 {
 		w.report.asked = false
@@ -168,7 +168,7 @@ func (w *worker) giveBackTasks(tasks []*dispatch.Task) {
 	for _, t := range tasks {
 		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
 		if group, crashes := t.SuspectInfo(); group > 0 {
-			w.rows.Suspect(assign.Suspect{Shard: t.Shard, Row: t.Rel, Group: group, Crashes: crashes})
+			w.rows.Suspect(assign.SuspectRow{Shard: t.Shard, Row: t.Rel, Group: group, Crashes: crashes})
 		}
 	}
 	for n, rows := range gone.All() {

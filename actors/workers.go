@@ -17,18 +17,18 @@ type workerHandle struct {
 	name   string
 	epoch  int64 // epoch of the worker's owner
 	remote bool  // the owner is on another node
-	owner  *link
+	owner  *messageLink
 	runs   *sync.WaitGroup // counts the running tasks of the worker
 }
 
-// workers tracks the workers of a node: one for each job with rows on this node. The
+// workerTable tracks the workers of a node: one for each job with rows on this node. The
 // owner of the job may be on another node.
 //
 // The number of workers for jobs of other nodes is limited: each takes one place, and
 // accounts share the places. A worker for a job of this node needs no place, because
 // the number of the node's own jobs is limited already.
-type workers struct {
-	places   *fair.Shares
+type workerTable struct {
+	places   *fair.SlotPool
 	placed   map[string]string        // by job: the account whose place the job's worker takes
 	prefix   string                   // prefix of the workers' names; no other process uses the same prefix
 	named    int                      // number of names that were given out
@@ -37,21 +37,21 @@ type workers struct {
 	stopping map[string]bool          // jobs with a worker that is stopping
 }
 
-func newWorkers(places fair.Config, prefix string) workers {
-	return workers{
-		places: fair.NewShares(places), placed: make(map[string]string), prefix: prefix,
+func newWorkerTable(places fair.Config, prefix string) workerTable {
+	return workerTable{
+		places: fair.NewSlotPool(places), placed: make(map[string]string), prefix: prefix,
 		running: make(map[string]*workerHandle), starting: make(map[string]bool), stopping: make(map[string]bool),
 	}
 }
 
 // name returns a name for a new worker that no other worker ever has.
-func (w *workers) name() string {
+func (w *workerTable) name() string {
 	w.named++
 	return fmt.Sprintf("%s-%d", w.prefix, w.named)
 }
 
 // find returns the running worker of a job; nil if there is none or it has another name.
-func (w *workers) find(job, name string) *workerHandle {
+func (w *workerTable) find(job, name string) *workerHandle {
 	if h := w.running[job]; h != nil && h.name == name {
 		return h
 	}
@@ -62,7 +62,7 @@ func (w *workers) find(job, name string) *workerHandle {
 // which now belongs to the owner that sent the invite. It may return a refusal instead.
 // If it returns neither, the caller must start a worker, and the job counts as
 // starting.
-func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle, *peer.Refusal) {
+func (w *workerTable) admit(m *invite, draining bool, now time.Time) (*workerHandle, *peer.Refusal) {
 	job, remote := m.Job, m.owner == nil
 	h := w.running[job]
 	switch {
@@ -88,7 +88,7 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 
 // updatePlace takes a place for the job's worker if the owner is on another node now
 // (remote), and frees the place if the owner is on this node.
-func (w *workers) updatePlace(job, account string, remote bool) {
+func (w *workerTable) updatePlace(job, account string, remote bool) {
 	_, placed := w.placed[job]
 	switch {
 	case remote && !placed:
@@ -100,16 +100,16 @@ func (w *workers) updatePlace(job, account string, remote bool) {
 }
 
 // freePlace frees the place of a job's worker, if the worker has one.
-func (w *workers) freePlace(job string) {
+func (w *workerTable) freePlace(job string) {
 	if account, placed := w.placed[job]; placed {
 		w.places.Leave(account)
 		delete(w.placed, job)
 	}
 }
 
-// endStart notes that the start of a worker has ended; h is the worker, or nil if the
+// recordStartResult notes that the start of a worker has ended; h is the worker, or nil if the
 // start failed.
-func (w *workers) endStart(job string, h *workerHandle) {
+func (w *workerTable) recordStartResult(job string, h *workerHandle) {
 	delete(w.starting, job)
 	if h == nil {
 		w.freePlace(job)
@@ -120,7 +120,7 @@ func (w *workers) endStart(job string, h *workerHandle) {
 
 // dismiss handles the request of a job's owner to stop the job's worker. It returns the
 // worker that the caller must stop, or a refusal, or neither.
-func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal) {
+func (w *workerTable) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal) {
 	h := w.running[job]
 	switch {
 	case h != nil && h.epoch <= epoch:
@@ -132,19 +132,19 @@ func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal
 }
 
 // markStopping notes that a job's worker is stopping.
-func (w *workers) markStopping(job string) {
+func (w *workerTable) markStopping(job string) {
 	delete(w.running, job)
 	w.stopping[job] = true
 }
 
 // forget removes a worker that has stopped, and frees its place.
-func (w *workers) forget(job string) {
+func (w *workerTable) forget(job string) {
 	delete(w.running, job)
 	delete(w.stopping, job)
 	w.freePlace(job)
 }
 
-func (w *workers) isChanging(job string) bool { return w.starting[job] || w.stopping[job] }
+func (w *workerTable) isChanging(job string) bool { return w.starting[job] || w.stopping[job] }
 
 // isIdle reports whether no worker is running, starting or stopping.
-func (w *workers) isIdle() bool { return len(w.running)+len(w.starting)+len(w.stopping) == 0 }
+func (w *workerTable) isIdle() bool { return len(w.running)+len(w.starting)+len(w.stopping) == 0 }

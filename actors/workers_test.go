@@ -33,7 +33,7 @@ func asks(job string, epoch int64, remote bool) *invite {
 
 func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(fair.Config{Places: 1}, "n")
+	w := newWorkerTable(fair.Config{Places: 1}, "n")
 	h, r := w.admit(asks("a", 2, false), false, time.Now())
 	refused(t, "the first owner", r, "")
 	if h != nil {
@@ -42,7 +42,7 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 	_, r = w.admit(asks("a", 2, false), false, time.Now())
 	refused(t, "while it is started", r, codeBusy)
 	mine := &workerHandle{name: w.name(), epoch: 2}
-	w.endStart("a", mine)
+	w.recordStartResult("a", mine)
 	_, r = w.admit(asks("a", 1, false), false, time.Now())
 	refused(t, "an earlier owner", r, codeStale)
 	for _, again := range []int64{2, 3} {
@@ -57,7 +57,7 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 
 func TestRefusedInvites(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(fair.Config{Places: 1}, "n")
+	w := newWorkerTable(fair.Config{Places: 1}, "n")
 	_, r := w.admit(asks("a", 1, false), true, time.Now())
 	refused(t, "draining", r, codeDraining)
 	if !w.isIdle() {
@@ -66,13 +66,13 @@ func TestRefusedInvites(t *testing.T) {
 	for _, job := range []string{"a", "b"} { // own jobs do not count
 		_, r = w.admit(asks(job, 1, job == "b"), false, time.Now())
 		refused(t, job, r, "")
-		w.endStart(job, &workerHandle{name: w.name(), epoch: 1, remote: job == "b"})
+		w.recordStartResult(job, &workerHandle{name: w.name(), epoch: 1, remote: job == "b"})
 	}
 	_, r = w.admit(asks("c", 1, true), false, time.Now())
 	refused(t, "a second job of another node", r, codeFull)
 	_, r = w.admit(asks("c", 1, false), false, time.Now())
 	refused(t, "a job of this node", r, "")
-	w.endStart("c", nil)
+	w.recordStartResult("c", nil)
 	w.markStopping("b")
 	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "while the last one is stopped", r, codeBusy)
@@ -83,7 +83,7 @@ func TestRefusedInvites(t *testing.T) {
 
 func TestDismiss(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(fair.Config{Places: 1}, "n")
+	w := newWorkerTable(fair.Config{Places: 1}, "n")
 	_, r := w.dismiss("a", 1)
 	refused(t, "an unknown job", r, "")
 	if h, r := w.admit(asks("a", 2, false), false, time.Now()); h != nil || r != nil {
@@ -92,7 +92,7 @@ func TestDismiss(t *testing.T) {
 	_, r = w.dismiss("a", 2)
 	refused(t, "while it is started", r, codeBusy)
 	mine := &workerHandle{name: w.name(), epoch: 2}
-	w.endStart("a", mine)
+	w.recordStartResult("a", mine)
 	if h, r := w.dismiss("a", 1); h != nil || r != nil {
 		t.Error("an earlier owner stops the worker of a later one", h, r)
 	}
@@ -117,12 +117,12 @@ func TestDismiss(t *testing.T) {
 // it back when the job moves back.
 func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
 	t.Parallel()
-	w := newWorkers(fair.Config{Places: 1}, "n")
+	w := newWorkerTable(fair.Config{Places: 1}, "n")
 	for _, job := range []string{"a", "b"} {
 		if _, r := w.admit(asks(job, 1, false), false, time.Now()); r != nil {
 			t.Fatal(r)
 		}
-		w.endStart(job, &workerHandle{name: w.name(), epoch: 1})
+		w.recordStartResult(job, &workerHandle{name: w.name(), epoch: 1})
 	}
 	for _, step := range []struct {
 		job    string

@@ -33,11 +33,11 @@ type Bucket interface {
 	Open(ctx context.Context, key string) (Object, error)
 
 	// Stat describes an object, or returns rowmill.ErrNotFound.
-	Stat(ctx context.Context, key string) (Info, error)
+	Stat(ctx context.Context, key string) (ObjectInfo, error)
 
 	// List returns the objects whose keys start with prefix, in key order.
 	// prefix must end in a slash or be empty.
-	List(ctx context.Context, prefix string) ([]Info, error)
+	List(ctx context.Context, prefix string) ([]ObjectInfo, error)
 
 	// Folders returns the names of folders in the folder prefix, which must end in a
 	// slash or be empty. For the prefix "a/" and the key "a/b/c" it returns "b". It
@@ -79,7 +79,7 @@ type Bucket interface {
 type Writer interface {
 	io.Writer
 	// Commit makes the object durable and visible.
-	Commit() (Info, error)
+	Commit() (ObjectInfo, error)
 	// Abort drops the written data.
 	Abort()
 }
@@ -90,11 +90,11 @@ type Object interface {
 	io.Closer
 	Size() int64
 	// Info describes the object at the time of Open.
-	Info() Info
+	Info() ObjectInfo
 }
 
-// Info describes an object.
-type Info struct {
+// ObjectInfo describes an object.
+type ObjectInfo struct {
 	Key      string
 	Size     int64     // bytes
 	ETag     string    // a strong ETag, with its quotes; objects with equal content may have the same ETag

@@ -6,13 +6,13 @@ import (
 	"unicode"
 )
 
-// Disposition returns the Content-Disposition (RFC 6266) that makes a browser
+// ContentDisposition returns the Content-ContentDisposition (RFC 6266) that makes a browser
 // save a download under filename, or under a name of its own choice if filename
 // is empty. Characters that could lead into another folder, end the header or
 // hide the real name become "_". A name that is not plain ASCII also gets a
 // filename* (RFC 8187); the filename in ASCII is for programs that do not know
 // filename*.
-func Disposition(filename string) string {
+func ContentDisposition(filename string) string {
 	if filename == "" {
 		return "attachment"
 	}

@@ -20,7 +20,7 @@ func TestDisposition(t *testing.T) {
 		"a\r\nSet-Cookie: b\x00":  {`attachment; filename="a__Set-Cookie_ b_"`, "a__Set-Cookie_ b_"},
 		"exe\u202Elsj.\u2028\xff": {`attachment; filename="exe_lsj.__"`, "exe_lsj.__"},
 	} {
-		got := Disposition(name)
+		got := ContentDisposition(name)
 		kind, params, err := mime.ParseMediaType(got)
 		if got != want.header || err != nil || kind != "attachment" || params["filename"] != want.saved {
 			t.Errorf("%q: %s, read as %q, %v; want %s and %q", name, got, params["filename"], err, want.header, want.saved)

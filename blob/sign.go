@@ -21,10 +21,10 @@ const (
 // systems.
 const maxFilename = 255
 
-// CheckSigned returns an error if SignURL must refuse these arguments. If expires
+// CheckSignRequest returns an error if SignURL must refuse these arguments. If expires
 // is out of range, the error is a *rowmill.InvalidError for the field
 // "expires_in_seconds".
-func CheckSigned(method, filename string, expires time.Duration) error {
+func CheckSignRequest(method, filename string, expires time.Duration) error {
 	control := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
 	case method != http.MethodGet && method != http.MethodHead:

@@ -11,18 +11,18 @@ const writeBuffer = 64 << 10
 
 // Write creates an object, calls write to write its content through a buffer, and
 // commits the object. If write fails, no object appears.
-func Write(ctx context.Context, b Bucket, key, contentType string, write func(io.Writer) error) (Info, error) {
+func Write(ctx context.Context, b Bucket, key, contentType string, write func(io.Writer) error) (ObjectInfo, error) {
 	w, err := b.Create(ctx, key, contentType)
 	if err != nil {
-		return Info{}, err
+		return ObjectInfo{}, err
 	}
 	defer w.Abort()
 	buffered := bufio.NewWriterSize(w, writeBuffer)
 	if err := write(buffered); err != nil {
-		return Info{}, err
+		return ObjectInfo{}, err
 	}
 	if err := buffered.Flush(); err != nil {
-		return Info{}, err
+		return ObjectInfo{}, err
 	}
 	return w.Commit()
 }

@@ -10,5 +10,5 @@ import (
 // of the account default. The archive is complete only if Backup returns no error.
 // Backup returns the size of the archive in bytes. A broken transfer cannot be resumed.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	return c.stream(ctx, http.MethodPost, "/v1/backup", nil, w)
+	return c.streamAnswer(ctx, http.MethodPost, "/v1/backup", nil, w)
 }

@@ -66,7 +66,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 		}
 		body = bytes.NewReader(text)
 	}
-	req, err := c.request(ctx, r.method, r.path, r.query, body)
+	req, err := c.newRequest(ctx, r.method, r.path, r.query, body)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -74,7 +74,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	header, err := c.exchange(req, c.timeout(r.operation), &answer.Raw)
+	header, err := c.sendAndDecode(req, c.timeoutFor(r.operation), &answer.Raw)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -85,8 +85,8 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 	return answer, nil
 }
 
-// timeout returns the time limit of an operation; 0 means none.
-func (c *Client) timeout(operation string) time.Duration {
+// timeoutFor returns the time limit of an operation; 0 means none.
+func (c *Client) timeoutFor(operation string) time.Duration {
 	switch operation {
 	case "BeginUpload", "CompleteUpload", "GetResultsURL": // no limit: the service may have to read or write a large file before it answers
 		return 0

@@ -96,7 +96,7 @@ func New(cfg Config) (*Client, error) {
 // Close closes idle connections to the service.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
 	address := c.base + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
@@ -112,24 +112,24 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do sends a request and returns the response if its status is 200, otherwise an error.
+// sendRequest sends a request and returns the response if its status is 200, otherwise an error.
 // The caller must close the response's body.
-func (c *Client) do(req *http.Request) (*http.Response, error) {
+func (c *Client) sendRequest(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.sendError(req.Context(), err)
+		return nil, c.wrapSendError(req.Context(), err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		return nil, readError(resp)
+		return nil, decodeAPIError(resp)
 	}
 	return resp, nil
 }
 
-// sendError converts the error of a request without a complete answer. If ctx has
+// wrapSendError converts the error of a request without a complete answer. If ctx has
 // ended, it returns the cause of ctx, else a *RowsError or an *UnreachableError. It
 // drops the URL from the error, because the URL may contain a signature.
-func (c *Client) sendError(ctx context.Context, err error) error {
+func (c *Client) wrapSendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -147,9 +147,9 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 // Server returns the base URL of the service.
 func (c *Client) Server() string { return c.base }
 
-// exchange sends a request, decodes the small answer into the value into, and returns
+// sendAndDecode sends a request, decodes the small answer into the value into, and returns
 // the response headers. A timeout of 0 means none.
-func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (http.Header, error) {
+func (c *Client) sendAndDecode(req *http.Request, timeout time.Duration, into any) (http.Header, error) {
 	ctx := req.Context()
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -158,20 +158,20 @@ func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (h
 		})
 		defer cancel()
 	}
-	resp, err := c.do(req.WithContext(ctx))
+	resp, err := c.sendRequest(req.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	return resp.Header, c.decode(ctx, resp, into)
+	return resp.Header, c.decodeAnswer(ctx, resp, into)
 }
 
-// decode reads a small answer as JSON into the value into.
-func (c *Client) decode(ctx context.Context, resp *http.Response, into any) error {
+// decodeAnswer reads a small answer as JSON into the value into.
+func (c *Client) decodeAnswer(ctx context.Context, resp *http.Response, into any) error {
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return c.sendError(ctx, err)
+		return c.wrapSendError(ctx, err)
 	case len(content) > maxBody:
 		return fmt.Errorf("the answer of %s is larger than %d MiB", c.base, maxBody>>20)
 	}

@@ -85,8 +85,8 @@ func (e *RowsError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RowsError) Unwrap() error { return e.Err }
 
-// readError reads the body of a response and returns its error as an APIError.
-func readError(resp *http.Response) error {
+// decodeAPIError reads the body of a response and returns its error as an APIError.
+func decodeAPIError(resp *http.Response) error {
 	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
 	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // if the body is incomplete, use the bytes that arrived
 	var body struct {

@@ -50,7 +50,7 @@ func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, er
 	return func(yield func(Event, error) bool) {
 		s := &eventStream{client: c, subscription: l, pause: eventsPause}
 		for {
-			stopped, err := s.attempt(ctx, yield)
+			stopped, err := s.streamOnce(ctx, yield)
 			wait := cmp.Or(max(l.Pause, 0), s.pause)
 			switch {
 			case stopped || ctx.Err() != nil:
@@ -78,9 +78,9 @@ type eventStream struct {
 	pause        time.Duration // pause before a new connection, as the service last sent it in the field retry
 }
 
-// attempt makes one connection and yields its events until the connection ends. stopped
+// streamOnce makes one connection and yields its events until the connection ends. stopped
 // is true if the caller has ended the iteration.
-func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool) (stopped bool, err error) {
+func (s *eventStream) streamOnce(ctx context.Context, yield func(Event, error) bool) (stopped bool, err error) {
 	c := s.client
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,7 +92,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 	if len(s.subscription.Topics) > 0 {
 		query.Set("topics", strings.Join(s.subscription.Topics, ","))
 	}
-	req, err := c.request(ctx, http.MethodGet, "/v1/events", query, nil)
+	req, err := c.newRequest(ctx, http.MethodGet, "/v1/events", query, nil)
 	if err != nil {
 		return false, err
 	}
@@ -100,7 +100,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 	if s.subscription.After != "" {
 		req.Header.Set("Last-Event-ID", s.subscription.After)
 	}
-	resp, err := c.do(req)
+	resp, err := c.sendRequest(req)
 	if err != nil {
 		return false, err
 	}
@@ -128,7 +128,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 		if lines.Text() != "" || e.Name == "" {
 			continue
 		}
-		if err := e.read(data); err != nil {
+		if err := e.decodeData(data); err != nil {
 			return false, &UnreachableError{Server: c.base, Err: err}
 		}
 		if e.ID != "" {
@@ -143,13 +143,13 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 	case errors.Is(err, bufio.ErrTooLong):
 		return false, fmt.Errorf("an event of %s is larger than %d MiB", c.base, maxBody>>20)
 	case err != nil:
-		return false, c.sendError(ctx, err)
+		return false, c.wrapSendError(ctx, err)
 	}
 	return false, nil
 }
 
-// read decodes the data of an event into Job or Nodes. It ignores data of other events.
-func (e *Event) read(data string) error {
+// decodeData decodes the data of an event into Job or Nodes. It ignores data of other events.
+func (e *Event) decodeData(data string) error {
 	var into any
 	switch e.Name {
 	case EventJob:

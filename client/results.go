@@ -25,8 +25,8 @@ type Results struct {
 	Partial bool
 }
 
-// query returns the parameters of a request for results in this form.
-func (r Results) query() url.Values {
+// queryParams returns the parameters of a request for results in this form.
+func (r Results) queryParams() url.Values {
 	query := url.Values{
 		"format":                      {r.Format},
 		"include_inputs":              {strconv.FormatBool(r.Inputs)},
@@ -45,23 +45,23 @@ const codeJobNotOver = "job_not_over"
 // Stream writes a job's results to w while they arrive, and returns their size in
 // bytes. A broken transfer cannot be resumed.
 func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Writer) (int64, error) {
-	return c.stream(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.query(), w)
+	return c.streamAnswer(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.queryParams(), w)
 }
 
-// stream sends a request and copies the answer to w.
-func (c *Client) stream(ctx context.Context, method, path string, query url.Values, w io.Writer) (int64, error) {
+// streamAnswer sends a request and copies the answer to w.
+func (c *Client) streamAnswer(ctx context.Context, method, path string, query url.Values, w io.Writer) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := c.request(ctx, method, path, query, nil)
+	req, err := c.newRequest(ctx, method, path, query, nil)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := c.do(req)
+	resp, err := c.sendRequest(req)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close()
-	return c.copy(ctx, cancel, w, resp.Body, nil)
+	return c.copyBody(ctx, cancel, w, resp.Body, nil)
 }
 
 // Save writes a job's results to the file path. The file appears only when it is complete.
@@ -74,8 +74,8 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 		progress = func(int64, int64) {}
 	}
 	if want.Format == "parquet" {
-		t := &transfer{client: c, id: id, want: want, path: path, progress: progress}
-		size, err := t.run(ctx)
+		t := &resultDownload{client: c, id: id, want: want, path: path, progress: progress}
+		size, err := t.download(ctx)
 		var refusal *APIError
 		if !want.Partial || !errors.As(err, &refusal) || refusal.Code != codeJobNotOver {
 			return size, err
@@ -94,10 +94,10 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	return size, publishPart(part, path)
 }
 
-// copy copies a response body to w, and cancels the request if no byte arrives for
+// copyBody copies a response body to w, and cancels the request if no byte arrives for
 // StallTimeout. It calls tick, if not nil, with the number of bytes copied so far. An
 // error of the network is an *UnreachableError; an error of w is wrapped.
-func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, tick func(int64)) (int64, error) {
+func (c *Client) copyBody(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, onProgress func(int64)) (int64, error) {
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {
 		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("no data was received for %v", c.cfg.StallTimeout)})
 	})
@@ -112,15 +112,15 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 				return done, fmt.Errorf("save the results: %w", werr)
 			}
 			done += int64(n)
-			if tick != nil {
-				tick(done)
+			if onProgress != nil {
+				onProgress(done)
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return done, nil
 		case err != nil:
-			return done, c.sendError(ctx, err)
+			return done, c.wrapSendError(ctx, err)
 		}
 	}
 }

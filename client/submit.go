@@ -52,8 +52,8 @@ func RowsOf(rows ...string) iter.Seq2[string, error] {
 	}
 }
 
-// head returns the JSON of a submission without the inline rows.
-func (s Submission) head() ([]byte, error) {
+// marshalHead returns the JSON of a submission without the inline rows.
+func (s Submission) marshalHead() ([]byte, error) {
 	head := struct {
 		Submission
 		Truncate *bool `json:"truncate_rows,omitempty"`
@@ -69,7 +69,7 @@ func (s Submission) head() ([]byte, error) {
 
 // Submit creates a job. It reads the rows while it sends them.
 func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
-	head, err := s.head()
+	head, err := s.marshalHead()
 	if err != nil {
 		return Submitted{}, fmt.Errorf("encode the submission: %w", err)
 	}
@@ -81,7 +81,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	}()
 	defer func() { _ = body.Close(); <-written }()
 
-	req, err := c.request(ctx, http.MethodPost, "/v1/batch-inference", nil, body)
+	req, err := c.newRequest(ctx, http.MethodPost, "/v1/batch-inference", nil, body)
 	if err != nil {
 		return Submitted{}, err
 	}
@@ -90,13 +90,13 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if s.IdempotencyKey != "" {
 		req.Header.Set("Idempotency-Key", s.IdempotencyKey)
 	}
-	resp, err := c.do(req)
+	resp, err := c.sendRequest(req)
 	if err != nil {
 		return Submitted{}, err
 	}
 	defer resp.Body.Close()
 	var made Submitted
-	if err := c.decode(ctx, resp, &made); err != nil {
+	if err := c.decodeAnswer(ctx, resp, &made); err != nil {
 		return Submitted{}, err
 	}
 	if made.JobID == "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A transfer downloads one Parquet object into a file.
+// A resultDownload downloads one Parquet object into a file.
 //
 //	results-url ─► HEAD (ETag, size) ─► GET from the end of .part ─► rename
 //	     ▲                                      │ broken, expired, replaced
@@ -19,7 +19,7 @@ import (
 //
 // The name of the .part file contains a hash of the ETag, so that a later run only
 // appends bytes of the same object.
-type transfer struct {
+type resultDownload struct {
 	client   *Client
 	id       string
 	want     Results
@@ -34,55 +34,55 @@ type transfer struct {
 // needs new URLs.
 var errStale = errors.New("the download link is out of date")
 
-// run downloads the object and returns its size. While attempts receive bytes, it
+// download downloads the object and returns its size. While attempts receive bytes, it
 // retries without a limit; otherwise as Config.Retry says.
-func (t *transfer) run(ctx context.Context) (size int64, err error) {
+func (t *resultDownload) download(ctx context.Context) (size int64, err error) {
 	for again := true; again; {
 		attempts := 0
 		again = false
 		err = t.client.cfg.Retry.Do(ctx, func() error {
 			attempts++
 			before := t.received
-			size, err = t.attempt(ctx)
+			size, err = t.downloadOnce(ctx)
 			if errors.Is(err, errStale) {
 				t.urls = ResultsURL{}
 			}
-			if again = resumable(err) && t.received > before && ctx.Err() == nil; again {
+			if again = isResumable(err) && t.received > before && ctx.Err() == nil; again {
 				return nil // bytes arrived, so resume at once, with a new count of attempts
 			}
 			return err
-		}, resumable, nil)
+		}, isResumable, nil)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
-		case resumable(err):
+		case isResumable(err):
 			return 0, fmt.Errorf("gave up after %d attempts without progress; repeat the command to resume the download: %w", attempts, err)
 		}
 	}
 	return size, err
 }
 
-// resumable reports whether another attempt may fetch the missing bytes.
-func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Temporary(err)) }
+// isResumable reports whether another attempt may fetch the missing bytes.
+func isResumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Temporary(err)) }
 
-// attempt tries once to download the missing bytes, and completes the file.
-func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
+// downloadOnce tries once to download the missing bytes, and completes the file.
+func (t *resultDownload) downloadOnce(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if t.urls.URLs.Get == "" {
 		// The first request for a variant of the results may take a while, because the
 		// service then creates the file.
-		r := call{operation: "GetResultsURL", method: http.MethodGet, path: "/v1/jobs/" + escape(t.id) + "/results-url", query: t.want.query()}
+		r := call{operation: "GetResultsURL", method: http.MethodGet, path: "/v1/jobs/" + escape(t.id) + "/results-url", query: t.want.queryParams()}
 		if _, err = t.client.send(ctx, r, &t.urls); err != nil {
 			return 0, err
 		}
 	}
-	etag, size, err := t.head(ctx)
+	etag, size, err := t.fetchObjectInfo(ctx)
 	if err != nil {
 		return 0, err
 	}
-	part, err := t.open(etag)
+	part, err := t.openPartFile(etag)
 	if err != nil {
 		return 0, fmt.Errorf("save the results: %w", err)
 	}
@@ -92,7 +92,7 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 		return 0, fmt.Errorf("save the results: %w", err)
 	}
 	if have < size {
-		if have, err = t.fetch(ctx, cancel, part, etag, have, size); err != nil {
+		if have, err = t.fetchMissingBytes(ctx, cancel, part, etag, have, size); err != nil {
 			return 0, err
 		}
 	}
@@ -105,15 +105,15 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	return size, publishPart(part, t.path)
 }
 
-// head requests the object's ETag and size.
-func (t *transfer) head(ctx context.Context) (etag string, size int64, err error) {
+// fetchObjectInfo requests the object's ETag and size.
+func (t *resultDownload) fetchObjectInfo(ctx context.Context) (etag string, size int64, err error) {
 	resp, err := t.sendSigned(ctx, http.MethodHead, t.urls.URLs.Head, nil)
 	if err != nil {
 		return "", 0, err
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", 0, signedError(resp)
+		return "", 0, decodeSignedError(resp)
 	}
 	etag, size = resp.Header.Get("ETag"), resp.ContentLength
 	if size < 0 {
@@ -122,9 +122,9 @@ func (t *transfer) head(ctx context.Context) (etag string, size int64, err error
 	return etag, size, nil
 }
 
-// fetch appends the missing bytes to part and returns the new size of part. have is the
+// fetchMissingBytes appends the missing bytes to part and returns the new size of part. have is the
 // present size of part, and size is the size of the object, both in bytes.
-func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
+func (t *resultDownload) fetchMissingBytes(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
@@ -146,16 +146,16 @@ func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, pa
 		os.Remove(part.Name()) // the .part file contains bytes of the old object
 		return have, fmt.Errorf("%w: the object was replaced", errStale)
 	default:
-		return have, signedError(resp)
+		return have, decodeSignedError(resp)
 	}
-	n, err := t.client.copy(ctx, cancel, part, resp.Body, func(n int64) { t.progress(have+n, size) })
+	n, err := t.client.copyBody(ctx, cancel, part, resp.Body, func(n int64) { t.progress(have+n, size) })
 	t.received += n
 	return have + n, err
 }
 
 // sendSigned sends a request to a signed URL. It does not send the API key, because the
 // object store refuses a request with another credential.
-func (t *transfer) sendSigned(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
+func (t *resultDownload) sendSigned(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, errors.New("the service's download link is not a valid URL") // do not quote the link: it contains a signature
@@ -166,7 +166,7 @@ func (t *transfer) sendSigned(ctx context.Context, method, address string, heade
 	req.Header.Set("User-Agent", t.client.cfg.UserAgent)
 	resp, err := t.client.http.Do(req)
 	if err != nil {
-		err = t.client.sendError(ctx, err)
+		err = t.client.wrapSendError(ctx, err)
 		var unreachable *UnreachableError
 		if errors.As(err, &unreachable) {
 			unreachable.Server = req.URL.Scheme + "://" + req.URL.Host
@@ -176,18 +176,18 @@ func (t *transfer) sendSigned(ctx context.Context, method, address string, heade
 	return resp, nil
 }
 
-// signedError returns the error for a refused request to a signed URL. Most refusals mean
+// decodeSignedError returns the error for a refused request to a signed URL. Most refusals mean
 // that the URL has expired.
-func signedError(resp *http.Response) error {
+func decodeSignedError(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		return fmt.Errorf("%w (%s)", errStale, resp.Status)
 	}
-	return readError(resp)
+	return decodeAPIError(resp)
 }
 
-// open opens the .part file of an object for appending.
-func (t *transfer) open(etag string) (*os.File, error) {
+// openPartFile opens the .part file of an object for appending.
+func (t *resultDownload) openPartFile(etag string) (*os.File, error) {
 	sum := sha256.Sum256([]byte(etag))
 	name := fmt.Sprintf("%s.%x.part", t.path, sum[:4])
 	if etag == "" || strings.HasPrefix(etag, "W/") {

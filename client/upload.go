@@ -94,11 +94,11 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 // resumeUpload returns the state of an earlier upload, with the parts that the service still
 // has. If the upload was completed, it returns the id of the file. If a new upload is
 // needed, it returns a zero Uploaded.
-func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded, file string, err error) {
-	if from.Upload == "" || from.Part < 1 {
+func (c *Client) resumeUpload(ctx context.Context, earlier Uploaded) (have Uploaded, fileID string, err error) {
+	if earlier.Upload == "" || earlier.Part < 1 {
 		return Uploaded{}, "", nil
 	}
-	state, err := c.retryUpload(ctx, func() (UploadState, Answer, error) { return c.ShowUpload(ctx, from.Upload) })
+	state, err := c.retryUpload(ctx, func() (UploadState, Answer, error) { return c.ShowUpload(ctx, earlier.Upload) })
 	var refused *APIError
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
@@ -110,13 +110,13 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 	case state.Status != "pending":
 		return Uploaded{}, "", nil
 	}
-	for i, id := range from.Parts {
+	for i, id := range earlier.Parts {
 		if !slices.ContainsFunc(state.Parts, func(p UploadPart) bool { return p.ID == id }) {
-			from.Parts = from.Parts[:i]
+			earlier.Parts = earlier.Parts[:i]
 			break
 		}
 	}
-	return from, "", nil
+	return earlier, "", nil
 }
 
 // beginUpload starts a new upload.
@@ -142,7 +142,7 @@ func (c *Client) retryUpload(ctx context.Context, ask func() (UploadState, Answe
 
 // sendPart uploads a part of the file, and returns the part's id. It retries temporary
 // errors.
-func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionReader) (id string, err error) {
+func (c *Client) sendPart(ctx context.Context, uploadID string, part *io.SectionReader) (id string, err error) {
 	var form bytes.Buffer
 	fields := multipart.NewWriter(&form)
 	if _, err := fields.CreateFormFile("data", "part"); err != nil {
@@ -156,14 +156,14 @@ func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionRe
 	tail := form.Bytes()
 	err = c.cfg.Retry.Do(ctx, func() error {
 		body := io.MultiReader(bytes.NewReader(head), io.NewSectionReader(part, 0, part.Size()), bytes.NewReader(tail))
-		req, err := c.request(ctx, http.MethodPost, "/v1/uploads/"+url.PathEscape(upload)+"/parts", nil, body)
+		req, err := c.newRequest(ctx, http.MethodPost, "/v1/uploads/"+url.PathEscape(uploadID)+"/parts", nil, body)
 		if err != nil {
 			return err
 		}
 		req.ContentLength = int64(len(head)) + part.Size() + int64(len(tail))
 		req.Header.Set("Content-Type", fields.FormDataContentType())
 		var made UploadPart
-		_, err = c.exchange(req, 0, &made)
+		_, err = c.sendAndDecode(req, 0, &made)
 		id = made.ID
 		return err
 	}, Temporary, nil)

@@ -110,8 +110,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if len(cfg.Keys) == 0 && !advertise.Addr().IsLoopback() {
 		cfg.Logger.Warn("gossip is not encrypted: any program that reaches the gossip port can join the cluster; set gossip keys", "address", advertise.String())
 	}
-	c.work.Go(c.seek)
-	c.work.Go(c.spread)
+	c.work.Go(c.seekMissingMembers)
+	c.work.Go(c.runDeliveries)
 	return c, nil
 }
 

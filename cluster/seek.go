@@ -28,10 +28,10 @@ const (
 	introductions = 32
 )
 
-// seek looks for missing members until the Cluster closes. memberlist forgets a member
+// seekMissingMembers looks for missing members until the Cluster closes. memberlist forgets a member
 // that did not answer for DeadTime. So without seek, the two parts of a cluster would
 // stay separate after a longer network partition.
-func (c *Cluster) seek() {
+func (c *Cluster) seekMissingMembers() {
 	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {
 		tried := c.joinMissing()
@@ -47,7 +47,7 @@ func (c *Cluster) seek() {
 		c.mu.Unlock()
 		// Vary the pause by ±20 %: after a partition all nodes look for members, but
 		// they should not all do so at the same time.
-		if !c.pause(wait - wait/5 + rand.N(2*wait/5+1)) {
+		if !c.sleepUnlessClosed(wait - wait/5 + rand.N(2*wait/5+1)) {
 			return
 		}
 	}

@@ -90,9 +90,9 @@ func (o *outbox) finishDelivery(d delivery, ok bool) (again bool) {
 	return !ok || d.version != o.version
 }
 
-// spread sends this node's document to the members that do not have it, until the
+// runDeliveries sends this node's document to the members that do not have it, until the
 // Cluster closes.
-func (c *Cluster) spread() {
+func (c *Cluster) runDeliveries() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	room := make(chan struct{}, spreadAtOnce)
@@ -113,7 +113,7 @@ func (c *Cluster) spread() {
 				c.delivered(d, err)
 			})
 		}
-		if !c.pause(spreadPause) {
+		if !c.sleepUnlessClosed(spreadPause) {
 			return
 		}
 	}
@@ -127,7 +127,7 @@ func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Unlock()
 	if err != nil {
 		c.cfg.Logger.Debug("delivering the state failed, retrying", "node", d.to.id, "err", err)
-		if !c.pause(spreadRetry) {
+		if !c.sleepUnlessClosed(spreadRetry) {
 			return
 		}
 	}
@@ -205,9 +205,9 @@ func (g goodbye) Finished() {
 	}
 }
 
-// pause waits for d and returns true. If the Cluster closes meanwhile, it returns false
+// sleepUnlessClosed waits for d and returns true. If the Cluster closes meanwhile, it returns false
 // at once.
-func (c *Cluster) pause(d time.Duration) bool {
+func (c *Cluster) sleepUnlessClosed(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -26,7 +26,7 @@ type Site struct {
 
 // Files returns the console that is embedded in this binary.
 var Files = sync.OnceValue(func() *Site {
-	s, err := read(dist)
+	s, err := loadSite(dist)
 	if err != nil {
 		panic(err) // the files in this binary are damaged
 	}
@@ -48,8 +48,8 @@ func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool
 // Index returns the uncompressed index page. The server replaces {{nonce}} in the page.
 func (s *Site) Index() []byte { return bytes.Clone(s.index) }
 
-// read reads the built console from the folder dist.
-func read(dist fs.FS) (*Site, error) {
+// loadSite reads the built console from the folder dist.
+func loadSite(dist fs.FS) (*Site, error) {
 	s := &Site{files: make(map[string][]byte)}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := 1
-	if binary, err = repo.Program(dir); err != nil {
+	if binary, err = repo.BuildProgram(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()

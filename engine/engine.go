@@ -145,8 +145,8 @@ type Info struct {
 	Models    []ServedModel // the models that the server serves now
 }
 
-// Same reports whether i and other have the same kind, models and number of slots.
-func (i Info) Same(other Info) bool {
+// EqualIgnoringVersion reports whether i and other have the same kind, models and number of slots.
+func (i Info) EqualIgnoringVersion(other Info) bool {
 	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
@@ -176,10 +176,10 @@ func (s ServedModel) Names() []string {
 	return names
 }
 
-// Find returns the served model whose name is m.ID or one of m.EngineNames; false if
+// FindModel returns the served model whose name is m.EventID or one of m.EngineNames; false if
 // there is none. It compares ServedModel.Name of all models first, because several
 // served models may share their other names (see ServedModel.Names).
-func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
+func (i Info) FindModel(m rowmill.Model) (ServedModel, bool) {
 	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
 		if meant(served.Name) {

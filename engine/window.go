@@ -114,10 +114,10 @@ func NewWindow(slots int) *Window {
 	return w
 }
 
-// Limit returns the number of rows allowed in flight now. For urgent rows the limit is
+// RowLimit returns the number of rows allowed in flight now. For urgent rows the limit is
 // larger by the target length of the server's queue, so that urgent rows never wait in
 // Rowmill for other rows.
-func (w *Window) Limit(urgent bool) int {
+func (w *Window) RowLimit(urgent bool) int {
 	if urgent {
 		return int(w.size + w.targetQueueLength())
 	}
@@ -148,9 +148,9 @@ func (w *Window) CacheTokens() int64 { return w.kv }
 // of the gauges.
 func (w *Window) CanGrow(inFlight int) bool { return !w.congested && w.isNearlyFull(inFlight) }
 
-// ReadingInterval returns the time until the next reading of the gauges: short while the window or
+// GaugeInterval returns the time until the next reading of the gauges: short while the window or
 // the batch grows.
-func (w *Window) ReadingInterval(inFlight int) time.Duration {
+func (w *Window) GaugeInterval(inFlight int) time.Duration {
 	if w.rising || w.CanGrow(inFlight) {
 		return fastReading
 	}
@@ -177,10 +177,10 @@ func (w *Window) maxSize() float64 {
 // isNearlyFull reports whether the rows in flight nearly fill the window.
 func (w *Window) isNearlyFull(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
 
-// Observe applies a reading of the server's gauges. inFlight is the number of Rowmill's
+// RecordGauges applies a reading of the server's gauges. inFlight is the number of Rowmill's
 // own rows in flight, and tokens is their expected number of tokens. If the server has
-// gauges, call Observe before the first row: the window then starts larger.
-func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
+// gauges, call RecordGauges before the first row: the window then starts larger.
+func (w *Window) RecordGauges(g Gauges, inFlight int, tokens int64, now time.Time) {
 	if w.gauged.IsZero() && w.slots == 0 {
 		w.size = max(w.size, firstSize)
 	}

@@ -10,15 +10,15 @@ import (
 func TestWindowStartsWithTheServersSlots(t *testing.T) {
 	t.Parallel()
 	w := engine.NewWindow(8)
-	if got := w.Limit(false); got != 10 {
+	if got := w.RowLimit(false); got != 10 {
 		t.Errorf("limit with 8 slots = %d, want the slots and a queue of 2", got)
 	}
-	if got := w.Limit(true); got != 12 {
+	if got := w.RowLimit(true); got != 12 {
 		t.Errorf("limit of urgent rows with 8 slots = %d, want 12", got)
 	}
 	w = engine.NewWindow(0)
-	w.Observe(engine.Gauges{}, 0, 0, time.Unix(0, 0))
-	if got := w.Limit(false); got != 64 {
+	w.RecordGauges(engine.Gauges{}, 0, 0, time.Unix(0, 0))
+	if got := w.RowLimit(false); got != 64 {
 		t.Errorf("limit of a server with gauges = %d, want 64 at once", got)
 	}
 }
@@ -28,10 +28,10 @@ func TestWindowKeepsASmallQueue(t *testing.T) {
 	w, now := engine.NewWindow(64), time.Unix(0, 0)
 	for range 100 { // a server with 64 slots queues further rows
 		now = now.Add(time.Second)
-		waiting := max(0, w.Limit(false)-64)
-		w.Observe(engine.Gauges{Running: int64(min(64, w.Limit(false))), Waiting: int64(waiting)}, w.Limit(false), 0, now)
+		waiting := max(0, w.RowLimit(false)-64)
+		w.RecordGauges(engine.Gauges{Running: int64(min(64, w.RowLimit(false))), Waiting: int64(waiting)}, w.RowLimit(false), 0, now)
 	}
-	if got := w.Limit(false); got < 66 || got > 80 {
+	if got := w.RowLimit(false); got < 66 || got > 80 {
 		t.Errorf("limit settles at %d, want 64 slots and a queue of about 8", got)
 	}
 }
@@ -39,10 +39,10 @@ func TestWindowKeepsASmallQueue(t *testing.T) {
 func TestWindowShrinksWhenTheServerPreempts(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(100), time.Unix(0, 0)
-	w.Observe(engine.Gauges{Running: 100, Preemptions: 0}, 100, 0, now)
-	before := w.Limit(false)
-	w.Observe(engine.Gauges{Running: 60, Preemptions: 7}, 100, 0, now.Add(time.Second))
-	if got := w.Limit(false); got >= before {
+	w.RecordGauges(engine.Gauges{Running: 100, Preemptions: 0}, 100, 0, now)
+	before := w.RowLimit(false)
+	w.RecordGauges(engine.Gauges{Running: 60, Preemptions: 7}, 100, 0, now.Add(time.Second))
+	if got := w.RowLimit(false); got >= before {
 		t.Errorf("limit after preemptions = %d, want below %d", got, before)
 	}
 }
@@ -52,9 +52,9 @@ func TestWindowGrowsBeyondTheFirstGuess(t *testing.T) {
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
 	for range 20 { // a server that never queues
 		now = now.Add(time.Second)
-		w.Observe(engine.Gauges{Running: int64(w.Limit(false)), KVUse: 0.1}, w.Limit(false), 0, now)
+		w.RecordGauges(engine.Gauges{Running: int64(w.RowLimit(false)), KVUse: 0.1}, w.RowLimit(false), 0, now)
 	}
-	if got := w.Limit(false); got < 512 || got > 1088 {
+	if got := w.RowLimit(false); got < 512 || got > 1088 {
 		t.Errorf("limit = %d, want more than the guess of 256, up to 1024 and a queue", got)
 	}
 }
@@ -65,7 +65,7 @@ func serve(w *engine.Window, slots int, now time.Time, seconds int) {
 	due := 0.0
 	for range seconds * 100 {
 		now = now.Add(time.Second / 100)
-		inFlight := w.Limit(false)
+		inFlight := w.RowLimit(false)
 		for due += float64(min(inFlight, slots)) / 100; due >= 1; due-- {
 			w.RecordAnswers(1, 5, 5, inFlight, now)
 		}
@@ -77,7 +77,7 @@ func TestWindowWithoutGaugesFindsTheSlots(t *testing.T) {
 	for _, slots := range []int{20, 100} {
 		w := engine.NewWindow(0)
 		serve(w, slots, time.Unix(100, 0), 120)
-		if got := w.Limit(false); got < slots*9/10 || got > slots*9/4 {
+		if got := w.RowLimit(false); got < slots*9/10 || got > slots*9/4 {
 			t.Errorf("limit after two minutes = %d, want about the %d slots", got, slots)
 		}
 	}
@@ -87,17 +87,17 @@ func TestWindowHalvesOnRefusals(t *testing.T) {
 	t.Parallel()
 	w := engine.NewWindow(62)
 	now := time.Unix(100, 0)
-	before := w.Limit(false)
+	before := w.RowLimit(false)
 	w.RecordRefusal(now)
 	w.RecordRefusal(now.Add(time.Millisecond)) // the same burst
-	if got := w.Limit(false); got != before/2 {
+	if got := w.RowLimit(false); got != before/2 {
 		t.Errorf("limit after a burst of refusals = %d, want half of %d", got, before)
 	}
 	for range 100 {
 		now = now.Add(2 * time.Second)
 		w.RecordRefusal(now)
 	}
-	if got := w.Limit(false); got != 1 {
+	if got := w.RowLimit(false); got != 1 {
 		t.Errorf("limit after lasting refusals = %d, want 1", got)
 	}
 }
@@ -110,7 +110,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 	// answer has rows answered one after the other; each row takes took.
 	answer := func(w *engine.Window, now time.Time, rows int, took time.Duration, tokens int64) time.Time {
 		for range rows {
-			n := w.Limit(false)
+			n := w.RowLimit(false)
 			now = now.Add(took / time.Duration(n))
 			w.RecordAnswers(1, tokens, tokens, n, now)
 		}
@@ -178,7 +178,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 			fresh, used := engine.NewWindow(0), engine.NewWindow(0)
 			answer(fresh, time.Unix(100, 0), 20, 3*time.Second, 1500)
 			answer(used, before(used, time.Unix(100, 0)), 20, 3*time.Second, 1500)
-			if got, want := used.Limit(false), fresh.Limit(false); got*10 < want*9 {
+			if got, want := used.RowLimit(false), fresh.RowLimit(false); got*10 < want*9 {
 				t.Errorf("limit %d after 20 answers, a new window has %d", got, want)
 			}
 		})
@@ -190,7 +190,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 // repeatedly; palantir/dialogue 3052: a limit that grows too slowly for a spike).
 func TestWindowGrowsWithEachEpoch(t *testing.T) {
 	t.Parallel()
-	begin := engine.NewWindow(0).Limit(false)
+	begin := engine.NewWindow(0).RowLimit(false)
 	for name, refusals := range map[string]int{"one refusal": 1, "three refusals": 3, "a hundred refusals": 100} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,12 +200,12 @@ func TestWindowGrowsWithEachEpoch(t *testing.T) {
 				w.RecordRefusal(now)
 			}
 			for epoch := range begin {
-				before := w.Limit(false)
+				before := w.RowLimit(false)
 				for range before {
 					now = now.Add(time.Second)
 					w.RecordAnswers(1, 50, 50, before, now)
 				}
-				if got := w.Limit(false); got < min(before+1, begin-1) {
+				if got := w.RowLimit(false); got < min(before+1, begin-1) {
 					t.Fatalf("the window went from %d to %d in epoch %d", before, got, epoch)
 				}
 			}
@@ -218,10 +218,10 @@ func TestWindowDoesNotGrowWhileItIsNotFull(t *testing.T) {
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
 	for range 50 {
 		now = now.Add(time.Second)
-		w.Observe(engine.Gauges{Running: 3}, 3, 0, now)
+		w.RecordGauges(engine.Gauges{Running: 3}, 3, 0, now)
 		w.RecordAnswers(3, 5, 5, 3, now.Add(10*time.Second))
 	}
-	if got := w.Limit(false); got != 64 {
+	if got := w.RowLimit(false); got != 64 {
 		t.Errorf("limit = %d, want 64: three rows in flight say nothing about room for more", got)
 	}
 }

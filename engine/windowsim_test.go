@@ -45,15 +45,15 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 	for now < length {
 		if w != nil && now >= reading {
 			l := e.Load()
-			w.Observe(engine.Gauges{
+			w.RecordGauges(engine.Gauges{
 				Running: int64(l.Running), Waiting: int64(l.Waiting), KVUse: float64(l.KVUsed) / float64(l.KVBlocks),
 				Preemptions: e.Stats().Preemptions, KVTokens: int64(l.KVBlocks) * batching.BlockTokens,
 			}, inFlight, tokens, start.Add(now))
-			reading = now + w.ReadingInterval(inFlight)
+			reading = now + w.GaugeInterval(inFlight)
 		}
 		limit := fixed
 		if w != nil {
-			limit = w.Limit(false)
+			limit = w.RowLimit(false)
 		}
 		for inFlight < limit && (w == nil || w.TokenLimit() == 0 || inFlight < 64 || tokens+expected <= w.TokenLimit()) {
 			if err := e.Add(now, &batching.Request{PromptTokens: draw(s.prompt), OutputTokens: draw(s.output)}); err != nil {
@@ -85,7 +85,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 	d.full = when[slices.IndexFunc(batch, func(n int) bool { return n*20 >= most*19 })]
 	d.preempted = float64(e.Stats().Preemptions) / float64(done)
 	if w != nil {
-		d.limit = w.Limit(false)
+		d.limit = w.RowLimit(false)
 	}
 	return d
 }

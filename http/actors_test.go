@@ -43,7 +43,7 @@ func TestActors_List(t *testing.T) {
 		NodeID: "gpu1-k3x", Node: "gpu1", ID: "node/worker-1", Kind: "worker", Job: &job, State: "running", Since: at, Restarts: 2, Depth: 3, Oldest: 1.5,
 		Tasks: 1, Task: &task, TaskSeconds: 90, LastError: &nodes.LastError{Message: "503 SlowDown", At: at},
 	}}
-	w.service.answered = []nodes.NodeAnswer{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
+	w.service.answered = []nodes.ActorQueryStatus{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
 	w.get("/v1/actors?kind=worker&job_id=job-1&node=gpu1&min_age=60").wantBody(`{"actors": [
 		{"node_id": "gpu1-k3x", "node": "gpu1", "id": "node/worker-1", "kind": "worker", "job_id": "job-1", "engine": null, "state": "running",
 		 "since": "2026-11-21T12:00:00Z", "restarts": 2, "mailbox_depth": 3, "oldest_message_seconds": 1.5, "tasks": 1, "task": "write a part",

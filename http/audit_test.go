@@ -155,7 +155,7 @@ type faultyKeys struct {
 	put, audit error
 }
 
-func (f *faultyKeys) PutKey(ctx context.Context, k store.Key) error {
+func (f *faultyKeys) PutKey(ctx context.Context, k store.APIKey) error {
 	if f.put != nil {
 		return f.put
 	}
@@ -203,7 +203,7 @@ func TestAudit_FailedActionIsRecorded(t *testing.T) {
 func TestAudit_FirstKeyOfTheService(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	if _, err := keys.EnsureFirst(t.Context(), w.store, time.Now()); err != nil {
+	if _, err := keys.EnsureFirstKey(t.Context(), w.store, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	entries := w.entries("")

@@ -133,7 +133,7 @@ type countedKeys struct {
 	fail  error
 }
 
-func (k *countedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+func (k *countedKeys) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 	k.lists++
 	if k.fail != nil {
 		return nil, k.fail
@@ -156,11 +156,11 @@ func TestKeyring_FailingStoreAcceptsNoKey(t *testing.T) {
 func TestEnsureFirstKey_OnceAndOnlyItsHashIsKept(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	text, err := keys.EnsureFirst(t.Context(), w.store, time.Now())
+	text, err := keys.EnsureFirstKey(t.Context(), w.store, time.Now())
 	if err != nil || text == "" {
 		t.Fatalf("%q, %v", text, err)
 	}
-	again, err := keys.EnsureFirst(t.Context(), w.store, time.Now())
+	again, err := keys.EnsureFirstKey(t.Context(), w.store, time.Now())
 	if err != nil || again != "" {
 		t.Errorf("a second key %q, %v", again, err)
 	}

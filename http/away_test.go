@@ -133,9 +133,9 @@ func (slowStore) Ping(ctx context.Context) error {
 // slowChecks needs all the time of its context.
 type slowChecks struct{ *fakeService }
 
-func (slowChecks) Checks(ctx context.Context) []Check {
+func (slowChecks) Checks(ctx context.Context) []ReadinessCheck {
 	<-ctx.Done()
-	return []Check{{Name: "objects", OK: true, Text: "cannot be reached"}}
+	return []ReadinessCheck{{Name: "objects", OK: true, Text: "cannot be reached"}}
 }
 
 func TestReadyz_AnswersInTimeWhileChecksHang(t *testing.T) {

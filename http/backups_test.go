@@ -22,7 +22,7 @@ type heldText struct {
 	closed *int
 }
 
-func (h heldText) At() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
+func (h heldText) SnapshotTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
 func (h heldText) Close() error  { *h.closed++; return nil }
 
 func (h heldText) Write(_ context.Context, w io.Writer) error {

@@ -76,7 +76,7 @@ func (w *testWriter) end() {
 	})
 }
 
-func (w *testWriter) Commit() (blob.Info, error) {
+func (w *testWriter) Commit() (blob.ObjectInfo, error) {
 	w.end()
 	return w.Writer.Commit()
 }

@@ -71,7 +71,7 @@ type Config struct {
 	// in the store. SetAdminKeys replaces them.
 	AdminKeys []string
 	// Issuer verifies tokens; nil: tokens are not accepted.
-	Issuer  access.Issuer
+	Issuer  access.TokenVerifier
 	Version Version
 
 	// EnginesOnly means that this node refuses requests about jobs.

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-func (w *world) objectsOf(id string) []blob.Info {
+func (w *world) objectsOf(id string) []blob.ObjectInfo {
 	w.Helper()
 	infos, err := w.bucket.List(w.Context(), "jobs/"+id+"/")
 	must(w, err)

@@ -40,8 +40,8 @@ func TestStats(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	clock.set(now)
 	away := "It has not answered: no route to host"
-	w.service.points = func() []nodes.NodePoints {
-		return []nodes.NodePoints{
+	w.service.points = func() []nodes.NodeStats {
+		return []nodes.NodeStats{
 			{Node: "gpu1", Points: []nodes.StatsPoint{
 				{At: now.Add(-10 * time.Second), Rows: 5, Failed: 1, InputTokens: 100, OutputTokens: 50, InFlight: 7, Window: 8},
 				{At: now.Add(-5 * time.Second), Rows: 6, InFlight: 3, Window: 8},

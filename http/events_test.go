@@ -170,7 +170,7 @@ func TestEvents_ReportChanges(t *testing.T) {
 	if got := jobsOf(t, one.ready()); !slices.Equal(got, []string{other}) {
 		t.Errorf("one: %v", got)
 	}
-	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.Totals{Rows: 1}}}))
+	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.RowTotals{Rows: 1}}}))
 	if view, _ := all.job(); view["job_id"] != f.JobID || view["rows_done"] != 1.0 {
 		t.Errorf("after a commit: %v", view)
 	}
@@ -306,7 +306,7 @@ type quietStore struct {
 
 const quietJob = "job-0198c0de-0000-7000-8000-000000000001"
 
-func (*quietStore) Active(_ context.Context, accounts []string, _ time.Time, _ int) ([][]string, error) {
+func (*quietStore) ListActiveJobs(_ context.Context, accounts []string, _ time.Time, _ int) ([][]string, error) {
 	return [][]string{{quietJob}}, nil
 }
 

@@ -60,7 +60,7 @@ func (s *Server) routeHealth(root gin.IRoutes, gate *access.Gate) {
 		root.Handle(method, "/readyz", s.readyzHandler(gate))
 	}
 	root.GET("/version", s.exchange.Handle(func(*gin.Context) (any, error) { return s.Version, nil }))
-	root.GET("/metrics", s.metrics())
+	root.GET("/metrics", s.metricsHandler())
 	root.GET("/openapi.json", s.openAPI)
 }
 
@@ -78,9 +78,9 @@ func (s *Server) readyzHandler(gate *access.Gate) gin.HandlerFunc {
 		key, _ := gate.APIKey(c) // an empty key belongs to no operator
 		isOperator := make(chan bool, 1)
 		go func() { isOperator <- verbose && gate.IsOperator(ctx, key) }()
-		checks := s.checks(ctx, c)
+		checks := s.runChecks(ctx, c)
 		status, summary := nethttp.StatusOK, "ready\n"
-		if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
+		if slices.ContainsFunc(checks, func(check ReadinessCheck) bool { return !check.OK }) {
 			status, summary = nethttp.StatusServiceUnavailable, "not ready\n"
 		}
 		switch operator := <-isOperator; {
@@ -102,7 +102,7 @@ func checkMark(ok bool) string {
 }
 
 // detailLines returns one line with all details for each check.
-func detailLines(checks []Check) string {
+func detailLines(checks []ReadinessCheck) string {
 	lines := &strings.Builder{}
 	for _, check := range checks {
 		fmt.Fprintf(lines, "%s %s: %s\n", checkMark(check.OK), check.Name, oneLine(check.Text))
@@ -113,7 +113,7 @@ func detailLines(checks []Check) string {
 // partLines returns one line without details for each kind of checked part. The kind is
 // the first word of a check's name, such as store; the rest of the name may be an
 // address.
-func partLines(checks []Check) string {
+func partLines(checks []ReadinessCheck) string {
 	var kinds []string
 	well := map[string]bool{}
 	for _, check := range checks {
@@ -131,23 +131,23 @@ func partLines(checks []Check) string {
 	return lines.String()
 }
 
-// checks pings the store, asks the pipeline for its checks, and returns the results of
+// runChecks pings the store, asks the pipeline for its checks, and returns the results of
 // all checks.
-func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
+func (s *Server) runChecks(ctx context.Context, c *gin.Context) []ReadinessCheck {
 	pinged := make(chan error, 1)
 	go func() { pinged <- s.Store.Ping(ctx) }()
 	further := s.Service.Checks(ctx)
-	records := Check{Name: "store", OK: true, Text: "records can be written"}
+	records := ReadinessCheck{Name: "store", OK: true, Text: "records can be written"}
 	if err := <-pinged; err != nil {
-		records = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
+		records = ReadinessCheck{Name: "store", Text: "records cannot be written now; the log holds the reason"}
 		if e := request.FromError(err); e.Status == nethttp.StatusInsufficientStorage {
 			records.Text = e.Message
 		}
 		s.Logger.Warn("a readiness check failed, because the store cannot be written", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
-	checks := append([]Check{records}, further...)
+	checks := append([]ReadinessCheck{records}, further...)
 	if s.Service.Draining() {
-		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and accepts no more jobs"})
+		checks = append(checks, ReadinessCheck{Name: "draining", Text: "the node is about to stop and accepts no more jobs"})
 	}
 	return checks
 }
@@ -159,9 +159,9 @@ func (s *Server) openAPI(c *gin.Context) {
 	c.Data(nethttp.StatusOK, exchange.JSON, s.openapi)
 }
 
-// metrics returns the handler of GET /metrics. Without a Gatherer it answers 404: the
+// metricsHandler returns the handler of GET /metrics. Without a Gatherer it answers 404: the
 // node then serves its metrics at another address.
-func (s *Server) metrics() gin.HandlerFunc {
+func (s *Server) metricsHandler() gin.HandlerFunc {
 	if s.Gatherer == nil {
 		return s.exchange.HandleRaw(func(*gin.Context) error {
 			return request.Errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address")

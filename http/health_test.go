@@ -14,7 +14,7 @@ import (
 func TestReadyz_VerboseListsEveryCheck(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.service.checks = []Check{{Name: "engines", OK: true, Text: "outputs are\nsimulated"}}
+	w.service.checks = []ReadinessCheck{{Name: "engines", OK: true, Text: "outputs are\nsimulated"}}
 	if got := string(w.get("/readyz", bare...).want(200).text); got != "ready\n" {
 		t.Errorf("got %q", got)
 	}
@@ -24,7 +24,7 @@ func TestReadyz_VerboseListsEveryCheck(t *testing.T) {
 			t.Errorf("%s: got %q", query, got)
 		}
 	}
-	w.service.checks = append(w.service.checks, Check{Name: "disk", Text: "full"})
+	w.service.checks = append(w.service.checks, ReadinessCheck{Name: "disk", Text: "full"})
 	if got := string(w.get("/readyz?verbose").want(503).text); !strings.HasSuffix(got, "[-] disk: full\nnot ready\n") {
 		t.Errorf("got %q", got)
 	}
@@ -45,7 +45,7 @@ func TestReadyz_503WhileDraining(t *testing.T) {
 func TestReadyz_HidesDetailsFromNonOperators(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.service.checks = []Check{
+	w.service.checks = []ReadinessCheck{
 		{Name: "records", OK: true, Text: "at /var/lib/rowmill/rowmill.db"},
 		{Name: "node gpu1-af3fbcdb", OK: true, Text: "at http://10.0.0.1:8088"},
 		{Name: "engine 10.0.0.1:8000", OK: true, Text: "up"},

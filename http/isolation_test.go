@@ -306,7 +306,7 @@ func newTenant(w *world, name string, number int) *tenant {
 	rows[1].out.Err.Message, rows[1].out.Err.Raw = name+" is no object", name
 	t.jobs["done"] = user.succeeded(body, rows)
 	ended := user.record(t.jobs["done"])
-	if _, err := webhook.Announce(t.Context(), t.store, &ended); err != nil {
+	if _, err := webhook.CreateDeliveries(t.Context(), t.store, &ended); err != nil {
 		t.Fatal(err)
 	}
 	t.delivery = t.deliveries()[0].ID
@@ -324,7 +324,7 @@ func newTenant(w *world, name string, number int) *tenant {
 }
 
 // deliveries returns the deliveries to the tenant's first webhook.
-func (t *tenant) deliveries() []store.Delivery {
+func (t *tenant) deliveries() []store.WebhookDelivery {
 	t.Helper()
 	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.Page{Limit: 10_000})
 	if err != nil || len(found) == 0 {
@@ -376,7 +376,7 @@ func (t *tenant) everything() string {
 	note(files, err)
 	note(t.deliveries(), nil)
 	keys, err := t.store.ListKeys(t.Context())
-	note(slices.DeleteFunc(keys, func(k store.Key) bool { return k.Account != t.account }), err)
+	note(slices.DeleteFunc(keys, func(k store.APIKey) bool { return k.Account != t.account }), err)
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
 	note(entries, err)
 	names, err := t.store.ListValues(t.Context(), "")

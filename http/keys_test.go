@@ -289,7 +289,7 @@ func (w *world) goesOn(id string) {
 		r.Job.NumRows, r.Shards = &rows, 1
 		return errors.Join(r.Job.Become(rowmill.StatusStarting, time.Now()), r.Job.Become(rowmill.StatusRunning, time.Now()))
 	})
-	w.commit(f, store.Part{Key: "p", Rows: 1, Complete: true, Totals: store.Totals{Rows: 1}})
+	w.commit(f, store.Part{Key: "p", Rows: 1, Complete: true, Totals: store.RowTotals{Rows: 1}})
 	if _, err := w.store.Finish(w.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, time.Now()) }); err != nil {
 		w.Errorf("the job does not go on: %v", err)
 	}
@@ -414,7 +414,7 @@ func TestKeys_Pages(t *testing.T) {
 	other := w.newKey(`{}`).id
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, id := range []string{"aaaa", "bbbb"} { // created at the same moment, before all others
-		must(t, w.store.PutKey(t.Context(), store.Key{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}))
+		must(t, w.store.PutKey(t.Context(), store.APIKey{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}))
 	}
 	made = append([]string{"aaaa", "bbbb"}, made...)
 	page := func(query string) (ids []string, next string) {

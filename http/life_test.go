@@ -127,7 +127,7 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	defer source.Close()
 	artifacts := map[string]store.Artifact{
 		layout.Full: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
-			_, err := results.Concat(w.Context(), to, schema, []results.Source{source}, results.Full)
+			_, err := results.ConcatParts(w.Context(), to, schema, []results.Source{source}, results.Full)
 			return err
 		}),
 		layout.Rows: w.write("jobs/"+f.JobID+"/results/rows.parquet", func(to io.Writer) error {

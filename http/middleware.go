@@ -29,24 +29,24 @@ const (
 	maxRequestID = 128
 )
 
-// noSniff tells browsers not to guess the content type, because results contain text of
+// setNoSniffHeader tells browsers not to guess the content type, because results contain text of
 // models and clients.
-func noSniff(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
+func setNoSniffHeader(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
 
 // assignID gives the request an id: the id that the client sent if it is short and plain,
 // else a new id.
 func assignID(c *gin.Context) {
 	id := c.GetHeader(headerRequestID)
-	if !plainID(id) {
+	if !isPlainID(id) {
 		id = uuid.NewString()
 	}
 	exchange.SetRequestID(c, id)
 	c.Header(headerRequestID, id)
 }
 
-// plainID reports whether an id is short and has only letters, digits, and the characters
+// isPlainID reports whether an id is short and has only letters, digits, and the characters
 // - _ . and :, which are safe in headers and logs.
-func plainID(id string) bool {
+func isPlainID(id string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	return id != "" && len(id) <= maxRequestID && strings.Trim(id, letters+strings.ToUpper(letters)+"0123456789-_.:") == ""
 }
@@ -112,9 +112,9 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}, []string{"route", "method", "code"})}
 }
 
-// observe returns a middleware that logs, measures and traces each request. It logs the
+// observeRequests returns a middleware that logs, measures and traces each request. It logs the
 // path without the query, because the query may contain a signature.
-func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
+func (s *Server) observeRequests(metrics *requestMetrics) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began := time.Now()
 		route, method := c.FullPath(), c.Request.Method
@@ -126,7 +126,7 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 		default:
 			method = "other"
 		}
-		span := s.trace(c, route, method)
+		span := s.startSpan(c, route, method)
 		defer func() {
 			took, status := time.Since(began), c.Writer.Status()
 			span.Observe(metrics.seconds.WithLabelValues(route, method, strconv.Itoa(status)), took.Seconds())
@@ -157,9 +157,9 @@ func endSpan(span *tracing.Span, status int) {
 	span.End(nil)
 }
 
-// trace begins a span and returns it if the request has a trace header; otherwise it
+// startSpan begins a span and returns it if the request has a trace header; otherwise it
 // returns nil. A job that the request submits belongs to the trace of the header.
-func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
+func (s *Server) startSpan(c *gin.Context, route, method string) *tracing.Span {
 	parent := c.GetHeader(tracing.Header)
 	if s.Tracer == nil || parent == "" {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Counting describes how this node counts the tokens of the prompts of a model.
-type Counting struct {
+// TokenCounting describes how this node counts the tokens of the prompts of a model.
+type TokenCounting struct {
 	Exact     bool     // counted with the model's own vocabulary and template
 	MeanError *float64 // recent mean error of the counts on this node, in tokens; nil before the first comparison with a server
 }
@@ -61,24 +61,24 @@ type serverView struct {
 	Model  string `json:"model"` // name of the model on the server
 }
 
-// modelList answers requests about the models that the service has.
-type modelList struct {
+// modelHandlers answers requests about the models that the service has.
+type modelHandlers struct {
 	*exchange.Exchange
 	all      *served.Models
-	counting func(rowmill.Model) Counting
+	counting func(rowmill.Model) TokenCounting
 }
 
 // route adds the routes of models.
-func (m *modelList) route(v1 gin.IRoutes) {
+func (m *modelHandlers) route(v1 gin.IRoutes) {
 	v1.GET("/models", m.Handle(m.list))
 	v1.GET("/models/*model", m.Handle(m.show))
 }
 
-// errorOfModels returns the body of an error on the routes of models, in the form that
+// newModelsErrorBody returns the body of an error on the routes of models, in the form that
 // the client expects. Anthropic's clients send a version header. OpenAI's clients send
 // their key after the word Bearer. Clients of this API send a token after the same
 // word, so each request with Bearer gets a body with both forms.
-func errorOfModels(c *gin.Context, e *request.Error) any {
+func newModelsErrorBody(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
 		return anthropic.NewErrorBody(c, e)
 	}
@@ -90,7 +90,7 @@ func errorOfModels(c *gin.Context, e *request.Error) any {
 }
 
 // list answers GET /v1/models. Models that are served now come first.
-func (m *modelList) list(c *gin.Context) (any, error) {
+func (m *modelHandlers) list(c *gin.Context) (any, error) {
 	all := m.all.List()
 	slices.SortStableFunc(all, func(a, b served.ListedModel) int {
 		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
@@ -106,7 +106,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 }
 
 // show answers GET /v1/models/{model}. The path may have the model's id or an alias.
-func (m *modelList) show(c *gin.Context) (any, error) {
+func (m *modelHandlers) show(c *gin.Context) (any, error) {
 	name := strings.TrimPrefix(c.Param("model"), "/")
 	id := name
 	var unknown *served.UnknownModelError
@@ -127,10 +127,10 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is not a model that can be used now", textfmt.Shorten(name, 128))
 }
 
-func (m *modelList) view(o served.ListedModel) modelView {
+func (m *modelHandlers) view(o served.ListedModel) modelView {
 	v := modelView{
-		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.OrEmptyList(o.Aliases), Problem: exchange.OrNull(o.Problem),
-		ContextLength: exchange.OrNull(o.Model.ContextLength), Dimension: exchange.OrNull(o.Model.Dimension), Kind: exchange.OrNull(o.Model.Kind), Servers: []serverView{}, Counted: countedRoughly,
+		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.OrEmptyList(o.Aliases), Problem: exchange.NilIfZero(o.Problem),
+		ContextLength: exchange.NilIfZero(o.Model.ContextLength), Dimension: exchange.NilIfZero(o.Model.Dimension), Kind: exchange.NilIfZero(o.Model.Kind), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if !o.Model.NoPrice {
 		v.InputPrice, v.OutputPrice = (*exchange.Decimal)(&o.Model.InputPrice), (*exchange.Decimal)(&o.Model.OutputPrice)

@@ -19,7 +19,7 @@ func TestModels_List(t *testing.T) {
 		{Node: "gpu2", Name: "b:11434", Kind: "ollama", Models: []engine.ServedModel{{Name: "vectors", Kind: rowmill.KindEmbedding, Dimension: 64}, {Name: "new"}}},
 	}
 	off := 1.5
-	w.service.counting = map[string]Counting{"gpt-oss-20b": {Exact: true, MeanError: &off}}
+	w.service.counting = map[string]TokenCounting{"gpt-oss-20b": {Exact: true, MeanError: &off}}
 	all := w.get("/v1/models").want(200).json()["data"].([]any)
 	found := map[string]map[string]any{}
 	for _, m := range all {

@@ -25,7 +25,7 @@ func TestProgress_RatesAndTimeLeft(t *testing.T) {
 		clock.set(started.Add(time.Duration(seconds * float64(time.Second))))
 		more := rows - before
 		before = rows
-		part := store.Part{Key: fmt.Sprint(rows), Rows: more, Totals: store.Totals{Rows: more, OutputTokens: 10 * more}}
+		part := store.Part{Key: fmt.Sprint(rows), Rows: more, Totals: store.RowTotals{Rows: more, OutputTokens: 10 * more}}
 		must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
 		return w.get(path).want(200).json()
 	}

@@ -306,7 +306,7 @@ func TestRepeated(t *testing.T) {
 		"Redeliver": {func(w cluster) repetition {
 			hook, ended := w.hook(), time.Now().UTC()
 			rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
-			if _, err := webhook.Announce(t.Context(), w.store, &rec); err != nil {
+			if _, err := webhook.CreateDeliveries(t.Context(), w.store, &rec); err != nil {
 				t.Fatal(err)
 			}
 			id := w.delivered(hook)[0].(map[string]any)["id"].(string)

@@ -35,9 +35,9 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// routes builds the router. A test checks that the router and openapi.yaml have the same
+// newRouter builds the router. A test checks that the router and openapi.yaml have the same
 // routes.
-func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
+func (s *Server) newRouter(metrics *requestMetrics) *gin.Engine {
 	engine := s.newEngine(metrics)
 	ring := access.NewKeyring(s.Store, s.AdminKeys, s.Issuer, s.RequestsPerMinute, s.Now)
 	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
@@ -73,9 +73,9 @@ func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
-	engine.Use(s.exchange.DrainRefusedBody, noSniff, assignID, s.observe(metrics), s.recoverPanic, s.limitHeaders)
+	engine.Use(s.exchange.DrainRefusedBody, setNoSniffHeader, assignID, s.observeRequests(metrics), s.recoverPanic, s.limitHeaders)
 	engine.NoRoute(s.exchange.HandleRaw(exchange.UnknownRoute))
-	engine.NoMethod(s.exchange.HandleRaw(wrongMethod))
+	engine.NoMethod(s.exchange.HandleRaw(wrongMethodError))
 	if s.Objects != nil {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
@@ -105,7 +105,7 @@ func (s *Server) newGroups(engine *gin.Engine, own *access.Gate, sessions *acces
 	}
 	return routeGroups{
 		own:       enter(own),
-		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.WithErrorShape(errorOfModels)),
+		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.WithErrorShape(newModelsErrorBody)),
 		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.WithErrorShape(openai.NewErrorBody)),
 		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.WithErrorShape(anthropic.NewErrorBody), anthropic.SetRequestID),
 	}
@@ -123,10 +123,10 @@ func (s *Server) routeJobs(allJobs *jobs.Jobs, groups routeGroups, auditor *audi
 	accountQuotas.Route(groups.own)
 
 	offered := served.New(s.Catalog, s.Service.Servers)
-	(&modelList{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(groups.shared)
+	(&modelHandlers{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(groups.shared)
 	submissions := &submit.Submissions{
 		Exchange: s.exchange, Quotas: accountQuotas, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
-		Intake: &submission.Intake{
+		Intake: &submission.Parser{
 			Models: offered, Functions: function.Library{Values: s.Store, Now: s.Now}, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
@@ -149,7 +149,7 @@ func (s *Server) routeBatches(allJobs *jobs.Jobs, submissions *submit.Submission
 	(&anthropic.Dialect{Config: config}).Route(groups.anthropic)
 }
 
-func wrongMethod(c *gin.Context) error {
+func wrongMethodError(c *gin.Context) error {
 	return request.Errorf(nethttp.StatusMethodNotAllowed, "method_not_allowed",
 		"the method %s is not possible at this address; use %s", textfmt.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
 }

@@ -126,7 +126,7 @@ func TestSDKDialect_ShowsRunningOnceBeforeSucceeded(t *testing.T) {
 // noNotes is a store that cannot record that a client has asked.
 type noNotes struct{ store.Store }
 
-func (noNotes) ShowRunning(context.Context, string) error { return rowmill.ErrUnavailable }
+func (noNotes) MarkShownRunning(context.Context, string) error { return rowmill.ErrUnavailable }
 
 func TestSDKDialect_RealStatusIfTheStoreFails(t *testing.T) {
 	t.Parallel()

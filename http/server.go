@@ -43,13 +43,13 @@ type Service interface {
 	submit.Service
 
 	// Checks returns the results of checking each part that jobs need, for /readyz.
-	Checks(ctx context.Context) []Check
+	Checks(ctx context.Context) []ReadinessCheck
 	// Counting returns how this node counts the tokens of a model's prompts.
-	Counting(model rowmill.Model) Counting
+	Counting(model rowmill.Model) TokenCounting
 }
 
-// Check is the result of checking one part of the node: a line of /readyz?verbose.
-type Check struct {
+// ReadinessCheck is the result of checking one part of the node: a line of /readyz?verbose.
+type ReadinessCheck struct {
 	Name string // name of the checked part, such as "store" or "engines"
 	OK   bool   // if false, the node is not ready
 	Text string // the state of the part, for people; contains no secret
@@ -70,7 +70,7 @@ type Server struct {
 	exchange *exchange.Exchange
 	engine   *gin.Engine
 	ring     *access.Keyring
-	seal     *access.Seal
+	seal     *access.SessionSealer
 	openapi  []byte // openapi.yaml as JSON
 }
 
@@ -89,7 +89,7 @@ func New(config Config) (*Server, error) {
 		exchange: &exchange.Exchange{Logger: config.Logger, StallTimeout: config.StallTimeout, MaxBody: config.MaxBodyBytes},
 		openapi:  document,
 	}
-	s.engine = s.routes(newRequestMetrics(config.Registerer))
+	s.engine = s.newRouter(newRequestMetrics(config.Registerer))
 	return s, nil
 }
 
@@ -97,10 +97,10 @@ func New(config Config) (*Server, error) {
 // started with a removed key.
 func (s *Server) SetAdminKeys(keys []string) { s.ring.SetAdminKeys(keys) }
 
-// SealWith replaces the secrets that encrypt browser sessions. New sessions use the
+// SetSessionSecrets replaces the secrets that encrypt browser sessions. New sessions use the
 // first secret; sessions that were encrypted with any of the secrets stay valid. A nil
 // secret means the key in the store, which is also used if there are no secrets.
-func (s *Server) SealWith(secrets [][]byte) error { return s.seal.SetSecrets(secrets) }
+func (s *Server) SetSessionSecrets(secrets [][]byte) error { return s.seal.SetSecrets(secrets) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.
 func (s *Server) Handler() nethttp.Handler { return s.engine }

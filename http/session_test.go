@@ -240,7 +240,7 @@ func TestSession_SealsChange(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Store = a.store })
 	seal := func(w *world, keys ...[]byte) {
 		t.Helper()
-		must(t, w.SealWith(keys))
+		must(t, w.SetSessionSecrets(keys))
 	}
 	key := bytes.Repeat([]byte("k"), 32)
 	old := a.signIn(adminKey)

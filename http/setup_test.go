@@ -62,20 +62,20 @@ type fakeService struct {
 	mu        sync.Mutex
 	submitted []string
 	cancelled []string
-	checks    []Check
+	checks    []ReadinessCheck
 	draining  bool
 	waiting   string
 	nodes     []client.Node
 	servers   []served.Server
-	counting  map[string]Counting
+	counting  map[string]TokenCounting
 	actors    []nodes.Actor
-	answered  []nodes.NodeAnswer
+	answered  []nodes.ActorQueryStatus
 	asked     nodes.ActorFilter // filter of the last call of Actors
 	actorsErr error
 	drained   []string
 	drainErr  error
 	engines   []client.Engine
-	points    func() []nodes.NodePoints
+	points    func() []nodes.NodeStats
 	gpus      []nodes.NodeGPUs
 	missing   []string
 	where     *jobs.RowDistribution
@@ -86,7 +86,7 @@ func (f *fakeService) EngineList(context.Context) (all []client.Engine, missing 
 	return f.engines, f.missing, nil
 }
 
-func (f *fakeService) Points(context.Context) ([]nodes.NodePoints, error) {
+func (f *fakeService) Points(context.Context) ([]nodes.NodeStats, error) {
 	if f.points == nil {
 		return nil, nil
 	}
@@ -111,14 +111,14 @@ func (f *fakeService) RowDistribution(context.Context, *store.Record) *jobs.RowD
 	return f.where
 }
 
-func (f *fakeService) Checks(context.Context) []Check         { return f.checks }
+func (f *fakeService) Checks(context.Context) []ReadinessCheck         { return f.checks }
 func (f *fakeService) WaitReason(*rowmill.Job, string) string { return f.waiting }
 func (f *fakeService) Draining() bool                         { return f.draining }
 func (f *fakeService) Nodes(context.Context) []client.Node    { return f.nodes }
-func (f *fakeService) Counting(m rowmill.Model) Counting      { return f.counting[m.ID] }
+func (f *fakeService) Counting(m rowmill.Model) TokenCounting      { return f.counting[m.ID] }
 func (f *fakeService) Servers() []served.Server               { return f.servers }
 
-func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.NodeAnswer, error) {
+func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.ActorQueryStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = filter

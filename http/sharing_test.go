@@ -23,7 +23,7 @@ func (s *readsCounted) Get(ctx context.Context, id string) (store.Record, error)
 	return s.Store.Get(ctx, id)
 }
 
-func (s *readsCounted) Head(ctx context.Context, id string) (*store.Head, error) {
+func (s *readsCounted) Head(ctx context.Context, id string) (*store.JobHead, error) {
 	s.reads.Add(1)
 	return s.Store.Head(ctx, id)
 }

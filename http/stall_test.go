@@ -53,9 +53,9 @@ func TestSubmit_KeptConnectionOutlivesTheBodysDeadline(t *testing.T) {
 	w.withRoute("/wait", func(c *gin.Context) {
 		select {
 		case <-time.After(stallTimeout + 100*time.Millisecond):
-			exchange.Answer(c, 200, gin.H{})
+			exchange.SendJSON(c, 200, gin.H{})
 		case <-c.Request.Context().Done():
-			exchange.Answer(c, 500, gin.H{})
+			exchange.SendJSON(c, 500, gin.H{})
 		}
 	})
 	w.submitted(`{"inputs":["a"]}`)

@@ -12,18 +12,18 @@ import (
 )
 
 // tokens has the known tokens of an issuer.
-type tokens map[string]any // an oidc.Bearer or an error
+type tokens map[string]any // an oidc.TokenOwner or an error
 
 func (t tokens) Name() string { return "https://login.example.org" }
 
-func (t tokens) Verify(_ context.Context, token string) (oidc.Bearer, error) {
+func (t tokens) Verify(_ context.Context, token string) (oidc.TokenOwner, error) {
 	switch known := t[token].(type) {
-	case oidc.Bearer:
+	case oidc.TokenOwner:
 		return known, nil
 	case error:
-		return oidc.Bearer{}, known
+		return oidc.TokenOwner{}, known
 	}
-	return oidc.Bearer{}, &oidc.Refusal{Reason: "the token's signature is not valid"}
+	return oidc.TokenOwner{}, &oidc.RefusedTokenError{Reason: "the token's signature is not valid"}
 }
 
 func TestTokens(t *testing.T) {
@@ -31,11 +31,11 @@ func TestTokens(t *testing.T) {
 	issuer := tokens{}
 	w, clock := setupClock(t, func(c *Config) { c.Issuer = issuer })
 	for token, known := range map[string]any{
-		"ey.user.x":   oidc.Bearer{ID: "0123456789ab", Name: "jane", Account: "acme", Role: caller.RoleUser, Expires: clock.now().Add(time.Hour)},
-		"ey.reader.x": oidc.Bearer{ID: "0123456789ac", Name: "joe", Account: "acme", Role: caller.RoleReader, Expires: clock.now().Add(time.Hour)},
-		"ey.nobody.x": &oidc.Refusal{Reason: "the token maps to no role", ValidToken: true},
+		"ey.user.x":   oidc.TokenOwner{ID: "0123456789ab", Name: "jane", Account: "acme", Role: caller.RoleUser, Expires: clock.now().Add(time.Hour)},
+		"ey.reader.x": oidc.TokenOwner{ID: "0123456789ac", Name: "joe", Account: "acme", Role: caller.RoleReader, Expires: clock.now().Add(time.Hour)},
+		"ey.nobody.x": &oidc.RefusedTokenError{Reason: "the token maps to no role", ValidToken: true},
 		"ey.away.x":   errors.New("dial tcp: refused"),
-		"ey.nameless.x": oidc.Bearer{
+		"ey.nameless.x": oidc.TokenOwner{
 			ID: "0123456789ad", Account: strings.Repeat("x", 129), Role: caller.RoleAdmin, Expires: clock.now().Add(time.Hour),
 		},
 	} {

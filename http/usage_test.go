@@ -16,16 +16,16 @@ import (
 )
 
 // used commits rows of an account as one job on a model.
-func (w *world) used(account, model string, totals store.Totals) {
+func (w *world) used(account, model string, totals store.RowTotals) {
 	w.Helper()
 	w.usedWith("", account, model, totals)
 }
 
 // usedWith is used with a key id; empty: no key.
-func (w *world) usedWith(key, account, model string, totals store.Totals) {
+func (w *world) usedWith(key, account, model string, totals store.RowTotals) {
 	w.Helper()
 	record := store.Record{
-		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: exchange.OrNull(key)},
+		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: exchange.NilIfZero(key)},
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
@@ -50,7 +50,7 @@ func TestUsage_ByDayAndModel(t *testing.T) {
 	w := onDay(t, &now)
 	w.get("/v1/usage").wantBody(`{"account":"default","from":"2026-02-01","to":"2026-02-27","usage":[],
 		"total":{"rows":0,"failed_rows":0,"deduplicated_rows":0,"input_tokens":0,"output_tokens":0,"cost_usd":0}}`)
-	one := store.Totals{Rows: 3, Failed: 1, InputTokens: 1, OutputTokens: 3}
+	one := store.RowTotals{Rows: 3, Failed: 1, InputTokens: 1, OutputTokens: 3}
 	w.used(caller.DefaultAccount, "n", one)
 	w.used(caller.DefaultAccount, "m", one)
 	w.used("other", "m", one)
@@ -81,7 +81,7 @@ func TestUsage_ByKey(t *testing.T) {
 	named, bare, revoked := w.newKey(`{"name":"nightly"}`), w.newKey(`{}`), w.newKey(`{"name":"gone"}`)
 	theirs := w.newKey(`{"account":"acme","name":"theirs"}`)
 	w.do("DELETE", "/v1/keys/"+revoked.id, "").want(200)
-	of := func(n int64) store.Totals { return store.Totals{Rows: n, Failed: 1, InputTokens: 10 * n} }
+	of := func(n int64) store.RowTotals { return store.RowTotals{Rows: n, Failed: 1, InputTokens: 10 * n} }
 	w.used(caller.DefaultAccount, "m", of(1)) // a job from before keys were recorded
 	w.usedWith(named.id, caller.DefaultAccount, "m", of(10))
 	w.usedWith(named.id, caller.DefaultAccount, "n", of(100))
@@ -194,7 +194,7 @@ func TestUsage_DaysAreChecked(t *testing.T) {
 func TestUsage_OfTheCallersAccountOnly(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.used("acme", "m", store.Totals{Rows: 1, InputTokens: 5})
+	w.used("acme", "m", store.RowTotals{Rows: 1, InputTokens: 5})
 	as := func(account, role string) []string { return []string{"Authorization", "Key " + w.keyOf(account, role)} }
 	ours, theirs, plain := as("acme", caller.RoleUser), as("other", caller.RoleAdmin), as(caller.DefaultAccount, caller.RoleUser)
 	rows := func(query string, key ...string) float64 {

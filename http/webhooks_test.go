@@ -25,7 +25,7 @@ type fakeSender struct {
 	gets  store.DeliveryAttempt
 }
 
-func (f *fakeSender) Try(_ context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
+func (f *fakeSender) SendOnce(_ context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tried = append(f.tried, e.URL+" "+id+" "+body)
@@ -128,7 +128,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	for n := range 5 {
 		ended := time.Now().UTC().Add(time.Duration(n) * time.Second)
 		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
-		if made, err := webhook.Announce(t.Context(), w.store, &rec); err != nil || !made {
+		if made, err := webhook.CreateDeliveries(t.Context(), w.store, &rec); err != nil || !made {
 			t.Fatal(made, err)
 		}
 		jobs = append(jobs, rec.Job.ID)
@@ -151,7 +151,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	w.get(path+"?cursor=x").wantField("cursor", "next_cursor")
 	d, err := w.store.GetDelivery(t.Context(), got[0]["id"].(string))
 	must(t, err)
-	if d, err = w.store.PutDelivery(t.Context(), webhook.Schedule(nil).AfterAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
+	if d, err = w.store.PutDelivery(t.Context(), webhook.RetrySchedule(nil).AfterAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
 	failed := w.get(path + "?limit=1").want(200).json()["deliveries"].([]any)[0].(map[string]any)
@@ -199,7 +199,7 @@ func TestWebhooks_Client(t *testing.T) {
 	}
 	ended := time.Now().UTC()
 	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: "acme"}}
-	if _, err := webhook.Announce(ctx, w.store, &rec); err != nil {
+	if _, err := webhook.CreateDeliveries(ctx, w.store, &rec); err != nil {
 		t.Fatal(err)
 	}
 	page, _, err := c.ListDeliveries(ctx, made.ID, client.ListDeliveriesParams{Account: "acme", Limit: 1})

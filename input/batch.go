@@ -45,15 +45,15 @@ type LineFault struct {
 	Line    *int64  `json:"line"` // from 1; nil if the fault is about the whole file
 }
 
-// Batch reads the lines of a batch in OpenAI's form,
+// BatchReader reads the lines of a batch in OpenAI's form,
 //
 //	{"custom_id": "…", "method": "POST", "url": "/v1/…", "body": {"model": "…", …}}
 //
-// as rows of a rowmill.RawBatch job. After a bad line Batch continues, so that the client gets
+// as rows of a rowmill.RawBatch job. After a bad line BatchReader continues, so that the client gets
 // the first twenty faults at once. Then reading ends with a Failure whose
-// AdditionalContext is a JSON list of LineFault. Batch holds one line and a hash of
+// AdditionalContext is a JSON list of LineFault. BatchReader holds one line and a hash of
 // each custom_id in memory.
-type Batch struct {
+type BatchReader struct {
 	lines  *lineReader
 	path   string // URL path that all requests must have
 	limits Limits
@@ -74,39 +74,39 @@ func newIDSet() idSet {
 	return idSet{map[[2]uint64]struct{}{}, [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// add adds an ID. It returns false if the set already has the ID.
-func (s *idSet) add(id string) bool {
+// addIfNew adds an ID. It returns false if the set already has the ID.
+func (s *idSet) addIfNew(id string) bool {
 	before := len(s.hashes)
 	s.hashes[[2]uint64{maphash.String(s.seeds[0], id), maphash.String(s.seeds[1], id)}] = struct{}{}
 	return len(s.hashes) > before
 }
 
 // OpenBatch returns a Batch that reads src. All requests must have the given URL path.
-func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
+func OpenBatch(src io.Reader, path string, limits Limits) *BatchReader {
 	limits = limits.WithDefaults()
-	return &Batch{
+	return &BatchReader{
 		lines: newLines(src, limits.MaxRowBytes), path: path, limits: limits, seen: newIDSet(),
 	}
 }
 
 // Model returns the model that all requests name. It is empty until Next has read the
 // first request.
-func (b *Batch) Model() string { return b.model }
+func (b *BatchReader) Model() string { return b.model }
 
 // IDType returns the type of custom_ids, which are strings.
-func (b *Batch) IDType() rowmill.IDType { return rowmill.IDType{IDKind: rowmill.IDString} }
+func (b *BatchReader) IDType() rowmill.IDType { return rowmill.IDType{IDKind: rowmill.IDString} }
 
 // Close does nothing and returns nil. The caller closes the source.
-func (b *Batch) Close() error { return nil }
+func (b *BatchReader) Close() error { return nil }
 
 // Next reads the next request into row. After the last line it returns io.EOF, or a
 // Failure that lists the faults.
-func (b *Batch) Next(row *rowmill.Row) error {
+func (b *BatchReader) Next(row *rowmill.Row) error {
 	for {
 		line, whole, err := b.lines.readLine()
 		switch {
 		case errors.Is(err, io.EOF):
-			return b.endError()
+			return b.finalError()
 		case err != nil:
 			return fmt.Errorf("read line %d of the batch: %w", b.lines.number, err)
 		case !whole:
@@ -115,7 +115,7 @@ func (b *Batch) Next(row *rowmill.Row) error {
 			continue
 		case b.rows >= b.limits.MaxRows:
 			b.addFault(faultTooMany, "", "is beyond the %d requests that a batch may have; split it", b.limits.MaxRows)
-			return b.endError()
+			return b.finalError()
 		default:
 			b.readRequest(line, row)
 		}
@@ -125,12 +125,12 @@ func (b *Batch) Next(row *rowmill.Row) error {
 			return nil
 		}
 		if len(b.faults) >= maxLineFaults {
-			return b.endError()
+			return b.finalError()
 		}
 	}
 }
 
-func (b *Batch) addFault(code, param, format string, args ...any) {
+func (b *BatchReader) addFault(code, param, format string, args ...any) {
 	line := b.lines.number
 	f := LineFault{Code: code, Message: fmt.Sprintf("Line %d "+format+".", append([]any{line}, args...)...), Line: &line}
 	if param != "" {
@@ -139,9 +139,9 @@ func (b *Batch) addFault(code, param, format string, args ...any) {
 	b.faults = append(b.faults, f)
 }
 
-// endError returns the error after the last line: io.EOF if the batch has no faults,
+// finalError returns the error after the last line: io.EOF if the batch has no faults,
 // otherwise a Failure that lists them.
-func (b *Batch) endError() error {
+func (b *BatchReader) finalError() error {
 	if len(b.faults) == 0 && b.rows > 0 {
 		return io.EOF
 	}
@@ -162,13 +162,13 @@ func (b *Batch) endError() error {
 
 // readRequest reads a non-blank line into row. If the line has faults, readRequest adds them to
 // b.faults instead.
-func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
+func (b *BatchReader) readRequest(line []byte, row *rowmill.Row) {
 	if !utf8.Valid(line) || !json.Valid(line) || !isObject(line) {
 		b.addFault(faultJSON, "", "is not a JSON object in UTF-8")
 		return
 	}
 	var id, method, url, body []byte
-	eachMember(line, func(name string, _, value []byte) {
+	visitMembers(line, func(name string, _, value []byte) {
 		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
@@ -181,34 +181,34 @@ func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
 		}
 	})
 	before := len(b.faults)
-	customID, isText := textOf(id)
+	customID, isText := decodeJSONString(id)
 	if !isText || customID == "" || len(customID) > maxCustomID {
 		b.addFault(faultRequest, "custom_id", "needs a custom_id: a text of 1 to %d bytes", maxCustomID)
 	}
-	if m, _ := textOf(method); m != "POST" {
+	if m, _ := decodeJSONString(method); m != "POST" {
 		b.addFault(faultRequest, "method", `must have the method "POST"`)
 	}
-	if u, isText := textOf(url); u != b.path {
+	if u, isText := decodeJSONString(url); u != b.path {
 		code := faultURL
 		if !isText {
 			code = faultRequest
 		}
 		b.addFault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
 	}
-	text := b.body(body)
+	text := b.checkBody(body)
 	if len(b.faults) > before {
 		return
 	}
-	if !b.seen.add(customID) {
+	if !b.seen.addIfNew(customID) {
 		b.addFault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", textfmt.Shorten(customID, 64))
 		return
 	}
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 
-// body checks the body of a request and adds faults. It returns the body as JSON
+// checkBody checks the body of a request and adds faults. It returns the body as JSON
 // without the member model.
-func (b *Batch) body(body []byte) string {
+func (b *BatchReader) checkBody(body []byte) string {
 	if !isObject(body) {
 		b.addFault(faultRequest, "body", "needs a body: the JSON object of a request")
 		return ""
@@ -216,7 +216,7 @@ func (b *Batch) body(body []byte) string {
 	var model, stream, background, conversation []byte
 	text := make([]byte, 1, len(body))
 	text[0] = '{'
-	eachMember(body, func(name string, member, value []byte) {
+	visitMembers(body, func(name string, member, value []byte) {
 		switch name {
 		case "model":
 			model = value
@@ -233,7 +233,7 @@ func (b *Batch) body(body []byte) string {
 		}
 		text = append(text, member...)
 	})
-	name, _ := textOf(model)
+	name, _ := decodeJSONString(model)
 	switch {
 	case name == "":
 		b.addFault(faultRequest, "body.model", "needs a model in its body")
@@ -242,13 +242,13 @@ func (b *Batch) body(body []byte) string {
 	case name != b.model:
 		b.addFault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", textfmt.Shorten(name, 64), textfmt.Shorten(b.model, 64))
 	}
-	if isRequested(stream) {
+	if isTruthyJSON(stream) {
 		b.addFault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
-	if b.path == pathResponses && isRequested(background) {
+	if b.path == pathResponses && isTruthyJSON(background) {
 		b.addFault(faultRequest, "body.background", "asks for an answer in the background, but a batch reads only the reply; leave it out")
 	}
-	if b.path == pathResponses && isRequested(conversation) {
+	if b.path == pathResponses && isTruthyJSON(conversation) {
 		b.addFault(faultRequest, "body.conversation", "names a conversation, but no server stores conversations here; put its items into input")
 	}
 	return string(append(text, '}'))
@@ -266,9 +266,9 @@ func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model st
 	return b.model, b.model != "", err
 }
 
-// isRequested reports whether a JSON value turns a feature on. A missing value, false
+// isTruthyJSON reports whether a JSON value turns a feature on. A missing value, false
 // and null do not.
-func isRequested(value []byte) bool {
+func isTruthyJSON(value []byte) bool {
 	s := string(value)
 	return s != "" && s != "false" && s != "null"
 }
@@ -280,8 +280,8 @@ func isObject(value []byte) bool {
 	return len(value) > 0 && value[0] == '{'
 }
 
-// textOf decodes a JSON string. If value is not a string, it returns false.
-func textOf(value []byte) (text string, is bool) {
+// decodeJSONString decodes a JSON string. If value is not a string, it returns false.
+func decodeJSONString(value []byte) (text string, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
 	}
@@ -291,16 +291,16 @@ func textOf(value []byte) (text string, is bool) {
 	return text, json.Unmarshal(value, &text) == nil
 }
 
-// eachMember calls visit for each member of a JSON object, in order. object must be
+// visitMembers calls visit for each member of a JSON object, in order. object must be
 // valid JSON. member is the text of name, colon and value, without blanks around it.
-func eachMember(object []byte, visit func(name string, member, value []byte)) {
+func visitMembers(object []byte, visit func(name string, member, value []byte)) {
 	at := skipBlanks(object, 0) + 1 // after the brace
 	for {
 		if at = skipBlanks(object, at); object[at] == '}' {
 			return
 		}
 		begin, end := at, skipValue(object, at)
-		name, _ := textOf(object[begin:end])
+		name, _ := decodeJSONString(object[begin:end])
 		at = skipBlanks(object, end) + 1 // after the colon
 		at = skipBlanks(object, at)
 		end = skipValue(object, at)

@@ -55,15 +55,15 @@ func selectFields(names []string, opts Options) (*columnSelection, error) {
 		s.text, s.fieldPositions = append(s.text, at), append(s.fieldPositions, i)
 	}
 	if len(s.text) == 0 {
-		return nil, invalid("The input file has no column that the Function takes. Its inputs are %s; the file has %s.",
-			listColumns(opts.Fields.Names), listColumns(names))
+		return nil, invalidFileError("The input file has no column that the Function takes. Its inputs are %s; the file has %s.",
+			describeColumns(opts.Fields.Names), describeColumns(names))
 	}
 	return s, nil
 }
 
 // render returns the text of the current row. value(i) must return the row's value in
 // the column at position s.text[i].
-func (s *columnSelection) render(c *counter, value func(column int) (string, error)) (string, error) {
+func (s *columnSelection) render(c *rowCounter, value func(column int) (string, error)) (string, error) {
 	for i := range s.text {
 		text, err := value(i)
 		if err != nil {
@@ -79,7 +79,7 @@ func (s *columnSelection) render(c *counter, value func(column int) (string, err
 	}
 	// The fields can be long although the prompt does not show them.
 	if s.keptFields = s.fields.RowFields(s.values); int64(len(s.keptFields)) > c.limits.MaxRecordBytes {
-		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.rowPosition(), len(s.keptFields), c.limits.MaxRecordBytes)
+		return "", invalidFileError("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.rowPosition(), len(s.keptFields), c.limits.MaxRecordBytes)
 	}
 	return s.fields.Render(s.values), nil
 }
@@ -88,7 +88,7 @@ func (s *columnSelection) render(c *counter, value func(column int) (string, err
 // the client named no ID column.
 func findColumns(names []string, opts Options) (text, id int, err error) {
 	if len(names) == 0 {
-		return 0, 0, invalid("The input file has no columns.")
+		return 0, 0, invalidFileError("The input file has no columns.")
 	}
 	id = -1
 	if opts.IDColumn != "" {
@@ -104,26 +104,26 @@ func findColumns(names []string, opts Options) (text, id int, err error) {
 		return 0, 0, ambiguousColumn(names, names[0], "The first column, which is read because column_name is not given,")
 	}
 	if text == id && opts.Column == "" {
-		return 0, 0, invalid("The first column, %s, is the id column, so there is no text to read. Name the text column in column_name; the file has %s.",
-			quoteName(names[0]), listColumns(names))
+		return 0, 0, invalidFileError("The first column, %s, is the id column, so there is no text to read. Name the text column in column_name; the file has %s.",
+			quoteName(names[0]), describeColumns(names))
 	}
 	if text == id {
-		return 0, 0, invalid("column_name and id_column_name are the same column, %s. Name two different ones; the file has %s.",
-			quoteName(names[id]), listColumns(names))
+		return 0, 0, invalidFileError("column_name and id_column_name are the same column, %s. Name two different ones; the file has %s.",
+			quoteName(names[id]), describeColumns(names))
 	}
 	return text, id, nil
 }
 
 // findColumn returns the position of the column with a name. field says in the error
 // message who named the column.
-func findColumn(names []string, name, field string) (int, error) {
+func findColumn(names []string, name, namedBy string) (int, error) {
 	switch countName(names, name) {
 	case 1:
 		return slices.Index(names, name), nil
 	case 0:
-		return 0, invalid("The input file has no column %s, which %s names. %sIt has %s.", quoteName(name), field, suggestColumn(names, name), listColumns(names))
+		return 0, invalidFileError("The input file has no column %s, which %s names. %sIt has %s.", quoteName(name), namedBy, suggestColumn(names, name), describeColumns(names))
 	}
-	return 0, ambiguousColumn(names, name, "The column that "+field+" names,")
+	return 0, ambiguousColumn(names, name, "The column that "+namedBy+" names,")
 }
 
 // ambiguousColumn returns the error for a name that several columns have.
@@ -134,7 +134,7 @@ func ambiguousColumn(names []string, name, subject string) error {
 			at = append(at, fmt.Sprint(i+1))
 		}
 	}
-	return invalid("%s %s, appears %d times (columns %s). Rename all but one.", subject, quoteName(name), len(at), strings.Join(at, ", "))
+	return invalidFileError("%s %s, appears %d times (columns %s). Rename all but one.", subject, quoteName(name), len(at), strings.Join(at, ", "))
 }
 
 // suggestColumn suggests a column whose name differs from name only in case or blanks. It
@@ -157,8 +157,8 @@ func countName(names []string, name string) (n int) {
 	return n
 }
 
-// listColumns returns the column names as text for an error message.
-func listColumns(names []string) string {
+// describeColumns returns the column names as text for an error message.
+func describeColumns(names []string) string {
 	var b strings.Builder
 	if b.WriteString("the columns "); len(names) == 1 {
 		b.Reset()

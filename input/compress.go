@@ -40,7 +40,7 @@ func (c *Compressor) Write(p []byte) (n int, err error) {
 		if c.head = append(c.head, p[:n]...); len(c.head) < sniffBytes {
 			return n, nil
 		}
-		if err := c.writeHead(!isParquet(c.head) && !isGzip(c.head) && rejectOther(c.head) == nil); err != nil {
+		if err := c.writeHead(!isParquet(c.head) && !isGzip(c.head) && rejectUnsupported(c.head) == nil); err != nil {
 			return 0, err
 		}
 		if n == len(p) {
@@ -78,10 +78,10 @@ func (c *Compressor) Close() (err error) {
 	return err
 }
 
-// Decompress returns a reader of the client's original file. kept is the file as a
+// OpenOriginal returns a reader of the client's original file. kept is the file as a
 // Compressor wrote it.
-func Decompress(kept io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(kept, sniffBytes)
+func OpenOriginal(stored io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(stored, sniffBytes)
 	head, err := b.Peek(sniffBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err

@@ -20,10 +20,10 @@ type csvSource struct {
 func (s *csvSource) header() ([]string, error) {
 	n, err := s.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, invalid("The input file has no header row. Give a CSV file whose first line names the columns.")
+		return nil, invalidFileError("The input file has no header row. Give a CSV file whose first line names the columns.")
 	}
 	if err != nil {
-		return nil, s.failure(err)
+		return nil, s.convertReadError(err)
 	}
 	names := make([]string, n)
 	for i := range names {
@@ -32,12 +32,12 @@ func (s *csvSource) header() ([]string, error) {
 	return names, nil
 }
 
-// failure converts an error of reading the file. It returns a *rowmill.Failure if the
+// convertReadError converts an error of reading the file. It returns a *rowmill.Failure if the
 // file is at fault, otherwise an error that says that reading failed.
-func (s *csvSource) failure(err error) error {
+func (s *csvSource) convertReadError(err error) error {
 	var parse *csv.ParseError
 	if s.text.file.err != nil || !errors.As(err, &parse) {
-		return s.text.failure(err)
+		return s.text.convertReadError(err)
 	}
 	where := "byte"
 	if s.text.gzip {
@@ -45,29 +45,29 @@ func (s *csvSource) failure(err error) error {
 	}
 	switch {
 	case errors.Is(err, csv.ErrFields):
-		return invalid("Line %d of the CSV input has %d fields where the header has %d. Quote fields that hold a separator or a line break, and fill empty ones.",
+		return invalidFileError("Line %d of the CSV input has %d fields where the header has %d. Quote fields that hold a separator or a line break, and fill empty ones.",
 			parse.Line, parse.Fields, parse.Want)
 	case errors.Is(err, csv.ErrQuote):
-		return invalid(`Line %d of the CSV input has a stray quote at %s %d. A field that holds a quote (") must be quoted itself, and the quote doubled.`,
+		return invalidFileError(`Line %d of the CSV input has a stray quote at %s %d. A field that holds a quote (") must be quoted itself, and the quote doubled.`,
 			parse.Line, where, parse.Offset)
 	case errors.Is(err, csv.ErrUnclosed):
-		return invalid("The quoted field that begins on line %d of the CSV input, at %s %d, is not closed before the end of the file or %d bytes. Close it, or double the quotes inside.",
+		return invalidFileError("The quoted field that begins on line %d of the CSV input, at %s %d, is not closed before the end of the file or %d bytes. Close it, or double the quotes inside.",
 			parse.Line, where, parse.Offset, s.text.limits.MaxRecordBytes)
 	case errors.Is(err, csv.ErrTooLong):
-		return invalid("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.text.limits.MaxRecordBytes)
+		return invalidFileError("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.text.limits.MaxRecordBytes)
 	case errors.Is(err, csv.ErrTooWide):
-		return invalid("The header of the CSV input has too many columns. Keep only the columns that are needed.")
+		return invalidFileError("The header of the CSV input has too many columns. Keep only the columns that are needed.")
 	case errors.Is(err, csv.ErrNotUTF8):
-		return invalid("The input is not UTF-8: %s %d is not part of a valid character. Convert the file to UTF-8.", where, parse.Offset)
+		return invalidFileError("The input is not UTF-8: %s %d is not part of a valid character. Convert the file to UTF-8.", where, parse.Offset)
 	case errors.Is(err, csv.ErrUTF16):
-		return invalid("The input is UTF-16 or UTF-32. Convert the file to UTF-8.")
+		return invalidFileError("The input is UTF-16 or UTF-32. Convert the file to UTF-8.")
 	}
-	return invalid("The CSV input cannot be read (%v).", err)
+	return invalidFileError("The CSV input cannot be read (%v).", err)
 }
 
-// csvRows is the Reader for CSV and TSV files. It reads only the selected columns.
-type csvRows struct {
-	counter
+// csvRowReader is the Reader for CSV and TSV files. It reads only the selected columns.
+type csvRowReader struct {
+	rowCounter
 	src     *csvSource
 	columns *columnSelection
 	cell    func(column int) (string, error) // method text, as a function value
@@ -85,22 +85,22 @@ func openCSV(text *textReader, opts Options) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
+	rows := &csvRowReader{rowCounter: rowCounter{limits: opts.Limits}, src: src}
 	if rows.columns, err = selectColumns(names, opts); err != nil {
 		return nil, err
 	}
-	rows.cell = rows.text
+	rows.cell = rows.readCell
 	rows.rowPosition = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
 	return rows, nil
 }
 
-func (r *csvRows) Next(row *rowmill.Row) error {
+func (r *csvRowReader) Next(row *rowmill.Row) error {
 	if _, err := r.src.Read(); err != nil {
 		if !errors.Is(err, io.EOF) || r.src.text.file.err != nil {
-			return r.src.failure(err)
+			return r.src.convertReadError(err)
 		}
 		if r.rows == 0 {
-			return invalid("The CSV input has a header but no rows.")
+			return invalidFileError("The CSV input has a header but no rows.")
 		}
 		return io.EOF
 	}
@@ -108,7 +108,7 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 		return err
 	}
 	var err error
-	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
+	if row.Text, err = r.columns.render(&r.rowCounter, r.cell); err != nil {
 		return err
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
@@ -120,19 +120,19 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 	return nil
 }
 
-// text returns the value of the current row in text column number column.
-func (r *csvRows) text(column int) (string, error) {
+// readCell returns the value of the current row in text column number column.
+func (r *csvRowReader) readCell(column int) (string, error) {
 	return string(r.src.Field(r.columns.text[column])), nil
 }
 
-func (r *csvRows) IDType() rowmill.IDType {
+func (r *csvRowReader) IDType() rowmill.IDType {
 	if r.columns.id < 0 {
 		return rowmill.IDType{}
 	}
 	return rowmill.IDType{IDKind: rowmill.IDString}
 }
 
-func (r *csvRows) Close() error {
+func (r *csvRowReader) Close() error {
 	r.src.text.close()
 	return nil
 }

@@ -148,7 +148,7 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 	req.Header.Set("User-Agent", "rowmill")
 	resp, err := d.client.Do(req)
 	if err != nil {
-		return 0, d.failure(err)
+		return 0, d.convertHTTPError(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -252,7 +252,7 @@ func (d *download) copyBody(w io.Writer, body io.Reader, html bool) (n int64, er
 		case errors.Is(readErr, io.ErrUnexpectedEOF) && d.ctx.Err() == nil:
 			return n, d.truncatedError(n)
 		default:
-			return n, d.failure(readErr)
+			return n, d.convertHTTPError(readErr)
 		}
 	}
 }

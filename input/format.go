@@ -63,7 +63,7 @@ type DetectedFormat struct {
 
 // Detect returns the format that Open would use for a file.
 func Detect(r io.ReaderAt, size int64, opts Options) (DetectedFormat, error) {
-	opts, file, packed, err := prepare(r, size, opts)
+	opts, file, packed, err := openSource(r, size, opts)
 	switch {
 	case err != nil:
 		return DetectedFormat{}, err
@@ -76,7 +76,7 @@ func Detect(r io.ReaderAt, size int64, opts Options) (DetectedFormat, error) {
 	}
 	defer text.close()
 	format, err := detect(text.head, opts)
-	return DetectedFormat{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstByte(text.head) == '{'}, err
+	return DetectedFormat{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstNonBlankByte(text.head) == '{'}, err
 }
 
 // detect finds the format of a text from its first bytes. It looks, in this order, at:
@@ -92,23 +92,23 @@ func detect(head []byte, opts Options) (Format, error) {
 	if asked == FormatAuto && byName == FormatLines && !named {
 		asked = FormatLines
 	}
-	switch first := firstByte(head); {
+	switch first := firstNonBlankByte(head); {
 	case asked == FormatParquet || asked == FormatAuto && byName == FormatParquet:
-		return "", invalid("The input file is not a Parquet file. Give its format in input_format, or give a Parquet file.")
+		return "", invalidFileError("The input file is not a Parquet file. Give its format in input_format, or give a Parquet file.")
 	case asked == FormatLines && named:
-		return "", invalid("The input is plain text, which has no columns. Leave out column_name and id_column_name, or give another input_format.")
+		return "", invalidFileError("The input is plain text, which has no columns. Leave out column_name and id_column_name, or give another input_format.")
 	case asked == FormatLines && bytes.IndexByte(head, 0) >= 0:
-		return "", invalid("The input is not plain text: it has NUL bytes, as in UTF-16. Convert the file to UTF-8.")
+		return "", invalidFileError("The input is not plain text: it has NUL bytes, as in UTF-16. Convert the file to UTF-8.")
 	case asked == FormatJSONL && first == 0:
-		return "", invalid("The JSON Lines input has no rows.")
+		return "", invalidFileError("The JSON Lines input has no rows.")
 	case asked == FormatJSONL && first == '"' && named:
 		return "", errStrings
 	case asked == FormatJSONL || asked == FormatAuto && isJSONLines(head):
-		return FormatJSONL, rejectDocument(head)
+		return FormatJSONL, rejectJSONDocument(head)
 	case asked != FormatAuto:
 		return asked, nil
 	case first == '[':
-		if err := rejectDocument(head); err != nil {
+		if err := rejectJSONDocument(head); err != nil {
 			return "", err
 		}
 	}
@@ -118,7 +118,7 @@ func detect(head []byte, opts Options) (Format, error) {
 		opts.Format = byName
 		return detect(head, opts)
 	case named && plain && whole && isText(line) && !isHeader:
-		return "", invalid("The input is plain text: its first line does not name the columns of column_name and id_column_name. Leave these out, or give a table. Results have the order of the input, so that IDs can be joined by position.")
+		return "", invalidFileError("The input is plain text: its first line does not name the columns of column_name and id_column_name. Leave these out, or give a table. Results have the order of the input, so that IDs can be joined by position.")
 	case named:
 		return FormatCSV, nil
 	case len(line) > 0 && line[0] == '"' && json.Valid(line):
@@ -135,8 +135,8 @@ func AssumesCSV(name, column string, format Format) bool {
 	return format == FormatAuto && column == "" && formatOfName(name) == FormatAuto
 }
 
-// firstByte returns the first non-blank byte of a text, or 0 if there is none.
-func firstByte(head []byte) byte {
+// firstNonBlankByte returns the first non-blank byte of a text, or 0 if there is none.
+func firstNonBlankByte(head []byte) byte {
 	if head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n"); len(head) > 0 {
 		return head[0]
 	}
@@ -146,9 +146,9 @@ func firstByte(head []byte) byte {
 // isText reports whether a line is UTF-8 without NUL bytes.
 func isText(line []byte) bool { return utf8.Valid(line) && bytes.IndexByte(line, 0) < 0 }
 
-// rejectDocument returns an error for JSON that cannot be read line by line: an array,
+// rejectJSONDocument returns an error for JSON that cannot be read line by line: an array,
 // or an object that spans several lines.
-func rejectDocument(head []byte) error {
+func rejectJSONDocument(head []byte) error {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
 	line, _, more := bytes.Cut(head, []byte{'\n'})
 	what, filter := "a JSON array", "jq -c '.[]'"
@@ -158,15 +158,15 @@ func rejectDocument(head []byte) error {
 		}
 		what, filter = "one JSON object that spans several lines", "jq -c ."
 	}
-	if !beginsJSON(head) {
+	if !isJSONPrefix(head) {
 		return nil
 	}
-	return invalid("The input is %s. Write each row on a line of its own, for example with %s, or give a file of CSV or Parquet.", what, filter)
+	return invalidFileError("The input is %s. Write each row on a line of its own, for example with %s, or give a file of CSV or Parquet.", what, filter)
 }
 
-// beginsJSON reports whether head can be the beginning of a JSON document: it has no
+// isJSONPrefix reports whether head can be the beginning of a JSON document: it has no
 // syntax error, but may end early.
-func beginsJSON(head []byte) bool {
+func isJSONPrefix(head []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(head))
 	for {
 		_, err := d.Token()

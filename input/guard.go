@@ -27,7 +27,7 @@ var (
 
 // metadata lists the addresses where clouds give their machines credentials, keys and
 // start scripts. Downloads never connect to these addresses.
-var metadata = prefixes(
+var metadata = mustParsePrefixes(
 	// Link-local addresses: 169.254.169.254 for AWS, Azure, Google, Oracle,
 	// OpenStack and many others; .170.2 and .170.23 for tasks and pods of AWS;
 	// .42.42 for Scaleway; .0.23 and .10.10 for Tencent; any address for Azure
@@ -47,14 +47,14 @@ var metadata = prefixes(
 // translated lists IPv6 networks whose addresses end in an IPv4 address. A gateway may
 // forward such a connection to the IPv4 address. The networks are: IPv4-mapped,
 // IPv4-compatible, SIIT, and NAT64 (RFC 6052, 8215).
-var translated = prefixes("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+var translated = mustParsePrefixes("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 
 var (
 	sixToFour = netip.MustParsePrefix("2002::/16") // 6to4, RFC 3056: bytes 2 to 5 are the IPv4 address
 	teredo    = netip.MustParsePrefix("2001::/32") // RFC 4380: the last four bytes are the inverted IPv4 address
 )
 
-func prefixes(texts ...string) []netip.Prefix {
+func mustParsePrefixes(texts ...string) []netip.Prefix {
 	out := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
 		out[i] = netip.MustParsePrefix(text)
@@ -62,7 +62,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-func contains(networks []netip.Prefix, ip netip.Addr) bool {
+func isInNetworks(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
@@ -70,23 +70,23 @@ func contains(networks []netip.Prefix, ip netip.Addr) bool {
 // metadata.
 func isMetadata(ip netip.Addr) bool {
 	ip = ip.WithZone("")
-	if contains(metadata, ip) {
+	if isInNetworks(metadata, ip) {
 		return true
 	}
 	v4, is := embeddedIPv4(ip)
-	return is && contains(metadata, v4)
+	return is && isInNetworks(metadata, v4)
 }
 
 // embeddedIPv4 returns the IPv4 address that is encoded in an IPv6 address. If there is
 // none, it returns false.
-func embeddedIPv4(ip netip.Addr) (v4 netip.Addr, is bool) {
+func embeddedIPv4(ip netip.Addr) (v4 netip.Addr, ok bool) {
 	if !ip.Is6() {
 		return v4, false
 	}
 	b := ip.As16()
 	last := [4]byte(b[12:])
 	switch {
-	case contains(translated, ip):
+	case isInNetworks(translated, ip):
 		return netip.AddrFrom4(last), true
 	case sixToFour.Contains(ip):
 		return netip.AddrFrom4([4]byte(b[2:6])), true
@@ -99,32 +99,32 @@ func embeddedIPv4(ip netip.Addr) (v4 netip.Addr, is bool) {
 	return v4, false
 }
 
-// guard decides which addresses a connection may reach. It checks the IP address to
+// addressGuard decides which addresses a connection may reach. It checks the IP address to
 // which a name was resolved, not the name.
-type guard struct {
+type addressGuard struct {
 	networks     *ssrf.Guardian  // refuses private and reserved networks
 	ownAddresses func() []string // returns the addresses of this service, HOST:PORT
 }
 
-func newGuard(cfg Config) *guard {
+func newGuard(cfg Config) *addressGuard {
 	var v4, v6 []netip.Prefix
 	if cfg.AllowLoopback || cfg.AllowPrivateNetworks {
-		v4, v6 = prefixes("127.0.0.0/8"), prefixes("::1/128")
+		v4, v6 = mustParsePrefixes("127.0.0.0/8"), mustParsePrefixes("::1/128")
 	}
 	if cfg.AllowPrivateNetworks {
-		v4 = append(v4, prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")...)
-		v6 = append(v6, prefixes("fc00::/7", "fe80::/10")...)
+		v4 = append(v4, mustParsePrefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")...)
+		v6 = append(v6, mustParsePrefixes("fc00::/7", "fe80::/10")...)
 	}
 	own := cfg.OwnAddresses
 	if own == nil {
 		own = func() []string { return nil }
 	}
-	return &guard{ownAddresses: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
+	return &addressGuard{ownAddresses: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
 }
 
 // checkDial returns an error if a connection to address is forbidden. The dialer calls
 // check before each connection attempt.
-func (g *guard) checkDial(ctx context.Context, network, address string, conn syscall.RawConn) error {
+func (g *addressGuard) checkDial(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("parse the address: %w", err)
@@ -148,13 +148,13 @@ func (g *guard) checkDial(ctx context.Context, network, address string, conn sys
 // address (HOST:PORT). A server on this machine may listen on all addresses of the
 // machine, so a connection to any of them counts. If the host name cannot be resolved,
 // reachesServer returns false.
-func reachesServer(ctx context.Context, to netip.AddrPort, address string) bool {
+func reachesServer(ctx context.Context, target netip.AddrPort, address string) bool {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || port != strconv.Itoa(int(to.Port())) {
+	if err != nil || port != strconv.Itoa(int(target.Port())) {
 		return false
 	}
-	reached, here := normalize(to.Addr()), false
-	for _, ip := range resolve(ctx, host) {
+	reached, here := normalize(target.Addr()), false
+	for _, ip := range resolveHost(ctx, host) {
 		if normalize(ip) == reached {
 			return true
 		}
@@ -163,9 +163,9 @@ func reachesServer(ctx context.Context, to netip.AddrPort, address string) bool 
 	return here && isLocal(reached)
 }
 
-// resolve returns the IP addresses of a host, or nil if the name cannot be resolved. An
+// resolveHost returns the IP addresses of a host, or nil if the name cannot be resolved. An
 // empty host means all addresses of this machine.
-func resolve(ctx context.Context, host string) []netip.Addr {
+func resolveHost(ctx context.Context, host string) []netip.Addr {
 	if host == "" {
 		return []netip.Addr{netip.IPv6Unspecified()}
 	}

@@ -107,7 +107,7 @@ func (l Limits) Validate() error {
 // Open opens a file of rows. size is the length of the file in bytes. The caller closes
 // r after the Reader.
 func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
-	opts, file, packed, err := prepare(r, size, opts)
+	opts, file, packed, err := openSource(r, size, opts)
 	switch {
 	case err != nil:
 		return nil, err
@@ -117,9 +117,9 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	return openRows(file, packed, opts)
 }
 
-// prepare sets default limits, checks the options, and detects gzip and Parquet from
+// openSource sets default limits, checks the options, and detects gzip and Parquet from
 // the first bytes of the file.
-func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, container, error) {
+func openSource(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, containerKind, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
 		return opts, nil, 0, err
@@ -133,9 +133,9 @@ func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, c
 
 // checkFormat returns an error if the file is Parquet and another format was
 // requested.
-func (o Options) checkFormat(packed container) error {
-	if packed == containerParquet && o.Format != FormatAuto && o.Format != FormatParquet {
-		return invalid("The input file is a Parquet file, and input_format says %s. Leave out input_format.", o.Format)
+func (o Options) checkFormat(detected containerKind) error {
+	if detected == containerParquet && o.Format != FormatAuto && o.Format != FormatParquet {
+		return invalidFileError("The input file is a Parquet file, and input_format says %s. Leave out input_format.", o.Format)
 	}
 	return nil
 }
@@ -173,8 +173,8 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 
 // openRows opens a file that is not Parquet. It detects the format if the client gave
 // none.
-func openRows(r *sourceReader, packed container, opts Options) (Reader, error) {
-	text, err := openText(r, packed, opts.Limits)
+func openRows(r *sourceReader, detected containerKind, opts Options) (Reader, error) {
+	text, err := openText(r, detected, opts.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -189,13 +189,13 @@ func openRows(r *sourceReader, packed container, opts Options) (Reader, error) {
 	return openCSV(text, opts)
 }
 
-// invalid returns a *rowmill.Failure for an input file that cannot be used.
-func invalid(format string, args ...any) error {
+// invalidFileError returns a *rowmill.Failure for an input file that cannot be used.
+func invalidFileError(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)
 }
 
-// counter gives each row its index, and checks the limits on rows and sizes.
-type counter struct {
+// rowCounter gives each row its index, and checks the limits on rows and sizes.
+type rowCounter struct {
 	limits      Limits
 	rows        int64         // number of rows so far
 	rowPosition func() string // returns the position of the current row for error messages, such as " (line 3)"
@@ -203,9 +203,9 @@ type counter struct {
 
 // countRow sets row.Index. It returns an error if the input has too many rows. Readers call
 // next for each row, after the check for io.EOF.
-func (c *counter) countRow(row *rowmill.Row) error {
+func (c *rowCounter) countRow(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
-		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
+		return invalidFileError("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
 	}
 	row.Index = c.rows
 	c.rows++
@@ -214,9 +214,9 @@ func (c *counter) countRow(row *rowmill.Row) error {
 
 // checkSize returns an error if a text or an ID is too long. what names the value in
 // the message. size is in bytes.
-func (c *counter) checkSize(what string, size int64) error {
+func (c *rowCounter) checkSize(valueName string, size int64) error {
 	if size > c.limits.MaxRowBytes {
-		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, c.rowPosition(), size, c.limits.MaxRowBytes)
+		return invalidFileError("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", valueName, c.rows-1, c.rowPosition(), size, c.limits.MaxRowBytes)
 	}
 	return nil
 }

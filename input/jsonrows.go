@@ -13,13 +13,13 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// jsonRows is the Reader for JSON Lines: all lines are objects, or all lines are
+// jsonRowReader is the Reader for JSON Lines: all lines are objects, or all lines are
 // strings; it skips blank lines. A string is a row. For an object, a column is the name
 // of a member, or a path such as messages.0.content. A path has names of members and
 // positions in arrays, counted from 0, separated by dots. A value becomes text like a
 // cell of a table: a string as it is, null as empty text, and other values as JSON.
-type jsonRows struct {
-	counter
+type jsonRowReader struct {
+	rowCounter
 	src      *textReader
 	lines    *lineReader
 	paths    []string // paths of the columns that make the text
@@ -29,18 +29,18 @@ type jsonRows struct {
 	object   []byte       // the current line: a JSON object or a JSON string
 	found    int          // number of paths that the current row has
 	strings  bool         // true if the lines are strings; known after the first row
-	compact  bytes.Buffer // buffer for cellText
+	compact  bytes.Buffer // buffer for formatValue
 }
 
 func openJSON(src *textReader, opts Options) (Reader, error) {
-	r := &jsonRows{
-		counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
+	r := &jsonRowReader{
+		rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
 		columns: &columnSelection{fields: opts.Fields},
 	}
 	r.rowPosition = r.lines.position
 	if opts.Fields == nil {
 		if opts.Column != "" && opts.Column == opts.IDColumn {
-			return nil, invalid("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
+			return nil, invalidFileError("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
 		}
 		r.paths, r.required, r.columns.text = []string{opts.Column}, []bool{true}, []int{0}
 		return r, nil
@@ -53,58 +53,58 @@ func openJSON(src *textReader, opts Options) (Reader, error) {
 	return r, nil
 }
 
-func (r *jsonRows) Next(row *rowmill.Row) error {
-	if err := r.read(); err != nil {
+func (r *jsonRowReader) Next(row *rowmill.Row) error {
+	if err := r.readNonBlankLine(); err != nil {
 		return err
 	}
 	if err := r.countRow(row); err != nil {
 		return err
 	}
 	if r.strings {
-		row.Text, row.ID, row.Fields = r.cellText(r.object), rowmill.ID{}, ""
+		row.Text, row.ID, row.Fields = r.formatValue(r.object), rowmill.ID{}, ""
 		return r.checkSize("text", int64(len(row.Text)))
 	}
 	r.found = 0
 	var err error
-	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
+	if row.Text, err = r.columns.render(&r.rowCounter, r.readCell); err != nil {
 		return err
 	}
 	// A later row may lack all fields, but a file whose first row lacks them is
 	// probably the wrong file.
 	if r.found == 0 && r.rows == 1 {
-		return invalid("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
-			listColumns(r.paths), r.listMembers())
+		return invalidFileError("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
+			describeColumns(r.paths), r.describeMembers())
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.id == "" {
 		return nil
 	}
-	if value, there := memberAt(r.object, r.id); there && string(value) != "null" {
+	if value, there := lookupPath(r.object, r.id); there && string(value) != "null" {
 		if row.ID = (rowmill.ID{Kind: rowmill.IDString}); value[0] == '{' || value[0] == '[' {
-			return invalid("The id of row %d%s, which id_column_name names, is not a single value. Ids must be strings or numbers.", r.rows-1, r.rowPosition())
+			return invalidFileError("The id of row %d%s, which id_column_name names, is not a single value. Ids must be strings or numbers.", r.rows-1, r.rowPosition())
 		}
-		row.ID.Text = r.cellText(value)
+		row.ID.Text = r.formatValue(value)
 		return r.checkSize("id", int64(len(row.ID.Text)))
 	}
 	return nil
 }
 
-// read reads the next non-blank line into r.object and checks the line.
-func (r *jsonRows) read() error {
+// readNonBlankLine reads the next non-blank line into r.object and checks the line.
+func (r *jsonRowReader) readNonBlankLine() error {
 	for {
 		line, whole, err := r.lines.readLine()
 		switch {
 		case errors.Is(err, io.EOF) && r.src.file.err == nil:
 			if r.rows == 0 {
-				return invalid("The JSON Lines input has no rows.")
+				return invalidFileError("The JSON Lines input has no rows.")
 			}
 			return io.EOF
 		case err != nil:
-			return r.src.failure(err)
+			return r.src.convertReadError(err)
 		case !whole:
-			return invalid("Line %d of the JSON Lines input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
+			return invalidFileError("Line %d of the JSON Lines input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
 		case !utf8.Valid(line):
-			return invalid("Line %d of the JSON Lines input is not UTF-8. Convert the file to UTF-8.", r.lines.number)
+			return invalidFileError("Line %d of the JSON Lines input is not UTF-8. Convert the file to UTF-8.", r.lines.number)
 		}
 		if r.object = bytes.TrimSpace(line); len(r.object) > 0 {
 			return r.checkLine()
@@ -115,18 +115,18 @@ func (r *jsonRows) read() error {
 // checkLine returns an error if the current line is not valid JSON, or if one line is an
 // object and another a string. It also returns an error if the lines are strings but
 // the client named columns.
-func (r *jsonRows) checkLine() error {
+func (r *jsonRowReader) checkLine() error {
 	isString := r.object[0] == '"'
 	if r.rows == 0 {
 		r.strings = isString
 	}
 	switch valid := json.Valid(r.object); {
 	case !valid || r.object[0] != '{' && !isString:
-		return invalid("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
+		return invalidFileError("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
 	case textfmt.HasLoneSurrogate(r.object):
-		return invalid("Line %d of the JSON Lines input has half of a surrogate pair, such as \\ud800, which is no character. Remove it.", r.lines.number)
+		return invalidFileError("Line %d of the JSON Lines input has half of a surrogate pair, such as \\ud800, which is no character. Remove it.", r.lines.number)
 	case isString != r.strings:
-		return invalid("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
+		return invalidFileError("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
 	case r.strings && (r.id != "" || len(r.paths) > 1 || r.paths[0] != ""):
 		return errStrings
 	}
@@ -134,29 +134,29 @@ func (r *jsonRows) checkLine() error {
 }
 
 // errStrings means that the client named columns, but the lines are strings.
-var errStrings = invalid("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
+var errStrings = invalidFileError("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
 
-// cell returns the text of a column of the current row. column is a position in paths.
-func (r *jsonRows) cell(column int) (string, error) {
+// readCell returns the text of a column of the current row. column is a position in paths.
+func (r *jsonRowReader) readCell(column int) (string, error) {
 	path := r.paths[column]
 	if path == "" {
-		return "", invalid("The input is JSON Lines. Set column_name to the member with the text of each row; the first object has %s.", r.listMembers())
+		return "", invalidFileError("The input is JSON Lines. Set column_name to the member with the text of each row; the first object has %s.", r.describeMembers())
 	}
-	value, there := memberAt(r.object, path)
+	value, there := lookupPath(r.object, path)
 	switch {
 	case there:
 		r.found++
-		return r.cellText(value), nil
+		return r.formatValue(value), nil
 	case r.required[column]:
-		return "", invalid("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.listMembers())
+		return "", invalidFileError("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.describeMembers())
 	}
 	return "", nil
 }
 
-// cellText converts a JSON value to text: a string loses its quotes, null becomes
+// formatValue converts a JSON value to text: a string loses its quotes, null becomes
 // empty, and other values become compact JSON.
-func (r *jsonRows) cellText(value []byte) string {
-	switch text, isText := textOf(value); {
+func (r *jsonRowReader) formatValue(value []byte) string {
+	switch text, isText := decodeJSONString(value); {
 	case isText:
 		return text
 	case string(value) == "null":
@@ -169,37 +169,37 @@ func (r *jsonRows) cellText(value []byte) string {
 	return r.compact.String()
 }
 
-// listMembers lists the members of the current object, for an error message.
-func (r *jsonRows) listMembers() string {
+// describeMembers lists the members of the current object, for an error message.
+func (r *jsonRowReader) describeMembers() string {
 	var names []string
-	eachMember(r.object, func(name string, _, _ []byte) { names = append(names, name) })
-	return strings.Replace(strings.Replace(listColumns(names), "one column", "one member", 1), "the columns", "the members", 1)
+	visitMembers(r.object, func(name string, _, _ []byte) { names = append(names, name) })
+	return strings.Replace(strings.Replace(describeColumns(names), "one column", "one member", 1), "the columns", "the members", 1)
 }
 
-func (r *jsonRows) IDType() rowmill.IDType {
+func (r *jsonRowReader) IDType() rowmill.IDType {
 	if r.id == "" {
 		return rowmill.IDType{}
 	}
 	return rowmill.IDType{IDKind: rowmill.IDString}
 }
 
-func (r *jsonRows) Close() error {
+func (r *jsonRowReader) Close() error {
 	r.src.close()
 	return nil
 }
 
-// memberAt returns the value at a path within a JSON value. value must be valid JSON.
+// lookupPath returns the value at a path within a JSON value. value must be valid JSON.
 // If a member's name contains dots, the whole name takes precedence over a path.
-func memberAt(value []byte, path string) (found []byte, there bool) {
+func lookupPath(value []byte, path string) (found []byte, ok bool) {
 	switch value[0] {
 	case '{':
 		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
-			inner, has := namedMember(value, path[:end])
+			inner, has := lookupMember(value, path[:end])
 			if has && end == len(path) {
 				return inner, true
 			}
 			if has {
-				if found, there = memberAt(inner, path[end+1:]); there {
+				if found, ok = lookupPath(inner, path[end+1:]); ok {
 					return found, true
 				}
 			}
@@ -210,29 +210,29 @@ func memberAt(value []byte, path string) (found []byte, there bool) {
 		if err != nil || n < 0 {
 			return nil, false
 		}
-		inner, has := element(value, n)
+		inner, has := lookupElement(value, n)
 		if !has || !deeper {
 			return inner, has
 		}
-		return memberAt(inner, rest)
+		return lookupPath(inner, rest)
 	}
 	return nil, false
 }
 
-// namedMember returns the value of the member with the wanted name. If the name appears
+// lookupMember returns the value of the member with the wanted name. If the name appears
 // several times, the last value counts.
-func namedMember(object []byte, wanted string) (found []byte, there bool) {
-	eachMember(object, func(name string, _, value []byte) {
+func lookupMember(object []byte, wanted string) (found []byte, ok bool) {
+	visitMembers(object, func(name string, _, value []byte) {
 		if name == wanted {
-			found, there = value, true
+			found, ok = value, true
 		}
 	})
-	return found, there
+	return found, ok
 }
 
-// element returns the n-th value of a JSON array, counted from 0, or false if the array
+// lookupElement returns the n-th value of a JSON array, counted from 0, or false if the array
 // is too short. array must be valid JSON.
-func element(array []byte, n int) ([]byte, bool) {
+func lookupElement(array []byte, n int) ([]byte, bool) {
 	at := skipBlanks(array, 1)
 	for ; array[at] != ']'; n-- {
 		end := skipValue(array, at)

@@ -152,7 +152,7 @@ func FuzzMember(f *testing.F) {
 		default:
 			has = false
 		}
-		got, there := memberAt(bytes.TrimSpace([]byte(text)), first+"."+second)
+		got, there := lookupPath(bytes.TrimSpace([]byte(text)), first+"."+second)
 		if there != has || has && string(bytes.TrimSpace(got)) != string(want) {
 			t.Fatalf("%s at %q.%q: got %s, %v; want %s, %v", text, first, second, got, there, want, has)
 		}

@@ -37,7 +37,7 @@ var ErrNoObject = errors.New("the body must be one JSON object and nothing else"
 // src are returned unchanged. ConvertMessages holds one request and a hash of each custom_id
 // in memory.
 func ConvertMessages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
-	m := &messages{
+	m := &messagesConverter{
 		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
 		seen: newIDSet(),
 		head: `,"method":"POST","url":` + string(textfmt.AppendString(nil, []byte(path))) + `,"body":`,
@@ -49,8 +49,8 @@ func ConvertMessages(src io.Reader, w io.Writer, path string, limits Limits) (mo
 	return m.model, m.count, m.out.Flush()
 }
 
-// messages is the state of one call of Messages.
-type messages struct {
+// messagesConverter is the state of one call of Messages.
+type messagesConverter struct {
 	src    *budgetReader
 	body   *json.Decoder
 	out    *bufio.Writer
@@ -65,7 +65,7 @@ type messages struct {
 }
 
 // read reads the whole body.
-func (m *messages) read() error {
+func (m *messagesConverter) read() error {
 	if err := m.expect(json.Delim('{')); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (m *messages) read() error {
 }
 
 // readRequests reads the list of requests.
-func (m *messages) readRequests() error {
+func (m *messagesConverter) readRequests() error {
 	first, err := m.token()
 	switch {
 	case err != nil:
@@ -123,23 +123,23 @@ func (m *messages) readRequests() error {
 		if err := m.decodeValue(&request); err != nil {
 			return err
 		}
-		if err := m.request(request); err != nil {
+		if err := m.writeRequest(request); err != nil {
 			return err
 		}
 	}
 	return m.expect(json.Delim(']'))
 }
 
-// request writes one request as a line of m.out. If the request has faults, it adds
+// writeRequest writes one request as a line of m.out. If the request has faults, it adds
 // them to m.faults instead.
-func (m *messages) request(request []byte) error {
+func (m *messagesConverter) writeRequest(request []byte) error {
 	field := "requests." + strconv.FormatInt(m.count-1, 10)
 	if !isObject(request) || !utf8.Valid(request) {
 		m.addFault(field, "must be a JSON object in UTF-8 with custom_id and params")
 		return nil
 	}
 	var id, params []byte
-	eachMember(request, func(name string, _, value []byte) {
+	visitMembers(request, func(name string, _, value []byte) {
 		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
@@ -149,7 +149,7 @@ func (m *messages) request(request []byte) error {
 	})
 	before := len(m.faults)
 	m.checkCustomID(field+".custom_id", id)
-	m.params(field+".params", params)
+	m.checkParams(field+".params", params)
 	if len(m.faults) > 0 {
 		if len(m.faults) == before && int64(len(request)) > m.limits.MaxRowBytes {
 			m.addTooLongFault(field)
@@ -172,27 +172,27 @@ func (m *messages) request(request []byte) error {
 	return err
 }
 
-func (m *messages) checkCustomID(field string, value []byte) {
-	id, isText := textOf(value)
+func (m *messagesConverter) checkCustomID(field string, value []byte) {
+	id, isText := decodeJSONString(value)
 	switch {
 	case !isText || id == "":
 		m.addFault(field, "must be a text of 1 to %d characters", maxMessageID)
 	case utf8.RuneCountInString(id) > maxMessageID:
 		m.addFault(field, "String should have at most %d characters", maxMessageID)
 	default:
-		if !m.seen.add(id) {
+		if !m.seen.addIfNew(id) {
 			m.addFault(field, "is the custom_id of an earlier request, %q; it must be unique", id)
 		}
 	}
 }
 
-func (m *messages) params(field string, params []byte) {
+func (m *messagesConverter) checkParams(field string, params []byte) {
 	if !isObject(params) {
 		m.addFault(field, "must be the JSON object of a request for messages")
 		return
 	}
 	var name, stream []byte
-	eachMember(params, func(member string, _, value []byte) {
+	visitMembers(params, func(member string, _, value []byte) {
 		switch member {
 		case "model":
 			name = value
@@ -200,7 +200,7 @@ func (m *messages) params(field string, params []byte) {
 			stream = value
 		}
 	})
-	model, _ := textOf(name)
+	model, _ := decodeJSONString(name)
 	switch {
 	case model == "":
 		m.addFault(field+".model", "is missing; name a model")
@@ -209,21 +209,21 @@ func (m *messages) params(field string, params []byte) {
 	case model != m.model:
 		m.addFault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", textfmt.Shorten(model, 64), textfmt.Shorten(m.model, 64))
 	}
-	if isRequested(stream) {
+	if isTruthyJSON(stream) {
 		m.addFault(field+".stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
 }
 
-func (m *messages) addFault(field, format string, args ...any) {
+func (m *messagesConverter) addFault(field, format string, args ...any) {
 	m.faults = append(m.faults, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-func (m *messages) addTooLongFault(field string) {
+func (m *messagesConverter) addTooLongFault(field string) {
 	m.addFault(field, "has more than %d bytes; shorten it", m.limits.MaxRowBytes)
 }
 
 // faultsError returns an error that lists all faults, or nil if there are none.
-func (m *messages) faultsError() error {
+func (m *messagesConverter) faultsError() error {
 	if len(m.faults) == 0 {
 		return nil
 	}
@@ -231,17 +231,17 @@ func (m *messages) faultsError() error {
 }
 
 // hasMore reports whether the current array or object has more elements.
-func (m *messages) hasMore() bool {
+func (m *messagesConverter) hasMore() bool {
 	m.src.budget = m.limits.MaxRowBytes
 	return m.body.More()
 }
 
-func (m *messages) token() (json.Token, error) {
+func (m *messagesConverter) token() (json.Token, error) {
 	token, err := m.body.Token()
 	return token, m.bodyError(err)
 }
 
-func (m *messages) expect(delim json.Delim) error {
+func (m *messagesConverter) expect(delim json.Delim) error {
 	m.src.budget = m.limits.MaxRowBytes
 	token, err := m.token()
 	if err == nil && token != delim {
@@ -251,7 +251,7 @@ func (m *messages) expect(delim json.Delim) error {
 }
 
 // decodeValue decodes one JSON value. The value can be as long as a row, MaxRowBytes.
-func (m *messages) decodeValue(into *json.RawMessage) error {
+func (m *messagesConverter) decodeValue(into *json.RawMessage) error {
 	m.src.budget = m.limits.MaxRowBytes
 	err := m.body.Decode(into)
 	if errors.Is(err, errElementTooLong) {
@@ -263,7 +263,7 @@ func (m *messages) decodeValue(into *json.RawMessage) error {
 
 // bodyError converts an error of the JSON decoder. It returns the error of src if a
 // read failed, and otherwise ErrNoObject.
-func (m *messages) bodyError(err error) error {
+func (m *messagesConverter) bodyError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil:

@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// parquetRows is the Reader for Parquet files. It reads only the selected columns.
-type parquetRows struct {
-	counter
-	rows    *columnar.Rows   // reads the text columns, then the ID column if there is one
+// parquetRowReader is the Reader for Parquet files. It reads only the selected columns.
+type parquetRowReader struct {
+	rowCounter
+	rows    *columnar.RowReader   // reads the text columns, then the ID column if there is one
 	columns *columnSelection // the selected columns
 	idType  rowmill.IDType
 }
@@ -32,16 +32,16 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 		return nil, err
 	}
 	if f.NumRows() > opts.Limits.MaxRows {
-		return nil, invalid("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
+		return nil, invalidFileError("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
 	}
-	rows := &parquetRows{counter: counter{limits: opts.Limits, rowPosition: func() string { return "" }}, columns: columns}
+	rows := &parquetRowReader{rowCounter: rowCounter{limits: opts.Limits, rowPosition: func() string { return "" }}, columns: columns}
 	id := columns.id
 	if id < 0 {
 		rows.rows = f.Rows(columns.text...)
 		return rows, nil
 	}
 	if c := f.Columns()[id]; c.Nested {
-		return nil, invalid("The id column %s is of type %s. Ids must be single values, such as strings or integers.", quoteName(c.Name), c.Type)
+		return nil, invalidFileError("The id column %s is of type %s. Ids must be single values, such as strings or integers.", quoteName(c.Name), c.Type)
 	}
 	rows.rows = f.Rows(append(slices.Clone(columns.text), id)...)
 	if rows.idType, err = f.IDType(id); err != nil {
@@ -50,13 +50,13 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	return rows, nil
 }
 
-func (r *parquetRows) Next(row *rowmill.Row) error {
+func (r *parquetRowReader) Next(row *rowmill.Row) error {
 	if err := r.rows.Next(); err != nil {
 		if !errors.Is(err, io.EOF) {
 			return parquetError(err)
 		}
-		if r.counter.rows == 0 {
-			return invalid("The Parquet input has no rows.")
+		if r.rowCounter.rows == 0 {
+			return invalidFileError("The Parquet input has no rows.")
 		}
 		return io.EOF
 	}
@@ -64,7 +64,7 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 		return err
 	}
 	var err error
-	if row.Text, err = r.columns.render(&r.counter, r.rows.Text); err != nil {
+	if row.Text, err = r.columns.render(&r.rowCounter, r.rows.Text); err != nil {
 		return parquetError(err)
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
@@ -77,9 +77,9 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 	return r.checkSize("id", int64(len(row.ID.Text)))
 }
 
-func (r *parquetRows) IDType() rowmill.IDType { return r.idType }
+func (r *parquetRowReader) IDType() rowmill.IDType { return r.idType }
 
-func (r *parquetRows) Close() error { return r.rows.Close() }
+func (r *parquetRowReader) Close() error { return r.rows.Close() }
 
 // parquetError converts an error of package columnar. An error about the file's content
 // becomes a *rowmill.Failure. A *rowmill.Failure is returned unchanged. Any other error
@@ -93,7 +93,7 @@ func parquetError(err error) error {
 		return failure
 	}
 	if errors.As(err, &format) {
-		return invalid("%s", format.Message)
+		return invalidFileError("%s", format.Message)
 	}
 	return fmt.Errorf("read Parquet input: %w", err)
 }

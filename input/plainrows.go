@@ -8,31 +8,31 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// plainRows is the Reader for plain text. Each line is a row, even an empty line, so
+// plainRowReader is the Reader for plain text. Each line is a row, even an empty line, so
 // row n is line n+1.
-type plainRows struct {
-	counter
+type plainRowReader struct {
+	rowCounter
 	src   *textReader
 	lines *lineReader
 }
 
-func openPlain(src *textReader, opts Options) *plainRows {
-	r := &plainRows{counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
+func openPlain(src *textReader, opts Options) *plainRowReader {
+	r := &plainRowReader{rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
 	r.rowPosition = r.lines.position
 	return r
 }
 
-func (r *plainRows) Next(row *rowmill.Row) error {
+func (r *plainRowReader) Next(row *rowmill.Row) error {
 	line, whole, err := r.lines.readLine()
 	switch {
 	case errors.Is(err, io.EOF) && r.src.file.err == nil:
 		return io.EOF
 	case err != nil:
-		return r.src.failure(err)
+		return r.src.convertReadError(err)
 	case !whole:
-		return invalid("Line %d of the input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
+		return invalidFileError("Line %d of the input has more than %d bytes. Shorten it.", r.lines.number, r.limits.MaxRecordBytes)
 	case !utf8.Valid(line):
-		return invalid("Line %d of the input is not UTF-8. Convert the file to UTF-8, for example with iconv.", r.lines.number)
+		return invalidFileError("Line %d of the input is not UTF-8. Convert the file to UTF-8, for example with iconv.", r.lines.number)
 	}
 	if err := r.countRow(row); err != nil {
 		return err
@@ -41,9 +41,9 @@ func (r *plainRows) Next(row *rowmill.Row) error {
 	return r.checkSize("text", int64(len(line)))
 }
 
-func (r *plainRows) IDType() rowmill.IDType { return rowmill.IDType{} }
+func (r *plainRowReader) IDType() rowmill.IDType { return rowmill.IDType{} }
 
-func (r *plainRows) Close() error {
+func (r *plainRowReader) Close() error {
 	r.src.close()
 	return nil
 }

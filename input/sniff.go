@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// container is the container of a file: gzip, Parquet, or none for plain text.
-type container int
+// containerKind is the container of a file: gzip, Parquet, or none for plain text.
+type containerKind int
 
 const (
-	containerNone container = iota
+	containerNone containerKind = iota
 	containerGzip
 	containerParquet
 )
@@ -37,12 +37,12 @@ var otherFormats = []struct{ magic, name, remedy string }{
 
 // emptyFailure returns the *rowmill.Failure for a file without bytes.
 func emptyFailure() error {
-	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
+	return invalidFileError("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
 // sniff detects gzip and Parquet from the first bytes of a file. It returns an error if
 // the file is empty or has an unsupported format.
-func sniff(r io.ReaderAt, size int64) (container, error) {
+func sniff(r io.ReaderAt, size int64) (containerKind, error) {
 	if size == 0 {
 		return 0, emptyFailure()
 	}
@@ -58,14 +58,14 @@ func sniff(r io.ReaderAt, size int64) (container, error) {
 
 // detectContainer detects gzip and Parquet. head is the beginning of a file. It returns an
 // error for an unsupported format.
-func detectContainer(head []byte) (container, error) {
+func detectContainer(head []byte) (containerKind, error) {
 	switch {
 	case isParquet(head):
 		return containerParquet, nil
 	case isGzip(head):
 		return containerGzip, nil
 	}
-	return containerNone, rejectOther(head)
+	return containerNone, rejectUnsupported(head)
 }
 
 // isParquet reports whether head begins like a Parquet file, encrypted or not.
@@ -83,23 +83,23 @@ func isJSONLines(head []byte) bool {
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
 
-// rejectOther returns an error if a file begins like an unsupported format.
-func rejectOther(head []byte) error {
+// rejectUnsupported returns an error if a file begins like an unsupported format.
+func rejectUnsupported(head []byte) error {
 	for _, other := range otherFormats {
-		if bytes.HasPrefix(head, []byte(other.magic)) && !plainHeader(head, other.magic) {
-			return invalid("The input file is %s, not CSV, Parquet or JSON Lines. %s", other.name, other.remedy)
+		if bytes.HasPrefix(head, []byte(other.magic)) && !isPlausibleCSVHeader(head, other.magic) {
+			return invalidFileError("The input file is %s, not CSV, Parquet or JSON Lines. %s", other.name, other.remedy)
 		}
 	}
 	if isMarkup(head) {
-		return invalid("The input is a web page or an XML document, not CSV, Parquet or JSON Lines. Check that the URL leads to the file itself and has not expired.")
+		return invalidFileError("The input is a web page or an XML document, not CSV, Parquet or JSON Lines. Check that the URL leads to the file itself and has not expired.")
 	}
 	return nil
 }
 
-// plainHeader reports whether a file could be CSV although it begins with the first
+// isPlausibleCSVHeader reports whether a file could be CSV although it begins with the first
 // bytes (magic) of another format: the whole first line is printable ASCII. It returns
 // false for PDF.
-func plainHeader(head []byte, magic string) bool {
+func isPlausibleCSVHeader(head []byte, magic string) bool {
 	for _, c := range []byte(magic) {
 		if c < ' ' || c >= 0x7F {
 			return false

@@ -24,18 +24,18 @@ func NewSpooledReader(src io.Reader) Reader { return NewSpooledObjects(src, nil)
 // object returns the text and the fields of such a line; it must not keep the line. If
 // it returns a *rowmill.Failure, reading ends with that Failure.
 func NewSpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
-	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: object}
+	return &spooledRowReader{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }
 
-// spooledRows is the Reader for rows that this program spooled.
-type spooledRows struct {
+// spooledRowReader is the Reader for rows that this program spooled.
+type spooledRowReader struct {
 	src    *bufio.Reader
 	object func(row int64, object []byte) (text, fields string, err error) // converts a JSON object; nil if there are none
 	line   []byte                                                          // buffer for a line that is longer than src's buffer
 	next   int64                                                           // index of the next row
 }
 
-func (r *spooledRows) Next(row *rowmill.Row) error {
+func (r *spooledRowReader) Next(row *rowmill.Row) error {
 	line, err := r.read()
 	if errors.Is(err, io.EOF) {
 		return io.EOF
@@ -62,7 +62,7 @@ func (r *spooledRows) Next(row *rowmill.Row) error {
 
 // read returns the next line without its line end. The line is valid until the next
 // call.
-func (r *spooledRows) read() ([]byte, error) {
+func (r *spooledRowReader) read() ([]byte, error) {
 	line, err := r.src.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		r.line = r.line[:0]
@@ -99,6 +99,6 @@ func unquote(line []byte) (string, error) {
 	return text, nil
 }
 
-func (r *spooledRows) IDType() rowmill.IDType { return rowmill.IDType{} }
+func (r *spooledRowReader) IDType() rowmill.IDType { return rowmill.IDType{} }
 
-func (r *spooledRows) Close() error { return nil }
+func (r *spooledRowReader) Close() error { return nil }

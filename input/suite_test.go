@@ -14,7 +14,7 @@ func TestSuite_JSONLines(t *testing.T) {
 	for _, column := range []string{"x", "a"} {
 		t.Run(column, func(t *testing.T) {
 			t.Parallel()
-			oddjson.Test(t, oddjson.ReaderUnderTest{
+			oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 				Wrap: func(value string) string { return `{"a":"b","x":` + value + `}` },
 				Take: func(document string) error {
 					_, failure := readFile(t, "{\"a\":\"\",\"x\":0}\n"+document+"\n", Options{Column: column})
@@ -38,7 +38,7 @@ func TestSuite_JSONLines(t *testing.T) {
 // TestSuite_Batches puts every kind of JSON into a request of a batch.
 func TestSuite_Batches(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return batchLine("a", `{"model":"m","x":`+value+`}`) },
 		Take: func(document string) error {
 			_, _, faults, _ := readBatch(t, document, Limits{})

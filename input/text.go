@@ -56,13 +56,13 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 
 // openText begins to read a text file. It returns an error if the first bytes show an
 // unsupported format.
-func openText(r *sourceReader, packed container, limits Limits) (*textReader, error) {
-	t := &textReader{file: r, gzip: packed == containerGzip, limits: limits}
+func openText(r *sourceReader, detected containerKind, limits Limits) (*textReader, error) {
+	t := &textReader{file: r, gzip: detected == containerGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
 		var err error
 		if t.inflater, err = gzip.NewReader(bufio.NewReaderSize(t.file, gzipBuffer)); err != nil {
-			return nil, t.failure(err)
+			return nil, t.convertReadError(err)
 		}
 		src = &inflateLimiter{Reader: t.inflater, left: limits.MaxInflatedBytes}
 		t.gzip = t.inflater.Comment != compressedHere
@@ -70,30 +70,30 @@ func openText(r *sourceReader, packed container, limits Limits) (*textReader, er
 	t.Reader = bufio.NewReaderSize(src, sniffBytes)
 	var err error
 	if t.head, err = t.Peek(sniffBytes); err != nil && !errors.Is(err, io.EOF) {
-		return nil, t.failure(err)
+		return nil, t.convertReadError(err)
 	}
 	if t.inflater == nil {
 		return t, nil // sniff has already checked the first bytes of an uncompressed file
 	}
 	switch {
 	case isParquet(t.head):
-		return nil, invalid("The input is a Parquet file compressed with gzip. Upload the Parquet file itself; it is compressed inside.")
+		return nil, invalidFileError("The input is a Parquet file compressed with gzip. Upload the Parquet file itself; it is compressed inside.")
 	case isGzip(t.head):
-		return nil, invalid("The input is compressed with gzip twice. Compress it once.")
+		return nil, invalidFileError("The input is compressed with gzip twice. Compress it once.")
 	}
-	return t, rejectOther(t.head)
+	return t, rejectUnsupported(t.head)
 }
 
-// failure converts an error of reading the text. It returns a *rowmill.Failure if the
+// convertReadError converts an error of reading the text. It returns a *rowmill.Failure if the
 // file is at fault, otherwise an error that says that reading failed.
-func (t *textReader) failure(err error) error {
+func (t *textReader) convertReadError(err error) error {
 	switch {
 	case t.file.err != nil:
 		return fmt.Errorf("read the input: %w", t.file.err)
 	case errors.Is(err, errInflated):
-		return invalid("The gzip-compressed input unpacks to more than %d bytes. Split it into several jobs.", t.limits.MaxInflatedBytes)
+		return invalidFileError("The gzip-compressed input unpacks to more than %d bytes. Split it into several jobs.", t.limits.MaxInflatedBytes)
 	case t.gzip:
-		return invalid("The gzip-compressed input is truncated or damaged (%v). Compress and upload it again.", err)
+		return invalidFileError("The gzip-compressed input is truncated or damaged (%v). Compress and upload it again.", err)
 	}
 	return fmt.Errorf("read the input: %w", err)
 }

@@ -73,10 +73,10 @@ type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return e.reason }
 
-// failure converts an error of the HTTP client into a *rowmill.Failure, or into another
+// convertHTTPError converts an error of the HTTP client into a *rowmill.Failure, or into another
 // error if ctx was canceled. It does not use the error's own text, which may contain
 // the URL.
-func (d *download) failure(err error) error {
+func (d *download) convertHTTPError(err error) error {
 	cause := context.Cause(d.ctx)
 	switch {
 	case errors.Is(cause, errStalled):
@@ -87,7 +87,7 @@ func (d *download) failure(err error) error {
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
 	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, FailureReason(err))
-	failure.AdditionalContext = detail(err)
+	failure.AdditionalContext = describeNetworkError(err)
 	return failure
 }
 
@@ -140,10 +140,10 @@ func FailureReason(err error) string {
 	return "it gave no valid HTTP answer"
 }
 
-// detail returns technical text that helps to find the cause of an error: the address,
+// describeNetworkError returns technical text that helps to find the cause of an error: the address,
 // and the message of the network or of TLS. It uses only errors that cannot contain a
 // URL. For a private or reserved address it returns an empty string.
-func detail(err error) string {
+func describeNetworkError(err error) string {
 	var (
 		dns   *net.DNSError
 		cert  *tls.CertificateVerificationError

@@ -26,7 +26,7 @@ func CheckPart(ctx context.Context, part Source) error {
 	if err != nil {
 		return err
 	}
-	return EachOfParts(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.Output) error { return nil })
+	return VisitPartRows(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.Output) error { return nil })
 }
 
 // CheckResult reads all rows of a result file. It returns an error if a row cannot be
@@ -40,5 +40,5 @@ func CheckResult(ctx context.Context, file Source) error {
 	if err != nil {
 		return err
 	}
-	return rows.each(ctx, 0, t.Rows(), func(*columnar.Block, int) (bool, error) { return true, nil })
+	return rows.each(ctx, 0, t.Rows(), func(*columnar.RowBlock, int) (bool, error) { return true, nil })
 }

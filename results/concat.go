@@ -11,20 +11,20 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Variant says which optional columns a result file for clients has. Every variant has
+// FileVariant says which optional columns a result file for clients has. Every variant has
 // the output column, and the ID column if the job has one.
-type Variant struct {
+type FileVariant struct {
 	Inputs   bool // the file has the column inputs, and the fields of a Function
 	Logprobs bool // the file has the column cumulative_logprobs
 }
 
 // Full is the variant with all optional columns. The other variants and the exports are
 // made from the file of this variant.
-var Full = Variant{Inputs: true, Logprobs: true}
+var Full = FileVariant{Inputs: true, Logprobs: true}
 
 // Name returns the variant's name in object keys and file names, such as
 // "inputs=1~logprobs=0".
-func (v Variant) Name() string {
+func (v FileVariant) Name() string {
 	digit := func(b bool) byte {
 		if b {
 			return '1'
@@ -36,26 +36,26 @@ func (v Variant) Name() string {
 
 // Filename returns the name under which clients download a variant. ext is
 // "parquet", "json" or "zip".
-func Filename(jobID string, v Variant, ext string) string {
+func Filename(jobID string, v FileVariant, ext string) string {
 	return fmt.Sprintf("service-results~%s~%s.%s", jobID, v.Name(), ext)
 }
 
-// Concat writes variant v of a job's results to w. It copies column chunks without
+// ConcatParts writes variant v of a job's results to w. It copies column chunks without
 // decoding. parts are the complete parts of all shards, in order, from row 0 on. A
-// missing row or a row in the wrong position is an error. Concat returns the number of
+// missing row or a row in the wrong position is an error. ConcatParts returns the number of
 // rows.
-func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Variant) (int64, error) {
-	return concat(ctx, w, s, parts, s.variantColumns(v), false)
+func ConcatParts(ctx context.Context, w io.Writer, s Schema, parts []Source, v FileVariant) (int64, error) {
+	return concatColumns(ctx, w, s, parts, s.variantColumns(v), false)
 }
 
-// Join concatenates the complete parts of some shards into one part with the same
+// JoinParts concatenates the complete parts of some shards into one part with the same
 // columns. It copies column chunks without decoding. The parts must follow each other
 // from row first on. The columns for clients become one contiguous byte range and the
 // reserved columns another, so the object store can build both result files by
 // server-side copy. Join returns the number of rows.
-func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
+func JoinParts(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
 	next := first
-	err := splice(w, s, s.columns(), func(to *columnar.Splicer) error {
+	err := writeSpliced(w, s, s.columns(), func(to *columnar.Splicer) error {
 		to.SetTrailing(len(s.variantColumns(Full)))
 		var tried []*columnar.Table
 		err := eachTable(ctx, parts, func(t *columnar.Table) error {
@@ -66,7 +66,7 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 		})
 		for _, t := range tried {
 			if err == nil {
-				err = copyTries(to, t)
+				err = copyAttempts(to, t)
 			}
 		}
 		return err
@@ -77,9 +77,9 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 	return next - first, nil
 }
 
-// splice writes a file with the given columns. The function add must append the parts
+// writeSpliced writes a file with the given columns. The function add must append the parts
 // to the file.
-func splice(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*columnar.Splicer) error) error {
+func writeSpliced(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*columnar.Splicer) error) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -128,19 +128,19 @@ func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table
 // ConcatRows is like Concat, but writes the "rows" file: the reserved columns and the
 // attempts at rows. Failures and ReadRow read this file.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
-	return concat(ctx, w, s, parts, s.rowsColumns(), true)
+	return concatColumns(ctx, w, s, parts, s.rowsColumns(), true)
 }
 
-// concat implements Concat and ConcatRows. If tries is true, it also copies the
+// concatColumns implements Concat and ConcatRows. If tries is true, it also copies the
 // attempts at rows.
-func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, tries bool) (int64, error) {
+func concatColumns(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, withAttempts bool) (int64, error) {
 	rows := int64(0)
-	err := splice(w, s, columns, func(to *columnar.Splicer) error {
+	err := writeSpliced(w, s, columns, func(to *columnar.Splicer) error {
 		return eachTable(ctx, parts, func(t *columnar.Table) error {
-			if err := appendPart(ctx, to, t, &rows); err != nil || !tries {
+			if err := appendPart(ctx, to, t, &rows); err != nil || !withAttempts {
 				return err
 			}
-			return copyTries(to, t)
+			return copyAttempts(to, t)
 		})
 	})
 	if err != nil {
@@ -156,7 +156,7 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	tables := make([]*columnar.Table, len(parts))
 	var g errgroup.Group
 	for i, src := range parts {
-		openOne(ctx, &g, number+i, func() (err error) {
+		openInGroup(ctx, &g, number+i, func() (err error) {
 			tables[i], err = openTable(src)
 			return err
 		})
@@ -164,9 +164,9 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	return tables, g.Wait()
 }
 
-// openOne calls open in a goroutine of g. A panic becomes an error. number is the
+// openInGroup calls open in a goroutine of g. A panic becomes an error. number is the
 // number of the part, for error messages.
-func openOne(ctx context.Context, g *errgroup.Group, number int, open func() error) {
+func openInGroup(ctx context.Context, g *errgroup.Group, number int, open func() error) {
 	g.Go(func() error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -188,7 +188,7 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	ok = true
 	for g := range t.Groups() {
 		from, to := t.GroupRows(g)
-		first, last, known := t.GroupInts(g, c)
+		first, last, known := t.GroupIntRange(g, c)
 		if !known || last-first != to-from-1 || g > 0 && first != high+1 {
 			ok = false
 		}
@@ -200,12 +200,12 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	return low, high, ok
 }
 
-// Subset writes variant v of src to w. It copies column chunks without decoding. src is
+// WriteSubset writes variant v of src to w. It copies column chunks without decoding. src is
 // the full file or another file that has the variant's columns.
-func Subset(ctx context.Context, w io.Writer, src Source, s Schema, v Variant) error {
+func WriteSubset(ctx context.Context, w io.Writer, src Source, s Schema, v FileVariant) error {
 	t, err := openTable(src)
 	if err == nil {
-		err = splice(w, s, s.variantColumns(v), func(to *columnar.Splicer) error { return to.Append(ctx, t) })
+		err = writeSpliced(w, s, s.variantColumns(v), func(to *columnar.Splicer) error { return to.Append(ctx, t) })
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", v.Name(), err)

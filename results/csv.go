@@ -16,7 +16,7 @@ import (
 // <job_id>.csv (RFC 4180, lines end in CRLF). A null, such as the output of a failed
 // row, is an empty cell without quotes. An empty text is "". An embedding is a JSON
 // array.
-func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
+func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) error {
 	archive := zip.NewWriter(w)
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, flate.BestSpeed) // the default level takes twice the time
@@ -35,7 +35,7 @@ func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 }
 
 // writeCSV writes variant v of the full file as CSV.
-func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
+func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {
 		return err
@@ -44,10 +44,10 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 		if c > 0 {
 			e.buf = append(e.buf, ',')
 		}
-		e.buf = appendCell(e.buf, []byte(column.Name))
+		e.buf = appendCSVCell(e.buf, []byte(column.Name))
 	}
 	e.buf = append(e.buf, "\r\n"...)
-	err = e.each(e.tablePositions, func(b *columnar.Block, i int) {
+	err = e.each(e.tablePositions, func(b *columnar.RowBlock, i int) {
 		for c := range e.columns {
 			if c > 0 {
 				e.buf = append(e.buf, ',')
@@ -64,9 +64,9 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 	return e.flush()
 }
 
-// appendCell appends a text cell to b. It quotes the cell if RFC 4180 requires quotes.
+// appendCSVCell appends a text cell to b. It quotes the cell if RFC 4180 requires quotes.
 // It also quotes an empty text, because an empty cell without quotes is a null.
-func appendCell(b, s []byte) []byte {
+func appendCSVCell(b, s []byte) []byte {
 	if len(s) > 0 && bytes.IndexByte(s, ',') < 0 && bytes.IndexByte(s, '"') < 0 &&
 		bytes.IndexByte(s, '\n') < 0 && bytes.IndexByte(s, '\r') < 0 {
 		return append(b, s...)

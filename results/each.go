@@ -10,13 +10,13 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// Visit is called with a row and its outcome. It must not keep row or out after it
+// RowVisitor is called with a row and its outcome. It must not keep row or out after it
 // returns.
-type Visit func(row *rowmill.Row, out *rowmill.Output) error
+type RowVisitor func(row *rowmill.Row, out *rowmill.Output) error
 
-// EachOfParts calls visit for the accepted rows of a shard's parts, each row once, in
-// order. Rows of the shard may be missing. EachOfParts needs no more memory than Merge.
-func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit) error {
+// VisitPartRows calls visit for the accepted rows of a shard's parts, each row once, in
+// order. Rows of the shard may be missing. VisitPartRows needs no more memory than Merge.
+func VisitPartRows(ctx context.Context, s Schema, parts []PartSource, visit RowVisitor) error {
 	var waiting []*mergePart
 	for i, p := range parts {
 		if p.Accept == nil || !p.Accept.IsEmpty() {
@@ -30,7 +30,7 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	}
 	all := &rowScan{columns: s.columns()} // for column positions only; the merge reads the blocks
 	read := newRowReader(s, all, all)
-	err = visitAcceptedRows(ctx, open, func(c *cursor) (err error) {
+	err = visitAcceptedRows(ctx, open, func(c *partCursor) (err error) {
 		read.readInputAndAnswer(c.block, c.at)
 		read.readReservedColumns(c.block, c.at)
 		if read.out.Tries, err = c.tries.attempts(c.row); err != nil {
@@ -44,18 +44,18 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	return nil
 }
 
-// Result reads the stored result of a job that succeeded.
-type Result struct {
+// ResultReader reads the stored result of a job that succeeded.
+type ResultReader struct {
 	schema        Schema
 	content, rows *columnar.Table // the full file and the "rows" file
 }
 
 // OpenResult reads the footers of a job's full file and "rows" file. The caller closes
 // both files.
-func OpenResult(s Schema, full, rows Source) (*Result, error) {
-	r := &Result{schema: s}
+func OpenResult(s Schema, full, rows Source) (*ResultReader, error) {
+	r := &ResultReader{schema: s}
 	var err error
-	if r.content, r.rows, err = openBoth(full, rows); err == nil {
+	if r.content, r.rows, err = openResultTables(full, rows); err == nil {
 		_, err = r.reader() // only to find out if a column is missing
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func OpenResult(s Schema, full, rows Source) (*Result, error) {
 }
 
 // reader returns a new reader of all rows.
-func (r *Result) reader() (*rowReader, error) {
+func (r *ResultReader) reader() (*rowReader, error) {
 	first, err := newRowScan(r.content, namesOf(r.schema.variantColumns(Full))...)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *Result) reader() (*rowReader, error) {
 		return nil, err
 	}
 	read := newRowReader(r.schema, first, second)
-	read.tries, err = newTriesReader(r.rows)
+	read.tries, err = newAttemptsReader(r.rows)
 	return read, err
 }
 
@@ -88,7 +88,7 @@ func namesOf(columns []columnar.TableColumn) (names []string) {
 }
 
 // Each calls visit for the rows from from (included) to to (excluded).
-func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
+func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisitor) error {
 	read, err := r.reader()
 	if err != nil {
 		return fmt.Errorf("read results: %w", err)
@@ -115,7 +115,7 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 type rowReader struct {
 	Schema
 	client, reserved *rowScan     // scans of the columns for clients and of the reserved columns
-	tries            *triesReader // nil if the files have no attempts
+	tries            *attemptsReader // nil if the files have no attempts
 
 	id, input, answer, score int   // column positions in client, or -1 if not scanned
 	fields                   []int // positions in client of the columns of a Function's fields
@@ -179,7 +179,7 @@ func (r *rowReader) output() any {
 
 // readInputAndAnswer clears the previous row, and reads row i of b from the columns for
 // clients.
-func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
+func (r *rowReader) readInputAndAnswer(b *columnar.RowBlock, i int) {
 	// The input is null if the row did not run and its input was removed.
 	r.row, r.out = rowmill.Row{Text: cellText(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
 	if r.id >= 0 && !b.IsNull(r.id, i) {
@@ -189,7 +189,7 @@ func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
 	switch {
 	case !r.hasOutput:
 	case r.Embedding:
-		r.out.Embedding = b.Floats(r.answer, i, nil)
+		r.out.Embedding = b.AppendFloats(r.answer, i, nil)
 	default:
 		r.out.Text = cellText(b, r.answer, i)
 	}
@@ -200,7 +200,7 @@ func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
 
 // readFields returns the row's fields as rowmill.Row.Fields has them. It is the inverse
 // of PartWriter.addFields.
-func (r *rowReader) readFields(b *columnar.Block, i int) string {
+func (r *rowReader) readFields(b *columnar.RowBlock, i int) string {
 	if len(r.fields) == 0 || b.IsNull(r.fields[0], i) {
 		return ""
 	}
@@ -208,17 +208,17 @@ func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	for _, c := range r.fields {
 		r.values = append(r.values, cellText(b, c, i))
 	}
-	return FieldsOf(r.values)
+	return EncodeFields(r.values)
 }
 
-// FieldsOf encodes the values of a Function's fields as JSON, for rowmill.Row.Fields.
-func FieldsOf(values []string) string {
+// EncodeFields encodes the values of a Function's fields as JSON, for rowmill.Row.Fields.
+func EncodeFields(values []string) string {
 	text, _ := json.Marshal(values) // never fails for strings
 	return string(text)
 }
 
 // readID returns the ID of row i in column c of a block.
-func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
+func readID(kind rowmill.IDKind, b *columnar.RowBlock, c, i int) rowmill.ID {
 	id := rowmill.ID{Kind: kind}
 	switch kind {
 	case rowmill.IDInt:
@@ -240,7 +240,7 @@ func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 }
 
 // readReservedColumns reads row i of b from the reserved columns.
-func (r *rowReader) readReservedColumns(b *columnar.Block, i int) {
+func (r *rowReader) readReservedColumns(b *columnar.RowBlock, i int) {
 	number := func(c int) int64 {
 		if c < 0 {
 			return 0

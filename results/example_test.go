@@ -34,12 +34,12 @@ func Example() {
 	}
 
 	var full bytes.Buffer
-	rows, err := results.Concat(ctx, &full, schema, []results.Source{part(0, "a", "b"), part(2, "c")}, results.Full)
+	rows, err := results.ConcatParts(ctx, &full, schema, []results.Source{part(0, "a", "b"), part(2, "c")}, results.Full)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(rows, "rows")
-	if err := results.WriteJSON(ctx, os.Stdout, bytes.NewReader(full.Bytes()), schema, results.Variant{Inputs: true}); err != nil {
+	if err := results.WriteJSON(ctx, os.Stdout, bytes.NewReader(full.Bytes()), schema, results.FileVariant{Inputs: true}); err != nil {
 		panic(err)
 	}
 	// Output:

@@ -27,13 +27,13 @@ type exporter struct {
 	tablePositions []int                  // tablePositions[c] is the position of columns[c] in t
 	w              io.Writer
 	buf            []byte
-	leaf           *columnar.Leaf // type of the IDs; set only if their kind is IDLeafValue
+	leaf           *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
 	floats         []float32      // buffer for an embedding
 	row            []byte         // buffer for a cell
 	err            error          // error of the last appendValue
 }
 
-func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
+func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) (*exporter, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 
 // each reads the given columns of the table and calls row for every row. It writes the
 // buffer when it is full.
-func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error {
+func (e *exporter) each(columns []int, row func(b *columnar.RowBlock, i int)) error {
 	scan := e.t.Scan(columns...)
 	for {
 		if err := e.ctx.Err(); err != nil {
@@ -95,31 +95,31 @@ func (e *exporter) flush() error {
 // appendValue appends a value that is not null to the buffer, as JSON or as a CSV cell.
 // c is the column's position in the variant, at is its position in the block, and i is
 // the position of the row in the block.
-func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
+func (e *exporter) appendValue(b *columnar.RowBlock, c, at, i int, asJSON bool) {
 	switch e.columns[c].Kind {
 	case columnar.TableText:
-		if cell := e.exportedText(c, b.Text(at, i)); json {
+		if cell := e.textForExport(c, b.Text(at, i)); asJSON {
 			e.buf = textfmt.AppendString(e.buf, cell)
 		} else {
-			e.buf = appendCell(e.buf, cell)
+			e.buf = appendCSVCell(e.buf, cell)
 		}
 	case columnar.TableInt:
 		e.buf = strconv.AppendInt(e.buf, b.Int(at, i), 10)
 	case columnar.TableUint:
 		e.buf = strconv.AppendUint(e.buf, b.Uint(at, i), 10)
 	case columnar.TableReal:
-		e.buf = appendReal(e.buf, b.Real(at, i), json)
+		e.buf = appendReal(e.buf, b.Real(at, i), asJSON)
 	case columnar.TableBool:
 		e.buf = strconv.AppendBool(e.buf, b.Bool(at, i))
 	case columnar.TableLeaf:
-		if json {
+		if asJSON {
 			e.buf, e.err = e.leaf.AppendJSON(e.buf, b.Leaf(at, i))
 			return
 		}
 		e.row, e.err = e.leaf.AppendText(e.row[:0], b.Leaf(at, i))
-		e.buf = appendCell(e.buf, e.row)
+		e.buf = appendCSVCell(e.buf, e.row)
 	case columnar.TableFloats:
-		if json {
+		if asJSON {
 			e.appendList(b, at, i)
 			return
 		}
@@ -130,8 +130,8 @@ func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
 }
 
 // appendList appends the floats of an embedding as a JSON array.
-func (e *exporter) appendList(b *columnar.Block, c, i int) {
-	e.floats = b.Floats(c, i, e.floats[:0])
+func (e *exporter) appendList(b *columnar.RowBlock, c, i int) {
+	e.floats = b.AppendFloats(c, i, e.floats[:0])
 	e.buf = append(e.buf, '[')
 	for j, v := range e.floats {
 		if j > 0 {
@@ -144,24 +144,24 @@ func (e *exporter) appendList(b *columnar.Block, c, i int) {
 
 // appendReal appends a number as JSON or CSV. In JSON, infinity becomes a string, so
 // that an ID is not lost, and NaN becomes null.
-func appendReal(b []byte, v float64, json bool) []byte {
+func appendReal(b []byte, v float64, asJSON bool) []byte {
 	if !math.IsInf(v, 0) {
-		return appendFloat(b, v, 64, json)
+		return appendFloat(b, v, 64, asJSON)
 	}
 	text := "Infinity"
 	if v < 0 {
 		text = "-Infinity"
 	}
-	if json {
+	if asJSON {
 		return textfmt.AppendString(b, []byte(text))
 	}
 	return append(b, text...)
 }
 
 // appendFloat appends a number in decimal form. In JSON, infinity and NaN become null.
-func appendFloat(b []byte, v float64, bits int, json bool) []byte {
+func appendFloat(b []byte, v float64, bits int, asJSON bool) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		if json {
+		if asJSON {
 			return append(b, "null"...)
 		}
 		return strconv.AppendFloat(b, v, 'g', -1, bits)

@@ -23,7 +23,7 @@ import (
 func fullOf(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	tb.Helper()
 	var full bytes.Buffer
-	if _, err := Concat(context.Background(), &full, s, []Source{writePart(tb, s, entries)}, Full); err != nil {
+	if _, err := ConcatParts(context.Background(), &full, s, []Source{writePart(tb, s, entries)}, Full); err != nil {
 		tb.Fatal(err)
 	}
 	return bytes.NewReader(full.Bytes())
@@ -102,10 +102,10 @@ func TestWriteInfiniteIDs(t *testing.T) {
 		entries = append(entries, entry{rowmill.Row{Index: int64(i), ID: rowmill.ID{Kind: rowmill.IDFloat, Real: v}}, rowmill.Output{Text: "x"}})
 	}
 	var got bytes.Buffer
-	if err := WriteJSON(context.Background(), &got, fullOf(t, s, entries), s, Variant{}); err != nil || !strings.HasSuffix(got.String(), `"my id":["Infinity","-Infinity",0.5]}`) {
+	if err := WriteJSON(context.Background(), &got, fullOf(t, s, entries), s, FileVariant{}); err != nil || !strings.HasSuffix(got.String(), `"my id":["Infinity","-Infinity",0.5]}`) {
 		t.Errorf("JSON %s, %v", got.String(), err)
 	}
-	if text := csvOf(t, fullOf(t, s, entries), s, Variant{}); !strings.HasSuffix(text, "\r\nInfinity,x\r\n-Infinity,x\r\n0.5,x\r\n") {
+	if text := csvOf(t, fullOf(t, s, entries), s, FileVariant{}); !strings.HasSuffix(text, "\r\nInfinity,x\r\n-Infinity,x\r\n0.5,x\r\n") {
 		t.Errorf("CSV %q", text)
 	}
 }
@@ -142,7 +142,7 @@ func TestWriteCSVExactly(t *testing.T) {
 }
 
 // csvOf returns the CSV file in the archive that WriteCSVZip makes.
-func csvOf(tb testing.TB, full Source, s Schema, v Variant) string {
+func csvOf(tb testing.TB, full Source, s Schema, v FileVariant) string {
 	tb.Helper()
 	var archive bytes.Buffer
 	noError(tb, WriteCSVZip(context.Background(), &archive, full, s, v))
@@ -199,10 +199,10 @@ func TestExportsOfNothing(t *testing.T) {
 	s := schemas()["none/generation"]
 	full := fullOf(t, s, nil)
 	var text bytes.Buffer
-	if err := WriteJSON(context.Background(), &text, full, s, Variant{}); err != nil || text.String() != `{"outputs":[]}` {
+	if err := WriteJSON(context.Background(), &text, full, s, FileVariant{}); err != nil || text.String() != `{"outputs":[]}` {
 		t.Errorf("JSON %q, %v", text.String(), err)
 	}
-	if got := csvOf(t, full, s, Variant{}); got != testJob+"\r\n" {
+	if got := csvOf(t, full, s, FileVariant{}); got != testJob+"\r\n" {
 		t.Errorf("CSV %q", got)
 	}
 }
@@ -218,7 +218,7 @@ func TestExportsReportTheWriter(t *testing.T) {
 		if err := WriteCSVZip(context.Background(), &failingWriter{room * 10_000}, full, s, Full); !errors.Is(err, errDiskFull) {
 			t.Errorf("CSV: error %v", err)
 		}
-		if err := Subset(context.Background(), &failingWriter{room * 10_000}, full, s, Full); !errors.Is(err, errDiskFull) {
+		if err := WriteSubset(context.Background(), &failingWriter{room * 10_000}, full, s, Full); !errors.Is(err, errDiskFull) {
 			t.Errorf("Parquet: error %v", err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestExportsReportTheWriter(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	if got := Filename("job-1", Variant{Inputs: true}, "zip"); got != "service-results~job-1~inputs=1~logprobs=0.zip" {
+	if got := Filename("job-1", FileVariant{Inputs: true}, "zip"); got != "service-results~job-1~inputs=1~logprobs=0.zip" {
 		t.Error(got)
 	}
 	var names []string
@@ -245,7 +245,7 @@ func FuzzCell(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return
 		}
-		line := append(appendCell(nil, []byte(s)), "\r\n"...)
+		line := append(appendCSVCell(nil, []byte(s)), "\r\n"...)
 		record, err := csv.NewReader(bytes.NewReader(line)).Read()
 		if want := strings.ReplaceAll(s, "\r\n", "\n"); err != nil || len(record) != 1 || record[0] != want {
 			t.Errorf("%q reads back as %q, %v", s, record, err)

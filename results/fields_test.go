@@ -23,14 +23,14 @@ func TestFieldsOfAFunction(t *testing.T) {
 	entries := []entry{
 		{rowmill.Row{Index: 0, Text: "Greet Ann", ID: rowmill.ID{Kind: rowmill.IDString, Text: "1"}, Fields: `["Ann",""]`}, rowmill.Output{Text: "x"}},
 		{rowmill.Row{Index: 1, Text: "a prompt"}, rowmill.Output{Text: "y"}},
-		{rowmill.Row{Index: 2, Text: "Greet B", Fields: FieldsOf([]string{"\"B\"\n", "<é>"})}, rowmill.Output{Err: &rowmill.RowError{Code: "no", Message: "no"}}},
+		{rowmill.Row{Index: 2, Text: "Greet B", Fields: EncodeFields([]string{"\"B\"\n", "<é>"})}, rowmill.Output{Err: &rowmill.RowError{Code: "no", Message: "no"}}},
 	}
 	var merged, full, asJSON, without bytes.Buffer
 	parts := []PartSource{{Source: writePart(t, s, entries[1:2])}, {Source: writePart(t, s, []entry{entries[0], entries[2]})}}
-	if rows, err := Merge(t.Context(), &merged, s, parts); err != nil || rows != 3 {
+	if rows, err := MergeParts(t.Context(), &merged, s, parts); err != nil || rows != 3 {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
-	if _, err := Concat(t.Context(), &full, s, []Source{bytes.NewReader(merged.Bytes())}, Full); err != nil {
+	if _, err := ConcatParts(t.Context(), &full, s, []Source{bytes.NewReader(merged.Bytes())}, Full); err != nil {
 		t.Fatal(err)
 	}
 	result := bytes.NewReader(full.Bytes())
@@ -39,7 +39,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 			t.Errorf("the schema is read as %+v, %v", read, err)
 		}
 	}
-	noError(t, WriteJSON(t.Context(), &asJSON, result, s, Variant{Inputs: true}))
+	noError(t, WriteJSON(t.Context(), &asJSON, result, s, FileVariant{Inputs: true}))
 	var members map[string][]any
 	noError(t, json.Unmarshal(asJSON.Bytes(), &members))
 	want := map[string][]any{
@@ -53,12 +53,12 @@ func TestFieldsOfAFunction(t *testing.T) {
 	if want := "key,inputs,name,\"a, b\"," + testJob + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
 		t.Errorf("CSV %q, want %q", text, want)
 	}
-	noError(t, Subset(t.Context(), &without, result, s, Variant{}))
+	noError(t, WriteSubset(t.Context(), &without, result, s, FileVariant{}))
 	if read, err := ReadSchema(bytes.NewReader(without.Bytes())); err != nil || read.Fields != nil || read.IDColumn != "key" {
 		t.Errorf("without the inputs there are %+v, %v", read, err)
 	}
 	var taken []rowmill.Row
-	err := EachOfParts(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.Output) error {
+	err := VisitPartRows(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.Output) error {
 		taken = append(taken, *row)
 		return nil
 	})

@@ -98,7 +98,7 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	var g errgroup.Group
 	for _, p := range parts {
 		if p.table == nil {
-			openOne(ctx, &g, p.number, func() error { return p.open(s) })
+			openInGroup(ctx, &g, p.number, func() error { return p.open(s) })
 		}
 	}
 	return g.Wait()

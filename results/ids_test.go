@@ -59,7 +59,7 @@ func resultOf(t *testing.T, source string) {
 	}
 	var merged, full, asJSON bytes.Buffer
 	parts := []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}
-	if rows, err := Merge(t.Context(), &merged, s, parts); err != nil || rows != int64(len(entries)) {
+	if rows, err := MergeParts(t.Context(), &merged, s, parts); err != nil || rows != int64(len(entries)) {
 		t.Fatalf("%s: %d rows, %v", source, rows, err)
 	}
 	part := bytes.NewReader(merged.Bytes())
@@ -72,7 +72,7 @@ func resultOf(t *testing.T, source string) {
 			t.Fatalf("%s: the ID of row %d is %+v; want %+v", source, i, got[i].row.ID, e.row.ID)
 		}
 	}
-	if _, err := Concat(t.Context(), &full, s, []Source{part}, Full); err != nil {
+	if _, err := ConcatParts(t.Context(), &full, s, []Source{part}, Full); err != nil {
 		t.Fatal(err)
 	}
 	result := bytes.NewReader(full.Bytes())

@@ -17,8 +17,8 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 	if err != nil {
 		return 0, err
 	}
-	gapless, tries := next >= 0, triesWriter{to: table}
-	err = visitAcceptedRows(ctx, parts, func(c *cursor) error {
+	gapless, tries := next >= 0, attemptsWriter{to: table}
+	err = visitAcceptedRows(ctx, parts, func(c *partCursor) error {
 		if gapless && c.row != next {
 			return fmt.Errorf("row %d is missing: the next row is %d, in part %d", next, c.row, c.number)
 		}
@@ -39,7 +39,7 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 }
 
 // visitAcceptedRows calls visit for the accepted rows of parts, each row once, in order.
-func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) error {
+func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *partCursor) error) error {
 	queue := newQueue(parts)
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
@@ -67,12 +67,12 @@ func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *cu
 	return nil
 }
 
-// cursor is a reading position in a part.
-type cursor struct {
+// partCursor is a reading position in a part.
+type partCursor struct {
 	*mergePart
 	scan  *columnar.TableScan
 	rowAt int // position of the row index column in the table
-	block *columnar.Block
+	block *columnar.RowBlock
 	at    int    // position of the current row in block
 	row   int64  // index of the current row, or low if block is nil
 	found uint64 // number of accepted rows read so far
@@ -80,13 +80,13 @@ type cursor struct {
 }
 
 // loadFirstBlock reads the first block and moves to the first accepted row.
-func (c *cursor) loadFirstBlock() error {
+func (c *partCursor) loadFirstBlock() error {
 	c.at = -1
 	return c.advanceToAccepted()
 }
 
 // advanceToAccepted moves to the next accepted row. After the last row it calls finish.
-func (c *cursor) advanceToAccepted() (err error) {
+func (c *partCursor) advanceToAccepted() (err error) {
 	c.at++
 	for {
 		for c.block == nil || c.at >= c.block.Rows {
@@ -112,7 +112,7 @@ func (c *cursor) advanceToAccepted() (err error) {
 
 // finish ends the reading of the part. It returns an error if the part lacks accepted
 // rows.
-func (c *cursor) finish() error {
+func (c *partCursor) finish() error {
 	c.done = true
 	c.block, c.scan, c.tries = nil, nil, nil // the buffers are large, so free them now
 	if c.Accept != nil && c.found != c.Accept.GetCardinality() {
@@ -121,42 +121,42 @@ func (c *cursor) finish() error {
 	return nil
 }
 
-// queue is a binary heap of cursors. The cursor with the lowest row is first.
-type queue []*cursor
+// cursorHeap is a binary heap of cursors. The cursor with the lowest row is first.
+type cursorHeap []*partCursor
 
 // newQueue returns a queue with a cursor for each part.
-func newQueue(parts []*mergePart) queue {
-	var q queue
+func newQueue(parts []*mergePart) cursorHeap {
+	var q cursorHeap
 	for _, p := range parts {
 		all := make([]int, len(p.table.Columns()))
 		for i := range all {
 			all[i] = i
 		}
-		c := &cursor{mergePart: p, scan: p.table.Scan(all...), rowAt: p.table.ColumnPosition(columnRow), row: p.low}
+		c := &partCursor{mergePart: p, scan: p.table.Scan(all...), rowAt: p.table.ColumnPosition(columnRow), row: p.low}
 		if len(q) > 0 {
 			c.scan.ShareBuffer(q[0].scan)
 		}
 		q = append(q, c)
 	}
 	for i := len(q)/2 - 1; i >= 0; i-- {
-		q.down(i)
+		q.siftDown(i)
 	}
 	return q
 }
 
 // fixFirst restores the order of the heap after the first cursor has moved. It removes
 // the first cursor if that cursor is done.
-func (q *queue) fixFirst() {
+func (q *cursorHeap) fixFirst() {
 	if (*q)[0].done {
 		last := len(*q) - 1
 		(*q)[0] = (*q)[last]
 		*q = (*q)[:last]
 	}
-	q.down(0)
+	q.siftDown(0)
 }
 
-// down moves cursor i down in the heap until its children have higher rows.
-func (q queue) down(i int) {
+// siftDown moves cursor i down in the heap until its children have higher rows.
+func (q cursorHeap) siftDown(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(q); child++ {

@@ -31,7 +31,7 @@ func TestJoin(t *testing.T) {
 					seams[rows-1] = true
 				}
 				var file bytes.Buffer
-				n, err := Join(t.Context(), &file, s, first, own)
+				n, err := JoinParts(t.Context(), &file, s, first, own)
 				if err != nil || n != rows-first {
 					t.Fatalf("%d rows, %v; want %d", n, err, rows-first)
 				}
@@ -42,7 +42,7 @@ func TestJoin(t *testing.T) {
 			}
 			made := func(from []Source) (full, reserved *bytes.Reader) {
 				var a, b bytes.Buffer
-				n, err := Concat(t.Context(), &a, s, from, Full)
+				n, err := ConcatParts(t.Context(), &a, s, from, Full)
 				m, rowsErr := ConcatRows(t.Context(), &b, s, from)
 				if err != nil || rowsErr != nil || n != rows || m != rows {
 					t.Fatalf("%d and %d rows of %d: %v, %v", n, m, rows, err, rowsErr)
@@ -79,7 +79,7 @@ func TestJoinRefusesGaps(t *testing.T) {
 	s := schemas()["int/generation"]
 	a, b, c := writePart(t, s, sampleEntries(s, 5, 5)), writePart(t, s, sampleEntries(s, 10, 5)), writePart(t, s, sampleEntries(s, 15, 5))
 	for name, parts := range map[string][]Source{"begins elsewhere": {b, c}, "gap": {a, c}, "twice": {a, a}, "order": {a, c, b}} {
-		if n, err := Join(t.Context(), &bytes.Buffer{}, s, 5, parts); err == nil {
+		if n, err := JoinParts(t.Context(), &bytes.Buffer{}, s, 5, parts); err == nil {
 			t.Errorf("%s: %d rows", name, n)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // pass. Embeddings are arrays of numbers. Failed rows, null IDs and NaN become null. An
 // infinite ID becomes the string "Infinity" or "-Infinity". Other IDs are numbers,
 // booleans or strings, as in the file.
-func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
+func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
@@ -51,7 +51,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 // jsonColumn writes column c of the variant as a JSON array.
 func (e *exporter) jsonColumn(c int) error {
 	separator := byte('[')
-	err := e.each(e.tablePositions[c:c+1], func(b *columnar.Block, i int) {
+	err := e.each(e.tablePositions[c:c+1], func(b *columnar.RowBlock, i int) {
 		e.buf = append(e.buf, separator)
 		separator = ','
 		if b.IsNull(0, i) {

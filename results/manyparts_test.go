@@ -142,7 +142,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 			merged, err := os.Create(filepath.Join(t.TempDir(), "merged"))
 			noError(t, err)
 			defer merged.Close()
-			rows, err := Merge(context.Background(), merged, s, sources)
+			rows, err := MergeParts(context.Background(), merged, s, sources)
 			if err != nil || rows != int64(test.rows) {
 				t.Fatalf("%d rows, want %d: %v", rows, test.rows, err)
 			}

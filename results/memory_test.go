@@ -115,7 +115,7 @@ func TestMergeMemory(t *testing.T) {
 			sources = append(sources, PartSource{Source: bytes.NewReader(files[i].Bytes())})
 		}
 		watch := newHeapWatch()
-		if _, err := Merge(context.Background(), watch, s, sources); err != nil {
+		if _, err := MergeParts(context.Background(), watch, s, sources); err != nil {
 			t.Fatal(err)
 		}
 		if watch.written < 56<<20 || watch.grown() > memoryBound {

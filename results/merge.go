@@ -53,21 +53,21 @@ type PartSource struct {
 	Release func()
 }
 
-// Merge writes the accepted rows of a shard's parts to w, in order, as one complete
+// MergeParts writes the accepted rows of a shard's parts to w, in order, as one complete
 // part. Together the parts must have every row from First on, each once, and all rows
-// in Accept. Merge returns the number of rows, and the caller compares it with the size
-// of the shard. For any number of parts, Merge has at most mergeParts sources open, and
+// in Accept. MergeParts returns the number of rows, and the caller compares it with the size
+// of the shard. For any number of parts, MergeParts has at most mergeParts sources open, and
 // at most mergeBytes and one row group in memory. For too many parts, it uses temporary
 // files without names.
-func Merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
-	rows, err := merge(ctx, w, s, parts)
+func MergeParts(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
+	rows, err := mergeShard(ctx, w, s, parts)
 	if err != nil {
 		return 0, fmt.Errorf("merge %d parts: %w", len(parts), err)
 	}
 	return rows, nil
 }
 
-func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
+func mergeShard(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
 	if err := s.Validate(); err != nil {
 		return 0, err
 	}
@@ -89,21 +89,21 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 	if err != nil {
 		return 0, err
 	}
-	if joined := joinable(open, first); len(joined) == 1 {
+	if joined := sortIfJoinable(open, first); len(joined) == 1 {
 		return joined[0].table.Rows(), copyAll(ctx, w, joined[0].Source)
 	} else if len(joined) > 1 {
-		return join(ctx, w, s, joined)
+		return spliceParts(ctx, w, s, joined)
 	}
 	return interleave(ctx, w, s, open, first)
 }
 
-// mergePart is a part that Merge or EachOfParts reads. It is opened only when it is
+// mergePart is a part that Merge or VisitPartRows reads. It is opened only when it is
 // needed.
 type mergePart struct {
 	PartSource
 	number    int             // position in the caller's list of parts; -1 for a temporary file
 	table     *columnar.Table // nil until the part is open
-	tries     *triesReader    // the attempts at rows; nil if the part has none
+	tries     *attemptsReader    // the attempts at rows; nil if the part has none
 	from      int64           // the first accepted row or an earlier row; known before the part is open
 	low, high int64           // the first and the last accepted row; set when the part is open
 	dense     bool            // the part has all rows from low to high, and all are accepted
@@ -130,7 +130,7 @@ func (p *mergePart) open(s Schema) error {
 	if !slices.Equal(t.Columns(), s.columns()) {
 		return fmt.Errorf("the part's columns differ from the columns of job %s", s.JobID)
 	}
-	if p.tries, err = newTriesReader(t); err != nil {
+	if p.tries, err = newAttemptsReader(t); err != nil {
 		return err
 	}
 	p.table = t
@@ -179,11 +179,11 @@ func (p *mergePart) blockSize() int64 {
 	return min(raw, max(blockBytes, raw/max(1, p.table.Blocks()))*5/4)
 }
 
-// joinable returns the parts in order of rows if they can be joined without decoding,
+// sortIfJoinable returns the parts in order of rows if they can be joined without decoding,
 // and nil otherwise. Each part must be dense, the parts must follow each other from row
 // first on, and their row groups must be large enough. A single part may have small row
 // groups.
-func joinable(parts []*mergePart, first int64) []*mergePart {
+func sortIfJoinable(parts []*mergePart, first int64) []*mergePart {
 	parts = slices.Clone(parts)
 	slices.SortFunc(parts, func(a, b *mergePart) int { return cmp.Compare(a.low, b.low) })
 	raw, groups := int64(0), int64(0)
@@ -201,15 +201,15 @@ func joinable(parts []*mergePart, first int64) []*mergePart {
 	return parts
 }
 
-// join concatenates the parts by copying their column chunks, and returns the number of
+// spliceParts concatenates the parts by copying their column chunks, and returns the number of
 // rows.
-func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64, error) {
+func spliceParts(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64, error) {
 	var rows int64
-	err := splice(w, s, s.columns(), func(to *columnar.Splicer) error {
+	err := writeSpliced(w, s, s.columns(), func(to *columnar.Splicer) error {
 		for _, p := range parts {
 			err := to.Append(ctx, p.table)
 			if err == nil {
-				err = copyTries(to, p.table)
+				err = copyAttempts(to, p.table)
 			}
 			if err != nil {
 				return fmt.Errorf("part %d: %w", p.number, err)

@@ -42,7 +42,7 @@ func TestMergeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			if _, err := Merge(context.Background(), &out, s, test.parts); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := MergeParts(context.Background(), &out, s, test.parts); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want one with %q", err, test.want)
 			}
 		})
@@ -57,7 +57,7 @@ func TestMergeOfOnePartIsVerbatim(t *testing.T) {
 	whole.AddRange(0, 500)
 	for name, accept := range map[string]*roaring.Bitmap{"all": nil, "listed": whole} {
 		var out bytes.Buffer
-		rows, err := Merge(context.Background(), &out, s, []PartSource{
+		rows, err := MergeParts(context.Background(), &out, s, []PartSource{
 			{Source: part, Accept: accept, First: 7},
 			{Source: part, Accept: roaring.New(), First: 7}, // a part without an accepted row
 		})
@@ -93,7 +93,7 @@ func TestMergeOfRanges(t *testing.T) {
 			}
 			a, b, c := writePart(t, s, all[:8]), writePart(t, s, all[8:16]), writePart(t, s, all[16:])
 			var out bytes.Buffer
-			if _, err := Merge(context.Background(), &out, s, []PartSource{{Source: c}, {Source: a}, {Source: b}}); err != nil {
+			if _, err := MergeParts(context.Background(), &out, s, []PartSource{{Source: c}, {Source: a}, {Source: b}}); err != nil {
 				t.Fatal(err)
 			}
 			merged := bytes.NewReader(out.Bytes())
@@ -135,7 +135,7 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		t.Fatalf("%d parts were reduced to %d (%v); the test is about temporary files", parts, len(reduced), err)
 	}
 	var out bytes.Buffer
-	if rows, err := Merge(context.Background(), &out, s, sources); err != nil || rows != int64(len(all)) {
+	if rows, err := MergeParts(context.Background(), &out, s, sources); err != nil || rows != int64(len(all)) {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
 	got, err := readEntries(s, bytes.NewReader(out.Bytes()))
@@ -155,7 +155,7 @@ func TestMergeStopsWithContext(t *testing.T) {
 		"verbatim":    {{Source: writePart(t, s, all)}},
 		"interleaved": {{Source: writePart(t, s, all), Accept: roaring.BitmapOf(0, 2)}, {Source: writePart(t, s, all), Accept: roaring.BitmapOf(1)}},
 	} {
-		if _, err := Merge(ctx, &bytes.Buffer{}, s, parts); !errors.Is(err, context.Canceled) {
+		if _, err := MergeParts(ctx, &bytes.Buffer{}, s, parts); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: error %v, want that of the context", name, err)
 		}
 	}
@@ -175,11 +175,11 @@ func TestConcatRefusesGaps(t *testing.T) {
 		"not from 0":   {at(1, 10)},
 		"other schema": {writePart(t, schemas()["int/generation"], sampleEntries(s, 0, 3)), at(0, 2)},
 	} {
-		if _, err := Concat(context.Background(), &bytes.Buffer{}, s, parts, Full); err == nil {
+		if _, err := ConcatParts(context.Background(), &bytes.Buffer{}, s, parts, Full); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if rows, err := Concat(context.Background(), &bytes.Buffer{}, s, nil, Full); err != nil || rows != 0 {
+	if rows, err := ConcatParts(context.Background(), &bytes.Buffer{}, s, nil, Full); err != nil || rows != 0 {
 		t.Errorf("no parts: %d rows, %v", rows, err)
 	}
 }

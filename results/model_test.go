@@ -18,7 +18,7 @@ import (
 
 // readEntries reads the rows of a part or of merged parts.
 func readEntries(s Schema, part Source) (all []entry, err error) {
-	err = EachOfParts(context.Background(), s, []PartSource{{Source: part}}, visitInto(&all))
+	err = VisitPartRows(context.Background(), s, []PartSource{{Source: part}}, visitInto(&all))
 	return all, err
 }
 
@@ -126,7 +126,7 @@ func checkModel(t *rapid.T, s Schema) {
 		parts := drawParts(t, s, first, entries)
 		all = append(all, entries...)
 		var merged bytes.Buffer
-		rows, err := Merge(ctx, &merged, s, parts)
+		rows, err := MergeParts(ctx, &merged, s, parts)
 		noError(t, err)
 		if rows != int64(len(entries)) {
 			t.Fatalf("merged %d rows of %d", rows, len(entries))
@@ -138,7 +138,7 @@ func checkModel(t *rapid.T, s Schema) {
 	}
 
 	var full, rows bytes.Buffer
-	if n, err := Concat(ctx, &full, s, complete, Full); err != nil || n != int64(len(all)) {
+	if n, err := ConcatParts(ctx, &full, s, complete, Full); err != nil || n != int64(len(all)) {
 		t.Fatalf("Concat = %d, %v; want %d rows", n, err, len(all))
 	}
 	if n, err := ConcatRows(ctx, &rows, s, complete); err != nil || n != int64(len(all)) {
@@ -151,7 +151,7 @@ func checkModel(t *rapid.T, s Schema) {
 		noError(t, err)
 		sameView(t, view, e)
 	}
-	got, next, err := Failures(ctx, r, -1, len(all)+1)
+	got, next, err := ListFailures(ctx, r, -1, len(all)+1)
 	if err != nil || next != -1 {
 		t.Fatalf("Failures: next = %d, %v", next, err)
 	}
@@ -160,10 +160,10 @@ func checkModel(t *rapid.T, s Schema) {
 	}
 	for _, v := range variants() {
 		var direct, subset bytes.Buffer
-		if _, err := Concat(ctx, &direct, s, complete, v); err != nil {
+		if _, err := ConcatParts(ctx, &direct, s, complete, v); err != nil {
 			t.Fatal(err)
 		}
-		noError(t, Subset(ctx, &subset, f, s, v))
+		noError(t, WriteSubset(ctx, &subset, f, s, v))
 		if !bytes.Equal(direct.Bytes(), subset.Bytes()) {
 			t.Fatalf("%s: the subset of the full file differs from the concatenation", v.Name())
 		}
@@ -173,10 +173,10 @@ func checkModel(t *rapid.T, s Schema) {
 	}
 }
 
-func failuresOf(entries []entry) (all []Failure) {
+func failuresOf(entries []entry) (all []FailedRow) {
 	for _, e := range entries {
 		if e.out.Failed() {
-			all = append(all, Failure{e.row.Index, e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw})
+			all = append(all, FailedRow{e.row.Index, e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw})
 		}
 	}
 	return all

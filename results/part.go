@@ -19,11 +19,11 @@ type PartWriter struct {
 	table        *columnar.TableWriter
 	schema       Schema
 	id           int            // position of the ID column, or -1 if there is none
-	leaf         *columnar.Leaf // type of the IDs; set only if their kind is IDLeafValue
+	leaf         *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
 	values       []string       // buffer for the values of a row's fields
 	last         int64          // index of the last added row, or -1
 	inputRemoved bool           // true if the next row has no input because it was removed
-	tries        triesWriter
+	tries        attemptsWriter
 }
 
 // NewPartWriter returns a PartWriter that writes to w.
@@ -35,7 +35,7 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new part: %w", err)
 	}
-	p := &PartWriter{table: table, schema: s, id: -1, last: -1, tries: triesWriter{to: table}}
+	p := &PartWriter{table: table, schema: s, id: -1, last: -1, tries: attemptsWriter{to: table}}
 	if s.IDColumn != "" {
 		p.id = 0
 	}
@@ -80,7 +80,7 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	case p.schema.Embedding:
 		t.AppendFloats(c, out.Embedding)
 	default:
-		t.AppendText(c, validText(out.Text))
+		t.AppendText(c, toValidUTF8(out.Text))
 	}
 	c++
 	if out.HasScore && !out.Failed() {
@@ -89,15 +89,15 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		t.AppendNull(c)
 	}
 	t.AppendInt(c+1, row.Index)
-	p.textOrNull(c+2, string(out.Finish))
+	p.appendTextOrNull(c+2, string(out.Finish))
 	t.AppendInt(c+3, out.InputTokens)
 	t.AppendInt(c+4, out.OutputTokens)
-	p.textOrNull(c+5, out.Engine)
+	p.appendTextOrNull(c+5, out.Engine)
 	t.AppendInt(c+6, int64(out.Attempts))
 	if out.Failed() {
-		t.AppendText(c+7, validText(out.Err.Code))
-		t.AppendText(c+8, validText(out.Err.Message))
-		p.textOrNull(c+9, out.Err.Raw)
+		t.AppendText(c+7, toValidUTF8(out.Err.Code))
+		t.AppendText(c+8, toValidUTF8(out.Err.Message))
+		p.appendTextOrNull(c+9, out.Err.Raw)
 	} else {
 		t.AppendNull(c + 7)
 		t.AppendNull(c + 8)
@@ -165,22 +165,22 @@ func (p *PartWriter) addFields(c int, fields string) error {
 		return errors.Join(fmt.Errorf("the row has values for %d fields, but the job has %d fields", len(p.values), len(p.schema.Fields)), err)
 	}
 	for i, value := range p.values {
-		p.table.AppendText(c+i, validText(value))
+		p.table.AppendText(c+i, toValidUTF8(value))
 	}
 	return nil
 }
 
-// textOrNull writes s into column c, or a null if s is empty.
-func (p *PartWriter) textOrNull(c int, s string) {
+// appendTextOrNull writes s into column c, or a null if s is empty.
+func (p *PartWriter) appendTextOrNull(c int, s string) {
 	if s == "" {
 		p.table.AppendNull(c)
 		return
 	}
-	p.table.AppendText(c, validText(s))
+	p.table.AppendText(c, toValidUTF8(s))
 }
 
-// validText returns s with invalid UTF-8 bytes replaced by U+FFFD.
-func validText(s string) string {
+// toValidUTF8 returns s with invalid UTF-8 bytes replaced by U+FFFD.
+func toValidUTF8(s string) string {
 	if utf8.ValidString(s) { // this check is much faster than ToValidUTF8
 		return s
 	}

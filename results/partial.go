@@ -11,23 +11,23 @@ import (
 // ErrInputRemoved means that the input of a row no longer exists.
 var ErrInputRemoved = errors.New("the input of the row was removed")
 
-// ReadInput returns the input row with an index. It is called with ascending indexes.
+// InputReadFunc returns the input row with an index. It is called with ascending indexes.
 // If the error is ErrInputRemoved, the result row has no input and no ID.
-type ReadInput func(index int64) (rowmill.Row, error)
+type InputReadFunc func(index int64) (rowmill.Row, error)
 
 // PartialWriter writes all rows of a job without a full result as one part, from which every
 // variant and export can be made. The caller adds the rows that ran. For each other
 // row, PartialWriter writes a failure with the reason why the row has no outcome.
 type PartialWriter struct {
 	part   *PartWriter
-	input  ReadInput
+	input  InputReadFunc
 	reason func(row int64) *rowmill.RowError // returns the reason why a row has no outcome
 	next   int64                             // index of the first row that is not written yet
 }
 
 // NewPartialWriter returns a PartialWriter on w. The function reason must return the
 // reason why a row that is not added has no outcome.
-func NewPartialWriter(w io.Writer, s Schema, input ReadInput, reason func(row int64) *rowmill.RowError) (*PartialWriter, error) {
+func NewPartialWriter(w io.Writer, s Schema, input InputReadFunc, reason func(row int64) *rowmill.RowError) (*PartialWriter, error) {
 	s.Partial = true
 	part, err := NewPartWriter(w, s)
 	if err != nil {
@@ -59,8 +59,8 @@ func (p *PartialWriter) Close(rows int64) error {
 }
 
 // fillMissingRows writes failures for the rows in [p.next, to).
-func (p *PartialWriter) fillMissingRows(to int64) error {
-	for ; p.next < to; p.next++ {
+func (p *PartialWriter) fillMissingRows(end int64) error {
+	for ; p.next < end; p.next++ {
 		out := rowmill.Output{Err: p.reason(p.next)}
 		row, err := p.input(p.next)
 		gone := errors.Is(err, ErrInputRemoved)

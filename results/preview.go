@@ -32,7 +32,7 @@ func FirstRow(part Source) (int64, error) {
 		return 0, fmt.Errorf("find the first row of a part: %w", err)
 	}
 	if c := t.ColumnPosition(columnRow); c >= 0 && t.Groups() > 0 {
-		if low, _, ok := t.GroupInts(0, c); ok {
+		if low, _, ok := t.GroupIntRange(0, c); ok {
 			return low, nil
 		}
 	}
@@ -58,11 +58,11 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 		return nil, err
 	}
 	for g := range t.Groups() {
-		if low, high, ok := t.GroupInts(g, t.ColumnPosition(columnRow)); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
+		if low, high, ok := t.GroupIntRange(g, t.ColumnPosition(columnRow)); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
 			continue
 		}
 		from, to := t.GroupRows(g)
-		err := r.reserved.each(ctx, from, to, func(b *columnar.Block, i int) (bool, error) {
+		err := r.reserved.each(ctx, from, to, func(b *columnar.RowBlock, i int) (bool, error) {
 			row := b.Int(0, i)
 			if _, isWanted := slices.BinarySearch(wanted, row); !isWanted {
 				return true, nil
@@ -81,7 +81,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 // PreviewResults reads the rows from from (included) to to (excluded) of a job that
 // succeeded. full is the job's full file, and rows is its "rows" file.
 func PreviewResults(ctx context.Context, full, rows Source, from, to int64) (found []PreviewRow, err error) {
-	content, reserved, err := openBoth(full, rows)
+	content, reserved, err := openResultTables(full, rows)
 	if err == nil {
 		found, err = previewResults(ctx, content, reserved, from, to)
 	}

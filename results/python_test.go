@@ -17,7 +17,7 @@ import (
 // python returns a Python that has pyarrow and DuckDB.
 func python(t *testing.T) string {
 	t.Helper()
-	return pythontest.Find(t, "no other program reads our Parquet", "pyarrow.parquet", "duckdb")
+	return pythontest.FindPython(t, "no other program reads our Parquet", "pyarrow.parquet", "duckdb")
 }
 
 // manifestColumn describes a column for check.py.
@@ -56,7 +56,7 @@ func TestOtherReaders(t *testing.T) {
 		}
 		for _, v := range variants() {
 			var b bytes.Buffer
-			if _, err := Concat(context.Background(), &b, s, parts, v); err != nil {
+			if _, err := ConcatParts(context.Background(), &b, s, parts, v); err != nil {
 				t.Fatal(err)
 			}
 			put(v.Name(), b.Bytes(), clientColumns(s, v, all), 2)
@@ -68,7 +68,7 @@ func TestOtherReaders(t *testing.T) {
 		}
 		put("rows", b.Bytes(), reservedColumns(all), 2)
 		b.Reset()
-		if _, err := Concat(context.Background(), &b, s, nil, Full); err != nil {
+		if _, err := ConcatParts(context.Background(), &b, s, nil, Full); err != nil {
 			t.Fatal(err)
 		}
 		put("empty", b.Bytes(), clientColumns(s, Full, nil), 0)
@@ -87,7 +87,7 @@ func TestOtherReaders(t *testing.T) {
 // number encodes a float so that Python does not read an integer.
 func number(v float64, bits int) any { return json.RawMessage(appendFloat(nil, v, bits, true)) }
 
-func clientColumns(s Schema, v Variant, entries []entry) []manifestColumn {
+func clientColumns(s Schema, v FileVariant, entries []entry) []manifestColumn {
 	id := manifestColumn{Name: s.IDColumn, Nullable: true, Values: []any{}, Type: map[rowmill.IDKind]string{
 		rowmill.IDString: "string", rowmill.IDInt: "int64", rowmill.IDUint: "uint64", rowmill.IDFloat: "double", rowmill.IDBool: "bool",
 	}[s.IDKind]}

@@ -7,9 +7,9 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Reasoning splits a row's output into the model's reasoning and the content after it.
+// SplitReasoning splits a row's output into the model's reasoning and the content after it.
 // ok is false if the output has no reasoning, or if the content is not JSON.
-func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok bool) {
+func SplitReasoning(output []byte) (reasoning string, content json.RawMessage, ok bool) {
 	var row struct {
 		Reasoning *string `json:"reasoning_content"`
 		Content   *string `json:"content"`
@@ -21,13 +21,13 @@ func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok boo
 	return *row.Reasoning, content, json.Valid(content)
 }
 
-// exportedText returns the text of a cell in column c as exports show it. See
+// textForExport returns the text of a cell in column c as exports show it. See
 // Schema.ContentAsJSON.
-func (e *exporter) exportedText(c int, text []byte) []byte {
+func (e *exporter) textForExport(c int, text []byte) []byte {
 	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.JobID {
 		return text
 	}
-	reasoning, content, ok := Reasoning(text)
+	reasoning, content, ok := SplitReasoning(text)
 	if !ok {
 		return text
 	}

@@ -51,7 +51,7 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
 	text := func(s string, exists bool) {
 		if exists {
-			t.AppendText(c, validText(s))
+			t.AppendText(c, toValidUTF8(s))
 		} else {
 			t.AppendNull(c)
 		}
@@ -61,7 +61,7 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if r.inputs {
 		text(row.Text, row.Text != "") // the text is empty if the input was removed
 	}
-	status, replied := Status(out)
+	status, replied := ReplyStatus(out)
 	if out.Failed() {
 		text(out.Err.Raw, replied && out.Err.Raw != "")
 	} else {
@@ -96,9 +96,9 @@ func (r *RequestWriter) Close() error {
 	return nil
 }
 
-// Status returns the HTTP status of the server's reply to a request. replied is false
+// ReplyStatus returns the HTTP status of the server's reply to a request. replied is false
 // if there was no reply.
-func Status(out *rowmill.Output) (status int, replied bool) {
+func ReplyStatus(out *rowmill.Output) (status int, replied bool) {
 	if !out.Failed() {
 		return 200, true
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// Failure is a failed row in the JSON form of GET /v1/jobs/{id}/errors.
-type Failure struct {
+// FailedRow is a failed row in the JSON form of GET /v1/jobs/{id}/errors.
+type FailedRow struct {
 	Row     int64  `json:"row"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -43,10 +43,10 @@ type AttemptView struct {
 	Message *string   `json:"message"` // nil for the accepted attempt
 }
 
-// Failures lists at most limit failed rows of the "rows" file or of a part, in order.
+// ListFailures lists at most limit failed rows of the "rows" file or of a part, in order.
 // It starts after the row with the index after; -1 means the beginning. To continue the
 // list, pass next as after. next is -1 if there are no more failures.
-func Failures(ctx context.Context, rows Source, after int64, limit int) (failures []Failure, next int64, err error) {
+func ListFailures(ctx context.Context, rows Source, after int64, limit int) (failures []FailedRow, next int64, err error) {
 	if limit < 1 {
 		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
 	}
@@ -65,7 +65,7 @@ func Failures(ctx context.Context, rows Source, after int64, limit int) (failure
 
 // findFailures returns at most limit failed rows after the row with the index after. It
 // reads the error codes first, and other columns only for blocks with failures.
-func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int) (found []Failure, err error) {
+func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int) (found []FailedRow, err error) {
 	codes, err := newRowScan(t, columnRow, columnCode)
 	if err != nil {
 		return nil, err
@@ -76,11 +76,11 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 	}
 	for g := range t.Groups() {
 		from, to := t.GroupRows(g)
-		_, high, known := t.GroupInts(g, t.ColumnPosition(columnRow))
+		_, high, known := t.GroupIntRange(g, t.ColumnPosition(columnRow))
 		if known && high <= after || t.GroupNulls(g, t.ColumnPosition(columnCode)) == to-from {
 			continue
 		}
-		err := codes.each(ctx, from, to, func(b *columnar.Block, i int) (bool, error) {
+		err := codes.each(ctx, from, to, func(b *columnar.RowBlock, i int) (bool, error) {
 			if b.IsNull(1, i) || b.Int(0, i) <= after {
 				return true, nil
 			}
@@ -88,7 +88,7 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 			if err != nil {
 				return false, err
 			}
-			found = append(found, Failure{Row: b.Int(0, i), Code: cellText(d, 0, j), Message: cellText(d, 1, j), Raw: cellText(d, 2, j)})
+			found = append(found, FailedRow{Row: b.Int(0, i), Code: cellText(d, 0, j), Message: cellText(d, 1, j), Raw: cellText(d, 2, j)})
 			return len(found) < limit, nil
 		})
 		if err != nil || len(found) == limit {
@@ -101,7 +101,7 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 // ReadRow reads row n of a job that succeeded. full is the job's full file, and rows is
 // its "rows" file. If the job has no row n, the error is rowmill.ErrNotFound.
 func ReadRow(full, rows Source, n int64) (view RowView, err error) {
-	content, reserved, err := openBoth(full, rows)
+	content, reserved, err := openResultTables(full, rows)
 	switch {
 	case err != nil:
 	case content.Rows() != reserved.Rows():
@@ -117,8 +117,8 @@ func ReadRow(full, rows Source, n int64) (view RowView, err error) {
 	return view, nil
 }
 
-// openBoth opens a job's full file and its "rows" file.
-func openBoth(full, rows Source) (content, reserved *columnar.Table, err error) {
+// openResultTables opens a job's full file and its "rows" file.
+func openResultTables(full, rows Source) (content, reserved *columnar.Table, err error) {
 	if content, err = openTable(full); err == nil {
 		reserved, err = openTable(rows)
 	}
@@ -150,12 +150,12 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 	}
 	position = -1
 	for g := range t.Groups() {
-		low, high, ok := t.GroupInts(g, t.ColumnPosition(columnRow))
+		low, high, ok := t.GroupIntRange(g, t.ColumnPosition(columnRow))
 		if ok && (n < low || n > high) {
 			continue
 		}
 		from, to := t.GroupRows(g)
-		err := scan.each(context.Background(), from, to, func(b *columnar.Block, i int) (bool, error) {
+		err := scan.each(context.Background(), from, to, func(b *columnar.RowBlock, i int) (bool, error) {
 			if b.Int(0, i) == n {
 				position = b.First + int64(i)
 			}
@@ -185,7 +185,7 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 		return RowView{}, err
 	}
 	r := newRowReader(s, first, second)
-	if r.tries, err = newTriesReader(reserved); err == nil {
+	if r.tries, err = newAttemptsReader(reserved); err == nil {
 		err = r.read(position)
 	}
 	if err == nil && r.row.Index != n {

@@ -20,9 +20,9 @@ func TestFailuresByPages(t *testing.T) {
 	part := writePart(t, s, all)
 	want := failuresOf(all)
 	for _, limit := range []int{1, 2, 7, 100, len(want), len(want) + 1} {
-		var got []Failure
+		var got []FailedRow
 		for after, pages := int64(-1), 0; ; pages++ {
-			page, next, err := Failures(context.Background(), part, after, limit)
+			page, next, err := ListFailures(context.Background(), part, after, limit)
 			noError(t, err)
 			if len(page) > limit || pages > len(want) {
 				t.Fatalf("limit %d: page %d has %d failures", limit, pages, len(page))
@@ -37,14 +37,14 @@ func TestFailuresByPages(t *testing.T) {
 			t.Fatalf("limit %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	if got, _, err := Failures(context.Background(), part, -1, 1000); err != nil || !cmp.Equal(got, want) {
+	if got, _, err := ListFailures(context.Background(), part, -1, 1000); err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("part: %v", err)
 	}
-	if _, _, err := Failures(context.Background(), part, -1, 0); err == nil {
+	if _, _, err := ListFailures(context.Background(), part, -1, 0); err == nil {
 		t.Error("a limit of 0: no error")
 	}
 	none := writePart(t, s, sampleEntries(s, 0, 3))
-	if got, next, err := Failures(context.Background(), none, -1, 10); err != nil || next != -1 || len(got) != 0 {
+	if got, next, err := ListFailures(context.Background(), none, -1, 10); err != nil || next != -1 || len(got) != 0 {
 		t.Errorf("no failures: %v, %d, %v", got, next, err)
 	}
 }
@@ -123,20 +123,20 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 		sameEntries(t, "damaged part", got, all)
 	}
 	var out bytes.Buffer
-	if _, err := Merge(ctx, &out, s, []PartSource{{Source: src}, {Source: writePart(t, s, sampleEntries(s, 60, 1))}}); err == nil {
+	if _, err := MergeParts(ctx, &out, s, []PartSource{{Source: src}, {Source: writePart(t, s, sampleEntries(s, 60, 1))}}); err == nil {
 		got, err := readEntries(s, bytes.NewReader(out.Bytes()))
 		noError(t, err)
 		sameEntries(t, "merge of a damaged part", got[:60], all)
 	}
-	if got, _, err := Failures(ctx, src, -1, 1000); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {
+	if got, _, err := ListFailures(ctx, src, -1, 1000); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {
 		t.Fatal("failures of a damaged part are wrong")
 	}
 	if view, err := FindRow(src, 59); err == nil {
 		sameView(t, view, all[59])
 	}
 	// These copy bytes or read them as above. They must not panic.
-	_, _ = Concat(ctx, &out, s, []Source{src}, Full)
-	_ = Subset(ctx, &out, src, s, Variant{})
+	_, _ = ConcatParts(ctx, &out, s, []Source{src}, Full)
+	_ = WriteSubset(ctx, &out, src, s, FileVariant{})
 	_ = WriteJSON(ctx, &out, src, s, Full)
 	_ = WriteCSVZip(ctx, &out, src, s, Full)
 	_, _ = ReadSchema(src)

@@ -14,7 +14,7 @@ import (
 type rowScan struct {
 	columns []columnar.TableColumn // the scanned columns
 	scan    *columnar.TableScan
-	block   *columnar.Block // the block that was read last; nil until the first read
+	block   *columnar.RowBlock // the block that was read last; nil until the first read
 }
 
 // newRowScan returns a scan of the named columns, or of all columns if no name is
@@ -41,7 +41,7 @@ func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
 
 // blockAt returns the block with the row at a position of the table, and the row's position
 // in this block.
-func (s *rowScan) blockAt(position int64) (*columnar.Block, int, error) {
+func (s *rowScan) blockAt(position int64) (*columnar.RowBlock, int, error) {
 	if s.block == nil || position < s.block.First || position >= s.block.First+int64(s.block.Rows) {
 		err := s.scan.SeekRow(position)
 		if err == nil {
@@ -60,7 +60,7 @@ func (s *rowScan) blockAt(position int64) (*columnar.Block, int, error) {
 
 // each calls visit for the rows at positions from (included) to to (excluded). It stops
 // when visit returns false or an error.
-func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *columnar.Block, i int) (more bool, err error)) error {
+func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *columnar.RowBlock, i int) (more bool, err error)) error {
 	for at := from; at < to; at++ {
 		if (at-from)%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -78,7 +78,7 @@ func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *column
 
 // cellText returns the text of row i in column c. It returns an empty string for a null,
 // and for a column that is not scanned (-1).
-func cellText(b *columnar.Block, c, i int) string {
+func cellText(b *columnar.RowBlock, c, i int) string {
 	if c < 0 || b.IsNull(c, i) {
 		return ""
 	}

@@ -67,7 +67,7 @@ func (s Schema) Validate() error {
 	switch {
 	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
 		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
-	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || FieldHidden(name) }):
+	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || IsFieldHidden(name) }):
 		return fmt.Errorf("the fields %q have the name of another column", s.Fields)
 	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
 		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
@@ -81,9 +81,9 @@ func (s Schema) Validate() error {
 	return nil
 }
 
-// FieldHidden reports whether a Function's field has no column in results, because
+// IsFieldHidden reports whether a Function's field has no column in results, because
 // another column or a member of JSON results has the same name.
-func FieldHidden(name string) bool {
+func IsFieldHidden(name string) bool {
 	return name == "" || name == columnInputs || name == columnScore || name == memberOutputs || strings.HasPrefix(name, reservedPrefix)
 }
 
@@ -128,7 +128,7 @@ func (s Schema) rowsColumns() []columnar.TableColumn {
 }
 
 // variantColumns returns the columns of the file for clients with variant v.
-func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
+func (s Schema) variantColumns(v FileVariant) []columnar.TableColumn {
 	var chosen []columnar.TableColumn
 	for _, c := range s.columns() {
 		switch {
@@ -183,8 +183,8 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 // openTable opens a file as a table.
 func openTable(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
 
-// idKinds returns the column kind for each kind of ID.
-func idKinds() map[rowmill.IDKind]columnar.TableKind {
+// columnKindsByIDKind returns the column kind for each kind of ID.
+func columnKindsByIDKind() map[rowmill.IDKind]columnar.TableKind {
 	return map[rowmill.IDKind]columnar.TableKind{
 		rowmill.IDString:    columnar.TableText,
 		rowmill.IDInt:       columnar.TableInt,
@@ -197,11 +197,11 @@ func idKinds() map[rowmill.IDKind]columnar.TableKind {
 
 // idColumnKind returns the column kind for IDs of kind k, or 0 if IDs cannot have kind
 // k.
-func idColumnKind(k rowmill.IDKind) columnar.TableKind { return idKinds()[k] }
+func idColumnKind(k rowmill.IDKind) columnar.TableKind { return columnKindsByIDKind()[k] }
 
 // idKind returns the ID kind for columns of kind k. It is the inverse of idColumnKind.
 func idKind(k columnar.TableKind) rowmill.IDKind {
-	for id, column := range idKinds() {
+	for id, column := range columnKindsByIDKind() {
 		if column == k {
 			return id
 		}

@@ -132,8 +132,8 @@ func schemas() map[string]Schema {
 }
 
 // variants returns all variants that a client can choose.
-func variants() []Variant {
-	return []Variant{{}, {Inputs: true}, {Logprobs: true}, Full}
+func variants() []FileVariant {
+	return []FileVariant{{}, {Inputs: true}, {Logprobs: true}, Full}
 }
 
 // fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.

@@ -46,22 +46,22 @@ type rowAttempts struct {
 	rowmill.Tries
 }
 
-// attacher is a writer to which attachments can be added: a columnar.TableWriter or a
+// attachmentWriter is a writer to which attachments can be added: a columnar.TableWriter or a
 // columnar.Splicer.
-type attacher interface {
+type attachmentWriter interface {
 	Attach(key string, b []byte) error
 }
 
-// triesWriter writes the attempts at rows as attachments of a file. The rows must be
+// attemptsWriter writes the attempts at rows as attachments of a file. The rows must be
 // added in ascending order.
-type triesWriter struct {
-	to        attacher
+type attemptsWriter struct {
+	to        attachmentWriter
 	low, high int64  // first and last row in raw
 	raw       []byte // buffered lines
 }
 
 // add adds the attempts at a row. t is nil if the row has no log of attempts.
-func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
+func (w *attemptsWriter) add(row int64, t *rowmill.Tries) error {
 	if t == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
 }
 
 // flush writes the buffered attempts as an attachment.
-func (w *triesWriter) flush() error {
+func (w *attemptsWriter) flush() error {
 	if len(w.raw) == 0 {
 		return nil
 	}
@@ -91,8 +91,8 @@ func (w *triesWriter) flush() error {
 	return w.to.Attach(fmt.Sprintf(triesKey, w.low, w.high), append(sum, b...))
 }
 
-// copyTries copies the attempts at rows from t to another file.
-func copyTries(to attacher, t *columnar.Table) error {
+// copyAttempts copies the attempts at rows from t to another file.
+func copyAttempts(to attachmentWriter, t *columnar.Table) error {
 	for _, key := range t.Keys(triesPrefix) {
 		b, err := t.ReadAttachment(key)
 		if err != nil {
@@ -105,32 +105,32 @@ func copyTries(to attacher, t *columnar.Table) error {
 	return nil
 }
 
-// triesReader reads the attempts at the rows of a file. It keeps the last attachment
-// decoded, so that consecutive rows are fast. A nil triesReader has no attempts.
-type triesReader struct {
+// attemptsReader reads the attempts at the rows of a file. It keeps the last attachment
+// decoded, so that consecutive rows are fast. A nil attemptsReader has no attempts.
+type attemptsReader struct {
 	t      *columnar.Table
-	all    []triesRange // all attachments with attempts, in order of rows
+	all    []attemptsRange // all attachments with attempts, in order of rows
 	loaded int          // index in all of the attachment that is decoded in rows; -1 for none
 	rows   []rowAttempts
 }
 
-// triesRange is an attachment: its key, and its first and last row.
-type triesRange struct {
+// attemptsRange is an attachment: its key, and its first and last row.
+type attemptsRange struct {
 	key       string
 	low, high int64
 }
 
-// newTriesReader lists the attachments with attempts of t. It returns nil if there are
+// newAttemptsReader lists the attachments with attempts of t. It returns nil if there are
 // none.
-func newTriesReader(t *columnar.Table) (*triesReader, error) {
+func newAttemptsReader(t *columnar.Table) (*attemptsReader, error) {
 	keys := t.Keys(triesPrefix)
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	r := &triesReader{t: t, loaded: -1}
+	r := &attemptsReader{t: t, loaded: -1}
 	after := int64(-1)
 	for _, key := range keys {
-		g := triesRange{key: key}
+		g := attemptsRange{key: key}
 		if _, err := fmt.Sscanf(key, triesKey, &g.low, &g.high); err != nil || g.low <= after || g.high < g.low {
 			return nil, fmt.Errorf("%w: %q does not follow row %d", errTries, key, after)
 		}
@@ -141,11 +141,11 @@ func newTriesReader(t *columnar.Table) (*triesReader, error) {
 }
 
 // attempts returns the log of attempts at a row, or nil if the row has none.
-func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
+func (r *attemptsReader) attempts(row int64) (*rowmill.Tries, error) {
 	if r == nil {
 		return nil, nil
 	}
-	at, within := slices.BinarySearchFunc(r.all, row, func(g triesRange, row int64) int {
+	at, within := slices.BinarySearchFunc(r.all, row, func(g attemptsRange, row int64) int {
 		if g.low <= row && row <= g.high {
 			return 0
 		}
@@ -167,8 +167,8 @@ func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 }
 
 // loadAttachment reads and decodes the attachment all[at].
-func (r *triesReader) loadAttachment(at int) error {
-	b, err := r.t.ReadAttachment(r.all[at].key)
+func (r *attemptsReader) loadAttachment(index int) error {
+	b, err := r.t.ReadAttachment(r.all[index].key)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (r *triesReader) loadAttachment(at int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errTries, err)
 	}
-	r.loaded, r.rows = at, nil
+	r.loaded, r.rows = index, nil
 	for lines := json.NewDecoder(bytes.NewReader(raw)); lines.More(); {
 		var row rowAttempts
 		if err := lines.Decode(&row); err != nil {

@@ -21,10 +21,10 @@ func TestTriesAreNotInTheColumns(t *testing.T) {
 		}
 		for _, v := range variants() {
 			var first, second bytes.Buffer
-			if _, err := Concat(ctx, &first, s, []Source{a}, v); err != nil {
+			if _, err := ConcatParts(ctx, &first, s, []Source{a}, v); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Concat(ctx, &second, s, []Source{b}, v); err != nil {
+			if _, err := ConcatParts(ctx, &second, s, []Source{b}, v); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(first.Bytes(), second.Bytes()) {
@@ -54,7 +54,7 @@ func TestTriesOfManyRows(t *testing.T) {
 		halves[i%2] = append(halves[i%2], e)
 	}
 	var merged, rows, again bytes.Buffer
-	if _, err := Merge(ctx, &merged, s, []PartSource{{Source: writePart(t, s, halves[1])}, {Source: writePart(t, s, halves[0])}}); err != nil {
+	if _, err := MergeParts(ctx, &merged, s, []PartSource{{Source: writePart(t, s, halves[1])}, {Source: writePart(t, s, halves[0])}}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readEntries(s, bytes.NewReader(merged.Bytes()))
@@ -79,12 +79,12 @@ func TestTriesOfManyRows(t *testing.T) {
 	}
 	sameEntries(t, "carried", got, all)
 	got = nil
-	err = EachOfParts(ctx, s, []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}, visitInto(&got))
+	err = VisitPartRows(ctx, s, []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}, visitInto(&got))
 	noError(t, err)
 	sameEntries(t, "visited", got, all)
 }
 
-func visitInto(all *[]entry) Visit {
+func visitInto(all *[]entry) RowVisitor {
 	return func(row *rowmill.Row, out *rowmill.Output) error {
 		*all = append(*all, entry{*row, *out})
 		return nil

@@ -27,17 +27,17 @@ const MaxClaims = 16
 
 // AddClaim makes session the owner of rec from epoch on. It adds by to the claims, notes
 // the event and clears Job.ParkedUntil.
-func (rec *Record) AddClaim(session string, epoch int64, by Claim) {
+func (rec *Record) AddClaim(session string, epoch int64, claim Claim) {
 	n := len(rec.Claims)
 	if n >= MaxClaims {
 		n = 0
 	}
 	lost := rec.Session != ""
 	rec.Job.ParkedUntil = nil
-	by.Epoch = epoch
-	rec.Claims = append(rec.Claims[:n:n], by)
+	claim.Epoch = epoch
+	rec.Claims = append(rec.Claims[:n:n], claim)
 	rec.Session, rec.Epoch = session, epoch
-	rec.AddEvent(JobEvent{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
+	rec.AddEvent(JobEvent{At: epoch, What: EventClaimed, Node: claim.Node, Process: claim.Process, Lost: lost})
 }
 
 // Park applies Jobs.Park to rec. It removes the claim of the present owner and keeps only

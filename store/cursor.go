@@ -29,12 +29,12 @@ func DecodePageCursor(limit int, cursor string, width int) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) <= 1+width || len(raw) > 1+width+MaxName || raw[0] != cursorVersion ||
 		EncodeCursor(raw[1:]) != cursor {
-		return nil, BadCursor()
+		return nil, NewCursorError()
 	}
 	return raw[1:], nil
 }
 
-// BadCursor returns the error for an invalid cursor.
-func BadCursor() error {
+// NewCursorError returns the error for an invalid cursor.
+func NewCursorError() error {
 	return rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
 }

@@ -14,9 +14,9 @@ const (
 	DeliveryFailed    = "failed"
 )
 
-// A Delivery is an event that is sent to an endpoint (a webhook) of an account, with the
+// A WebhookDelivery is an event that is sent to an endpoint (a webhook) of an account, with the
 // state and the attempts of the delivery.
-type Delivery struct {
+type WebhookDelivery struct {
 	ID       string    `json:"id"` // the delivery ids of an endpoint sort by the time of the events
 	Account  string    `json:"account"`
 	Endpoint string    `json:"endpoint"`
@@ -50,7 +50,7 @@ type DeliveryAttempt struct {
 }
 
 // Check refuses a delivery that cannot be stored.
-func (d *Delivery) Check() error {
+func (d *WebhookDelivery) Check() error {
 	for _, name := range []struct{ what, text string }{
 		{"the id", d.ID}, {"the account", d.Account}, {"the endpoint", d.Endpoint}, {"the event", d.Event},
 	} {
@@ -73,21 +73,21 @@ func (d *Delivery) Check() error {
 // Deliveries holds the deliveries of events to endpoints.
 type Deliveries interface {
 	// CreateDelivery stores a delivery. If the id exists already, nothing changes.
-	CreateDelivery(ctx context.Context, d Delivery) error
+	CreateDelivery(ctx context.Context, d WebhookDelivery) error
 	// GetDelivery returns a delivery, or rowmill.ErrNotFound.
-	GetDelivery(ctx context.Context, id string) (Delivery, error)
-	// PutDelivery replaces the delivery with the id d.ID if the stored version equals
+	GetDelivery(ctx context.Context, id string) (WebhookDelivery, error)
+	// PutDelivery replaces the delivery with the id d.EventID if the stored version equals
 	// d.Version, and returns the delivery with its new version. If the versions differ,
 	// the error is rowmill.ErrConflict; if the id is unknown, rowmill.ErrNotFound. Of two
 	// calls with the same version, one succeeds. Id, account and endpoint never change.
-	PutDelivery(ctx context.Context, d Delivery) (Delivery, error)
+	PutDelivery(ctx context.Context, d WebhookDelivery) (WebhookDelivery, error)
 	// ListDeliveries returns a page of an endpoint's deliveries. more reports whether
 	// further deliveries follow.
-	ListDeliveries(ctx context.Context, endpoint string, page Page) (deliveries []Delivery, more bool, err error)
+	ListDeliveries(ctx context.Context, endpoint string, page Page) (deliveries []WebhookDelivery, more bool, err error)
 	// DueDeliveries returns up to limit (> 0) deliveries that are due at now: for each
 	// endpoint only the delivery that has been due for the longest time. The endpoints
 	// that have waited longest come first.
-	DueDeliveries(ctx context.Context, now time.Time, limit int) ([]Delivery, error)
+	DueDeliveries(ctx context.Context, now time.Time, limit int) ([]WebhookDelivery, error)
 	// DropDeliveries removes up to limit (> 0) deliveries that have expired at now and
 	// returns their number.
 	DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error)

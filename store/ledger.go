@@ -29,7 +29,7 @@ type Ledger interface {
 	// (UTC). Three amounts count against it: the money spent this month, the
 	// reservations of the account's other open jobs minus the cost of their committed rows,
 	// and usd minus the cost of this job's committed rows. If the sum exceeds limit, the
-	// error is a *LimitError and nothing changes. Without a limit, usd is set aside
+	// error is a *CostLimitError and nothing changes. Without a limit, usd is set aside
 	// without a check. A repeated call is harmless, also by the job's next owner: an
 	// amount that is already reserved, or zero, is always granted.
 	Reserve(ctx context.Context, f Fence, usd float64, limit *float64) (Record, error)
@@ -39,7 +39,7 @@ type Ledger interface {
 type Usage struct {
 	Day    time.Time // midnight, UTC
 	Model  string    // model id in the catalog
-	Totals Totals    // over the rows committed on that day
+	Totals RowTotals    // over the rows committed on that day
 	Cost   rowmill.Money
 }
 
@@ -75,7 +75,7 @@ func SplitByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	for _, u := range all {
 		of := known[lineOf(u)]
 		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.Minus(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
-		if rest.Totals != (Totals{}) {
+		if rest.Totals != (RowTotals{}) {
 			list = append(list, KeyUsage{Usage: rest})
 		}
 	}
@@ -85,15 +85,15 @@ func SplitByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	return list
 }
 
-// LimitError means that a job would exceed the monthly cost limit of its account.
-type LimitError struct {
+// CostLimitError means that a job would exceed the monthly cost limit of its account.
+type CostLimitError struct {
 	Asked    rowmill.Money // reservation for this job, minus the cost of its committed rows
 	Spent    rowmill.Money // cost of all jobs of the account this month
 	Reserved rowmill.Money // reservations of the account's other open jobs, minus the cost of their committed rows
 	Limit    rowmill.Money // monthly limit of the account
 }
 
-func (e *LimitError) Error() string {
+func (e *CostLimitError) Error() string {
 	return fmt.Sprintf("the job can cost up to %v more; of the account's limit of %v a month, %v are spent and %v are reserved for other jobs",
 		e.Asked, e.Limit, e.Spent, e.Reserved)
 }

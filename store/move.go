@@ -30,26 +30,26 @@ type Movable interface {
 // An ExportEntry is one stored record of any kind, in a format that all stores share. Exactly
 // one field is set.
 type ExportEntry struct {
-	Job         *MovedJob         `json:"job,omitempty"`
-	Idempotency *MovedIdempotency `json:"idempotency,omitempty"`
-	Usage       *MovedUsage       `json:"usage,omitempty"`
-	Key         *Key              `json:"key,omitempty"`
-	Value       *MovedValue       `json:"value,omitempty"`
+	Job         *JobExport         `json:"job,omitempty"`
+	Idempotency *IdempotencyExport `json:"idempotency,omitempty"`
+	Usage       *UsageExport       `json:"usage,omitempty"`
+	Key         *APIKey              `json:"key,omitempty"`
+	Value       *ValueExport       `json:"value,omitempty"`
 	File        *File             `json:"file,omitempty"`
-	Delivery    *MovedDelivery    `json:"delivery,omitempty"`
+	Delivery    *DeliveryExport    `json:"delivery,omitempty"`
 	Audit       *AuditEntry       `json:"audit,omitempty"`
 }
 
-// A MovedJob is a job with its parts. Its record has no Session.
-type MovedJob struct {
+// A JobExport is a job with its parts. Its record has no Session.
+type JobExport struct {
 	Record Record   `json:"record"`
 	Parts  []Part   `json:"parts,omitempty"`  // as ListParts returns them
 	Lost   []Part   `json:"lost,omitempty"`   // as LostParts returns them
 	Merged []string `json:"merged,omitempty"` // keys of parts that a complete part has replaced, sorted: committing these parts again has no effect
 }
 
-// A MovedIdempotency is an idempotency key with the job that it created.
-type MovedIdempotency struct {
+// An IdempotencyExport is an idempotency key with the job that it created.
+type IdempotencyExport struct {
 	Account  string    `json:"account"`
 	Key      string    `json:"key"`
 	Job      string    `json:"job"`
@@ -57,24 +57,24 @@ type MovedIdempotency struct {
 	Expires  time.Time `json:"expires"` // to the millisecond
 }
 
-// A MovedUsage is the usage of a model by an account on a day: in total, or by one API key
+// A UsageExport is the usage of a model by an account on a day: in total, or by one API key
 // if KeyUsage names a key.
-type MovedUsage struct {
+type UsageExport struct {
 	Account  string `json:"account"`
 	KeyUsage `json:"usage"`
 }
 
-// A MovedValue is a small document that a store keeps by name, as a move copies it.
-type MovedValue struct {
+// A ValueExport is a small document that a store keeps by name, as a move copies it.
+type ValueExport struct {
 	Name    string          `json:"name"`
 	Version int64           `json:"version"`
 	Doc     json.RawMessage `json:"doc"`
 }
 
-// A MovedDelivery is a delivery with its version.
-type MovedDelivery struct {
+// A DeliveryExport is a delivery with its version.
+type DeliveryExport struct {
 	Version  int64    `json:"version"`
-	Delivery Delivery `json:"delivery"`
+	Delivery WebhookDelivery `json:"delivery"`
 }
 
 // Kind returns the JSON name of the field that is set.

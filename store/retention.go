@@ -68,8 +68,8 @@ func (rec *Record) EndedAt() time.Time {
 // time in the record differs from now by more than EndTolerance, RecordEnd sets rec.Ended to
 // now. The clock of the node that ended the job may be wrong by days; retention by that
 // clock would delete the data at once, or never.
-func (rec *Record) RecordEnd(was rowmill.Status, now time.Time) {
-	if was.Terminal() || !rec.Job.Status.Terminal() {
+func (rec *Record) RecordEnd(previous rowmill.Status, now time.Time) {
+	if previous.Terminal() || !rec.Job.Status.Terminal() {
 		return
 	}
 	rec.Ended, rec.Claims = nil, nil
@@ -124,14 +124,14 @@ func (rec *Record) MarkInputRemoved(now time.Time) (changed bool, err error) {
 }
 
 // MarkContinued applies Jobs.MarkContinued to rec and reports whether rec changed.
-func (rec *Record) MarkContinued(by string) (changed bool, err error) {
+func (rec *Record) MarkContinued(successorID string) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
 		return false, fmt.Errorf("continue job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
-	case rec.Job.ContinuedBy != nil && *rec.Job.ContinuedBy >= by:
+	case rec.Job.ContinuedBy != nil && *rec.Job.ContinuedBy >= successorID:
 		return false, nil
 	}
-	rec.Job.ContinuedBy = &by
+	rec.Job.ContinuedBy = &successorID
 	return true, nil
 }
 

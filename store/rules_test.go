@@ -74,7 +74,7 @@ func TestPart_Check(t *testing.T) {
 		{Part{Key: "k", Shard: math.MaxInt32 + 1}, "its shard is"},
 		{Part{Key: "k", Rows: -1}, "it holds -1 rows"},
 		{Part{Key: "k", Rows: MaxRows + 1}, "it holds 9007199254740992 rows"},
-		{Part{Key: "k", Totals: Totals{OutputTokens: -1}}, "its totals are negative"},
+		{Part{Key: "k", Totals: RowTotals{OutputTokens: -1}}, "its totals are negative"},
 	} {
 		wantError(t, c.says, c.part.Check(), c.says)
 	}
@@ -138,7 +138,7 @@ func TestRecord_Cancel(t *testing.T) {
 // TestTotalsAreSums checks that Plus adds every counter.
 func TestTotalsAreSums(t *testing.T) {
 	t.Parallel()
-	var a, b Totals
+	var a, b RowTotals
 	one, two := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
 	for i := range one.NumField() {
 		one.Field(i).SetInt(int64(i + 1))

@@ -159,9 +159,9 @@ type Record struct {
 	ShardRows  int   `json:"shard_rows,omitempty"`
 	ShardBytes int64 `json:"shard_bytes,omitempty"`
 
-	// Lost is the sum of the totals of the lost parts (see Parts.LoseParts). The account
+	// Lost is the sum of the totals of the lost parts (see Parts.MarkPartsLost). The account
 	// has paid for their rows.
-	Lost Totals `json:"lost,omitzero"`
+	Lost RowTotals `json:"lost,omitzero"`
 
 	// Reserved is the amount that Reserve set aside for the job; zero once the job has
 	// ended.
@@ -196,16 +196,16 @@ type Record struct {
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 }
 
-// A Head is the part of a record that clients see.
-type Head struct {
+// A JobHead is the part of a record that clients see.
+type JobHead struct {
 	Job          rowmill.Job `json:"job"`
 	Account      string      `json:"account"`
 	ShownRunning bool        `json:"shown_running,omitempty"` // see Record.ShownRunning
 }
 
 // Head returns the part of the record that clients see.
-func (r *Record) Head() *Head {
-	return &Head{Job: r.Job, Account: r.Spec.Account, ShownRunning: r.ShownRunning}
+func (r *Record) Head() *JobHead {
+	return &JobHead{Job: r.Job, Account: r.Spec.Account, ShownRunning: r.ShownRunning}
 }
 
 // Artifact is a finished result object.
@@ -247,7 +247,7 @@ type Jobs interface {
 	// Head returns the part of a record that clients see, or rowmill.ErrNotFound. Its
 	// cost does not depend on the size of the input. All callers share the Head until
 	// the record changes: do not modify it.
-	Head(ctx context.Context, jobID string) (*Head, error)
+	Head(ctx context.Context, jobID string) (*JobHead, error)
 
 	// Revisions returns the revisions of records, in the order of the ids, in one round
 	// trip. Each Revision also counts the recorded writes of the named writer. A store that
@@ -261,12 +261,12 @@ type Jobs interface {
 	// change: do not modify them.
 	List(ctx context.Context, account string, limit int, cursor string) (jobs []*rowmill.Job, next string, err error)
 
-	// Active returns job ids for each account, in the order of the accounts: all open
+	// ListActiveJobs returns job ids for each account, in the order of the accounts: all open
 	// jobs with an owner, live or dead; the limit newest open jobs without an owner;
 	// and the limit newest jobs created at since or later, open or ended. An id appears
 	// once per account. The cost grows with the result and with the number of owned
 	// jobs of all accounts, not with the number of ended or waiting jobs.
-	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
+	ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
 
 	// ListBatches returns a page of the records of an account whose Spec has a Raw of the
 	// dialect, ordered by id, which is the order of creation. more reports whether
@@ -337,9 +337,9 @@ type Jobs interface {
 	// parked.
 	Unpark(ctx context.Context, jobID string) error
 
-	// ShowRunning sets Record.ShownRunning: a client has asked for the status of the job.
+	// MarkShownRunning sets Record.ShownRunning: a client has asked for the status of the job.
 	// The job may be open or ended. A repeated call is harmless.
-	ShowRunning(ctx context.Context, jobID string) error
+	MarkShownRunning(ctx context.Context, jobID string) error
 }
 
 // Orphan is a job without a live owner.
@@ -361,15 +361,15 @@ type Part struct {
 	// the set. Empty in a complete part, which holds the whole shard.
 	Accepted []byte `json:"accepted,omitempty"`
 	Complete bool   `json:"complete"` // the part holds every row of its shard once, in order
-	Totals   Totals `json:"totals"`   // over the accepted rows
+	Totals   RowTotals `json:"totals"`   // over the accepted rows
 	// Carried means that another job ran these rows, so that the ledger already has
 	// them.
 	Carried bool  `json:"carried,omitempty"`
 	Size    int64 `json:"size"` // bytes of the object
 }
 
-// Totals are sums over committed rows.
-type Totals struct {
+// RowTotals are sums over committed rows.
+type RowTotals struct {
 	Rows             int64 `json:"rows"`
 	Failed           int64 `json:"failed"`
 	TruncatedRows    int64 `json:"truncated_rows"`    // rows whose input was too long and was cut off
@@ -380,7 +380,7 @@ type Totals struct {
 }
 
 // Plus returns the sum of t and u.
-func (t Totals) Plus(u Totals) Totals {
+func (t RowTotals) Plus(u RowTotals) RowTotals {
 	t.Rows += u.Rows
 	t.Failed += u.Failed
 	t.TruncatedRows += u.TruncatedRows
@@ -392,8 +392,8 @@ func (t Totals) Plus(u Totals) Totals {
 }
 
 // Minus subtracts u from t; no counter goes below 0.
-func (t Totals) Minus(u Totals) Totals {
-	return Totals{
+func (t RowTotals) Minus(u RowTotals) RowTotals {
+	return RowTotals{
 		Rows: max(t.Rows-u.Rows, 0), Failed: max(t.Failed-u.Failed, 0),
 		TruncatedRows: max(t.TruncatedRows-u.TruncatedRows, 0), TruncatedOutputs: max(t.TruncatedOutputs-u.TruncatedOutputs, 0),
 		InputTokens: max(t.InputTokens-u.InputTokens, 0), OutputTokens: max(t.OutputTokens-u.OutputTokens, 0),
@@ -421,20 +421,20 @@ type Parts interface {
 	ListParts(ctx context.Context, jobID string) ([]Part, error)
 	LostParts(ctx context.Context, jobID string) ([]Part, error)
 
-	// LoseParts marks the records of parts as lost, because their objects cannot be read.
+	// MarkPartsLost marks the records of parts as lost, because their objects cannot be read.
 	// It removes nothing. The rows of these parts run again. The progress fields are
 	// computed from the other parts; tokens and cost stay, because they were paid. change
 	// may change the record in the same transaction. If the job has ended, f needs only
-	// the JobID. If the job has succeeded, the error is rowmill.ErrConflict. LoseParts
+	// the JobID. If the job has succeeded, the error is rowmill.ErrConflict. MarkPartsLost
 	// returns the totals of all lost parts of the job. A repeated call is harmless.
-	LoseParts(ctx context.Context, f Fence, keys []string, change func(*Record)) (Totals, error)
+	MarkPartsLost(ctx context.Context, f Fence, keys []string, change func(*Record)) (RowTotals, error)
 
 	// DropParts removes the part records of a job that has ended.
 	DropParts(ctx context.Context, jobID string) error
 }
 
-// Key is an API key. Only the hash of the secret is stored.
-type Key struct {
+// APIKey is an API key. Only the hash of the secret is stored.
+type APIKey struct {
 	ID       string     `json:"id"`
 	Hash     []byte     `json:"hash"` // SHA-256 of the secret
 	Account  string     `json:"account"`
@@ -452,7 +452,7 @@ type Key struct {
 }
 
 // Same reports whether both keys have the same stored form.
-func (k Key) Same(other Key) bool {
+func (k APIKey) Same(other APIKey) bool {
 	a, err := json.Marshal(k)
 	b, bad := json.Marshal(other)
 	return err == nil && bad == nil && bytes.Equal(a, b)
@@ -461,13 +461,13 @@ func (k Key) Same(other Key) bool {
 // Keys holds the API keys of all accounts.
 type Keys interface {
 	// PutKey creates or replaces a key.
-	PutKey(ctx context.Context, k Key) error
+	PutKey(ctx context.Context, k APIKey) error
 	// ReplaceKey replaces an existing key whose stored hash equals hash. It returns
 	// rowmill.ErrNotFound when the key was deleted, which is final, and
 	// rowmill.ErrConflict when another call has replaced the key.
-	ReplaceKey(ctx context.Context, k Key, hash []byte) error
+	ReplaceKey(ctx context.Context, k APIKey, hash []byte) error
 	// ListKeys returns all keys, oldest first.
-	ListKeys(ctx context.Context) ([]Key, error)
+	ListKeys(ctx context.Context) ([]APIKey, error)
 	// DeleteKey removes a key; an unknown id is rowmill.ErrNotFound.
 	DeleteKey(ctx context.Context, id string) error
 }

@@ -6,39 +6,39 @@ import (
 	"sync/atomic"
 )
 
-// A Writer identifies one writer of a job's record, and detects whether the store has lost
+// A WriteCounter identifies one writer of a job's record, and detects whether the store has lost
 // writes that it had acknowledged to this writer. The record counts the writes of each
 // writer. A single version number would not be enough: if other writers have written
 // since, it does not show which writer's writes were lost.
 //
-// A write with a writer in its context (see WithWriter) fails with ErrLostWrites if the record
+// A write with a writer in its context (see WithWriteCounter) fails with ErrLostWrites if the record
 // has fewer writes of this writer than were acknowledged. If the write succeeds, the
-// Writer notes the new number as acknowledged. A nil Writer checks nothing. Writers are
+// WriteCounter notes the new number as acknowledged. A nil WriteCounter checks nothing. Writers are
 // safe for concurrent use.
-type Writer struct {
+type WriteCounter struct {
 	name  string
 	acked atomic.Int64
 }
 
-// NewWriter returns a writer for a single job. The name must be unique among processes and
+// NewWriteCounter returns a writer for a single job. The name must be unique among processes and
 // hold no blanks.
-func NewWriter(name string) *Writer { return &Writer{name: name} }
+func NewWriteCounter(name string) *WriteCounter { return &WriteCounter{name: name} }
 
 type writerKey struct{}
 
-// WithWriter returns a context whose writes belong to w.
-func WithWriter(ctx context.Context, w *Writer) context.Context {
+// WithWriteCounter returns a context whose writes belong to w.
+func WithWriteCounter(ctx context.Context, w *WriteCounter) context.Context {
 	return context.WithValue(ctx, writerKey{}, w)
 }
 
-// WriterOf returns the writer of a context, nil when it has none.
-func WriterOf(ctx context.Context) *Writer {
-	w, _ := ctx.Value(writerKey{}).(*Writer)
+// WriteCounterOf returns the writer of a context, nil when it has none.
+func WriteCounterOf(ctx context.Context) *WriteCounter {
+	w, _ := ctx.Value(writerKey{}).(*WriteCounter)
 	return w
 }
 
 // Name returns the writer's name, empty for nil.
-func (w *Writer) Name() string {
+func (w *WriteCounter) Name() string {
 	if w == nil {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (w *Writer) Name() string {
 }
 
 // AckedWrites returns the number of acknowledged writes.
-func (w *Writer) AckedWrites() int64 {
+func (w *WriteCounter) AckedWrites() int64 {
 	if w == nil {
 		return 0
 	}
@@ -54,7 +54,7 @@ func (w *Writer) AckedWrites() int64 {
 }
 
 // Ack records that the job's record holds n writes of w.
-func (w *Writer) Ack(n int64) {
+func (w *WriteCounter) Ack(n int64) {
 	for w != nil {
 		if old := w.acked.Load(); old >= n || w.acked.CompareAndSwap(old, n) {
 			return
@@ -64,11 +64,11 @@ func (w *Writer) Ack(n int64) {
 
 // ResetAcked sets the number of acknowledged writes to n. Call ResetAcked when the lost writes have
 // been repeated, or when no node will repeat them.
-func (w *Writer) ResetAcked(n int64) { w.acked.Store(n) }
+func (w *WriteCounter) ResetAcked(n int64) { w.acked.Store(n) }
 
 // CheckLostWrites returns ErrLostWrites when n, the number of w's writes in the record, is below
 // the number of acknowledged writes.
-func (w *Writer) CheckLostWrites(jobID string, n int64) error {
+func (w *WriteCounter) CheckLostWrites(jobID string, n int64) error {
 	if acked := w.AckedWrites(); n < acked {
 		return fmt.Errorf("the store acknowledged %d writes to job %s, but has only %d of them: %w", acked, jobID, n, ErrLostWrites)
 	}

@@ -24,7 +24,7 @@ type Encoding struct {
 	name       string
 	vocabulary *vocabulary
 	scan       *scanner // set if a single known pattern makes the pieces; otherwise nil
-	stages     []stage  // the steps that make the pieces if scan is nil
+	stages     []pieceSplitter  // the steps that make the pieces if scan is nil
 	nfc        bool     // text is normalized to Unicode's form C
 	spaceFirst bool     // a space is put before a text that does not begin with one
 	added      *finder  // tokens that are searched in every text, or nil
@@ -33,7 +33,7 @@ type Encoding struct {
 	pool       *sync.Pool // elements are *scratch
 }
 
-func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken) *Encoding {
+func newEncoding(name string, v *vocabulary, stages []pieceSplitter, tokens []addedToken) *Encoding {
 	e := &Encoding{
 		name: name, vocabulary: v, stages: stages, tokens: tokens,
 		special: make(map[string]int),
@@ -69,7 +69,7 @@ func (e *Encoding) Count(text string) int {
 	s := e.getScratch()
 	defer e.putScratch(s)
 	n := 0
-	for part := range e.parts(s, toValidUTF8(text)) {
+	for part := range e.splitAtAddedTokens(s, toValidUTF8(text)) {
 		if part.id >= 0 {
 			n++
 		} else {
@@ -88,7 +88,7 @@ func (e *Encoding) CountBytes(text []byte) int {
 func (e *Encoding) Encode(dst []int, text string) []int {
 	s := e.getScratch()
 	defer e.putScratch(s)
-	for part := range e.parts(s, toValidUTF8(text)) {
+	for part := range e.splitAtAddedTokens(s, toValidUTF8(text)) {
 		if part.id >= 0 {
 			dst = append(dst, part.id)
 		} else {
@@ -109,7 +109,7 @@ func (e *Encoding) count(s *scratch, text string) int {
 		}
 		return n
 	}
-	for p, i := e.pieces(s, text), 0; i < len(text); {
+	for p, i := e.iteratePieces(s, text), 0; i < len(text); {
 		end := p.next()
 		n += v.countPiece(s, text, i, end)
 		i = end
@@ -119,7 +119,7 @@ func (e *Encoding) count(s *scratch, text string) int {
 
 func (e *Encoding) encode(s *scratch, dst []int, text string) []int {
 	v := e.vocabulary
-	for p, i := e.pieces(s, text), 0; i < len(text); {
+	for p, i := e.iteratePieces(s, text), 0; i < len(text); {
 		end := p.next()
 		dst = v.encodePiece(s, dst, text, i, end)
 		i = end
@@ -127,27 +127,27 @@ func (e *Encoding) encode(s *scratch, dst []int, text string) []int {
 	return dst
 }
 
-// part is an added token or the text between two added tokens.
-type part struct {
+// textPart is an added token or the text between two added tokens.
+type textPart struct {
 	id         int // ID of the added token, or -1
 	text       string
 	begin, end int // position in the caller's text
 }
 
-// parts iterates over the added tokens of a valid text and the texts between them. It
+// splitAtAddedTokens iterates over the added tokens of a valid text and the texts between them. It
 // normalizes the texts and adds the leading space.
-func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
-	return func(yield func(part) bool) {
+func (e *Encoding) splitAtAddedTokens(s *scratch, text string) func(yield func(textPart) bool) {
+	return func(yield func(textPart) bool) {
 		for at := 0; at < len(text); {
 			var found *addedToken
 			begin, end := len(text), len(text)
 			if e.added != nil {
 				found, begin, end = e.added.find(text, at)
 			}
-			if begin > at && !yield(part{-1, e.prepare(s, text[at:begin]), at, begin}) {
+			if begin > at && !yield(textPart{-1, e.normalizePart(s, text[at:begin]), at, begin}) {
 				return
 			}
-			if found != nil && !yield(part{found.id, "", begin, end}) {
+			if found != nil && !yield(textPart{found.id, "", begin, end}) {
 				return
 			}
 			at = end
@@ -155,11 +155,11 @@ func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
 	}
 }
 
-// prepare normalizes a text between added tokens and adds the leading space, if the
+// normalizePart normalizes a text between added tokens and adds the leading space, if the
 // encoding requires this. The result may share the memory of s.
-func (e *Encoding) prepare(s *scratch, text string) string {
+func (e *Encoding) normalizePart(s *scratch, text string) string {
 	if e.nfc {
-		text = nfc(text)
+		text = normalizeNFC(text)
 	}
 	if e.spaceFirst && !strings.HasPrefix(text, " ") {
 		s.text = append(append(s.text[:0], ' '), text...)

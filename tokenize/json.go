@@ -53,10 +53,10 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// file is the content of a tokenizer.json. The format follows the serde implementations
+// tokenizerFile is the content of a tokenizer.json. The format follows the serde implementations
 // in github.com/huggingface/tokenizers. The decoder and the post-processor, which adds
 // tokens around a whole prompt, are ignored.
-type file struct {
+type tokenizerFile struct {
 	AddedTokens []struct {
 		ID         int    `json:"id"`
 		Content    string `json:"content"`
@@ -65,17 +65,17 @@ type file struct {
 		RStrip     bool   `json:"rstrip"`
 		Special    bool   `json:"special"`
 	} `json:"added_tokens"`
-	Normalizer   *component `json:"normalizer"`
-	PreTokenizer *component `json:"pre_tokenizer"`
-	Model        *model     `json:"model"`
+	Normalizer   *tokenizerComponent `json:"normalizer"`
+	PreTokenizer *tokenizerComponent `json:"pre_tokenizer"`
+	Model        *bpeModel     `json:"model"`
 }
 
-// component is a normalizer or a pre-tokenizer. Its type says which fields
+// tokenizerComponent is a normalizer or a pre-tokenizer. Its type says which fields
 // apply.
-type component struct {
+type tokenizerComponent struct {
 	Type          string      `json:"type"`
-	Normalizers   []component `json:"normalizers"`
-	Pretokenizers []component `json:"pretokenizers"`
+	Normalizers   []tokenizerComponent `json:"normalizers"`
+	Pretokenizers []tokenizerComponent `json:"pretokenizers"`
 	Pattern       struct {
 		Regex  *string `json:"Regex"`
 		String *string `json:"String"`
@@ -87,7 +87,7 @@ type component struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-type model struct {
+type bpeModel struct {
 	Type         string          `json:"type"`
 	Vocab        json.RawMessage `json:"vocab"`
 	Merges       []mergePair     `json:"merges"`
@@ -126,7 +126,7 @@ func (m *mergePair) UnmarshalJSON(data []byte) error {
 }
 
 func parseJSON(name string, data []byte) (*Encoding, error) {
-	var f file
+	var f tokenizerFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -137,11 +137,11 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := f.Model.vocabulary()
+	v, err := f.Model.buildVocabulary()
 	if err != nil {
 		return nil, err
 	}
-	stages, spaceFirst, err := f.PreTokenizer.stages()
+	stages, spaceFirst, err := f.PreTokenizer.buildSplitters()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 }
 
 // isNFC reports whether the normalizer is NFC or a sequence with NFC.
-func (c *component) isNFC() (nfc bool, err error) {
+func (c *tokenizerComponent) isNFC() (nfc bool, err error) {
 	switch {
 	case c == nil:
 		return false, nil
@@ -177,19 +177,19 @@ func (c *component) isNFC() (nfc bool, err error) {
 	return nfc, nil
 }
 
-// stages returns the steps of the pre-tokenizer, in order. spaceFirst is true if texts
+// buildSplitters returns the steps of the pre-tokenizer, in order. spaceFirst is true if texts
 // get a leading space.
-func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
+func (c *tokenizerComponent) buildSplitters() (stages []pieceSplitter, spaceFirst bool, err error) {
 	if c == nil {
 		return nil, false, fmt.Errorf("%w: the file has no pre-tokenizer, like a SentencePiece vocabulary: only byte-level BPE is known", ErrUnsupported)
 	}
-	parts := []component{*c}
+	parts := []tokenizerComponent{*c}
 	if c.Type == "Sequence" {
 		parts = c.Pretokenizers
 	}
 	byteLevel := false
 	for _, part := range parts {
-		var one stage
+		var one pieceSplitter
 		switch part.Type {
 		case "ByteLevel":
 			byteLevel = true
@@ -203,9 +203,9 @@ func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 				one = scannerFor(patternGPT2)
 			}
 		case "Split":
-			one, err = part.split()
+			one, err = part.buildSplitter()
 		case "Digits":
-			one = digits{part.IndividualDigits, classes()}
+			one = digitSplitter{part.IndividualDigits, classes()}
 		default:
 			err = fmt.Errorf("%w: the pre-tokenizer %q: only ByteLevel, Split and Digits are known", ErrUnsupported, part.Type)
 		}
@@ -226,7 +226,7 @@ func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 	return stages, spaceFirst, nil
 }
 
-func (c *component) split() (stage, error) {
+func (c *tokenizerComponent) buildSplitter() (pieceSplitter, error) {
 	var pattern string
 	switch {
 	case c.Pattern.Regex != nil:
@@ -239,15 +239,15 @@ func (c *component) split() (stage, error) {
 	// Patterns with a scanner match the whole text, so there is no text between two
 	// matches.
 	if c.Behavior == "Removed" && c.Invert && scannerFor(pattern) != nil {
-		return stageFor(pattern)
+		return newSplitter(pattern)
 	}
 	if c.Behavior != "Isolated" {
 		return nil, fmt.Errorf("%w: a Split with the behavior %q: only Isolated is known", ErrUnsupported, c.Behavior)
 	}
-	return stageFor(pattern)
+	return newSplitter(pattern)
 }
 
-func (m *model) vocabulary() (*vocabulary, error) {
+func (m *bpeModel) buildVocabulary() (*vocabulary, error) {
 	switch {
 	case m.Type != "BPE" && (m.Type != "" || m.Merges == nil):
 		return nil, fmt.Errorf("%w: the model is %q: only byte-level BPE is known", ErrUnsupported, cmp.Or(m.Type, "without a type"))
@@ -262,12 +262,12 @@ func (m *model) vocabulary() (*vocabulary, error) {
 	if err := json.Unmarshal(bytes.TrimSpace(m.Vocab), &vocab); err != nil {
 		return nil, fmt.Errorf("%w: the model's vocab: %w", ErrFormat, err)
 	}
-	entries := make([]entry, 0, len(vocab))
+	entries := make([]vocabularyEntry, 0, len(vocab))
 	for key, id := range vocab {
 		text, ok := keyBytes(key)
-		entries = append(entries, entry{text: text, id: id, foreign: !ok})
+		entries = append(entries, vocabularyEntry{text: text, id: id, foreign: !ok})
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return a.id - b.id })
+	slices.SortFunc(entries, func(a, b vocabularyEntry) int { return a.id - b.id })
 	rules := make([]mergeRule, len(m.Merges))
 	for i, pair := range m.Merges {
 		left, okLeft := vocab[pair.left]

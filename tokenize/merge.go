@@ -99,14 +99,14 @@ func (v *vocabulary) fillInitialTokens(tokens []token, piece string) int {
 	return n
 }
 
-// byteSet is a set of pairs of bytes, as one bit per pair.
-type byteSet [1 << 16 / 64]uint64
+// bytePairSet is a set of pairs of bytes, as one bit per pair.
+type bytePairSet [1 << 16 / 64]uint64
 
-func (b *byteSet) has(first, second byte) bool {
+func (b *bytePairSet) has(first, second byte) bool {
 	return b[uint(first)<<2|uint(second)>>6]>>(second&63)&1 != 0
 }
 
-func (b *byteSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
+func (b *bytePairSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
 
 // mergeLinear merges the first n units of s.tokens, and returns the tokens. Its time is
 // quadratic in n.

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// nfc normalizes a text to Unicode's form C, as the tokenizers library (0.23)
+// normalizeNFC normalizes a text to Unicode's form C, as the tokenizers library (0.23)
 // does. The library uses Unicode 9, so it treats later marks like any other
 // character and does not move them.
-func nfc(text string) string {
+func normalizeNFC(text string) string {
 	if norm.NFC.IsNormalString(text) {
 		return text
 	}

@@ -94,8 +94,8 @@ func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regex
 		return
 	}
 	text = toValidUTF8(text)
-	want := matches{expression}.split(nil, text, 0)
-	if got := scan.split(nil, text, 0); !slices.Equal(got, want) {
+	want := regexSplitter{expression}.appendPieceEnds(nil, text, 0)
+	if got := scan.appendPieceEnds(nil, text, 0); !slices.Equal(got, want) {
 		t.Fatalf("%s\n%q: pieces end at %d, by regexp2 at %d", pattern, text, got, want)
 	}
 }

@@ -114,15 +114,15 @@ func unpack(file string) ([]byte, error) {
 // rankVocabulary builds the vocabulary of an unpacked rank file.
 func rankVocabulary(data []byte) (*vocabulary, error) {
 	lengths, tokens, _ := bytes.Cut(data, []byte{0})
-	entries, all := make([]entry, len(lengths)), string(tokens)
+	entries, all := make([]vocabularyEntry, len(lengths)), string(tokens)
 	for rank, n := range lengths {
-		entries[rank], all = entry{text: all[:n], id: rank}, all[n:]
+		entries[rank], all = vocabularyEntry{text: all[:n], id: rank}, all[n:]
 	}
 	return fromRanks(entries)
 }
 
 func rankEncoding(name string, v *vocabulary, pattern string, specials map[string]int) (*Encoding, error) {
-	first, err := stageFor(pattern)
+	first, err := newSplitter(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -131,5 +131,5 @@ func rankEncoding(name string, v *vocabulary, pattern string, specials map[strin
 		tokens = append(tokens, addedToken{text: text, id: id, special: true})
 	}
 	slices.SortFunc(tokens, func(a, b addedToken) int { return strings.Compare(b.text, a.text) })
-	return newEncoding(name, v, []stage{first}, tokens), nil
+	return newEncoding(name, v, []pieceSplitter{first}, tokens), nil
 }

@@ -25,12 +25,12 @@ func published(t testing.TB, file string) []byte {
 
 // parseRanks reads a published rank file. Each line has a token in base64, a space
 // and the token's rank.
-func parseRanks(data []byte) (entries []entry, err error) {
+func parseRanks(data []byte) (entries []vocabularyEntry, err error) {
 	for line := range bytes.Lines(data) {
 		token, rank, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
 		text, tokenErr := base64.StdEncoding.DecodeString(string(token))
 		id, rankErr := strconv.Atoi(string(rank))
-		entries, err = append(entries, entry{text: string(text), id: id}), errors.Join(err, tokenErr, rankErr)
+		entries, err = append(entries, vocabularyEntry{text: string(text), id: id}), errors.Join(err, tokenErr, rankErr)
 	}
 	return entries, err
 }
@@ -87,7 +87,7 @@ func FuzzRanks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, _ := parseRanks(data) // wrong lines are wrong entries
 		for i := range 256 {
-			entries = append(entries, entry{text: string([]byte{byte(i)}), id: 1000 + i})
+			entries = append(entries, vocabularyEntry{text: string([]byte{byte(i)}), id: 1000 + i})
 		}
 		if _, err := fromRanks(entries); err != nil && !errors.Is(err, ErrFormat) {
 			t.Fatal(err)

@@ -7,16 +7,16 @@ package tokenize
 // tokenizer.json files of the models. A hand-written scanner must find the same
 // pieces as leftmost-first matching with backtracking.
 type scanner struct {
-	family  family
+	family  patternFamily
 	letters class // classes of the letters in a word of cl100k: \p{L}, in some patterns also \p{M}
 	digits  int   // largest number of characters \p{N} in one piece
 	table   *classTable
 }
 
-type family uint8
+type patternFamily uint8
 
 const (
-	gpt2 family = iota + 1
+	gpt2 patternFamily = iota + 1
 	cl100k
 	o200k
 )
@@ -47,7 +47,7 @@ func (p *scanner) nextO200k(s string, i int) int {
 		_, end := p.matchWord(s, i)
 		return end
 	case c&number != 0:
-		return p.run(s, i+n, number, p.digits-1)
+		return p.skipClass(s, i+n, number, p.digits-1)
 	case c&line == 0 && i+n < len(s):
 		// The first character is part of a word if one follows.
 		small, end := p.matchWord(s, i+n)
@@ -85,7 +85,7 @@ func (p *scanner) matchWord(s string, i int) (small bool, end int) {
 		if at == i {
 			return false, i
 		}
-		return at > capitals, contraction(s, at)
+		return at > capitals, matchContraction(s, at)
 	}
 
 	at = i
@@ -101,14 +101,14 @@ func (p *scanner) matchWord(s string, i int) (small bool, end int) {
 		}
 	}
 	capitals = at
-	at = p.run(s, at, lower|other|mark, len(s))
+	at = p.skipClass(s, at, lower|other|mark, len(s))
 	switch {
 	case at > capitals:
-		return true, contraction(s, at)
+		return true, matchContraction(s, at)
 	case caseless >= 0:
-		return true, contraction(s, caseless) // backtracking leaves the capitals at the end of the run to the next piece
+		return true, matchContraction(s, caseless) // backtracking leaves the capitals at the end of the run to the next piece
 	case at > i:
-		return false, contraction(s, at)
+		return false, matchContraction(s, at)
 	}
 	return false, i
 }
@@ -129,16 +129,16 @@ func (p *scanner) nextCL100k(s string, i int) int {
 	c, n := p.table.classAt(s, i)
 	switch {
 	case c&p.letters != 0:
-		return p.run(s, i+n, p.letters, len(s))
+		return p.skipClass(s, i+n, p.letters, len(s))
 	case c&number != 0:
-		return p.run(s, i+n, number, p.digits-1)
+		return p.skipClass(s, i+n, number, p.digits-1)
 	case c&line == 0 && i+n < len(s):
 		if s[i] == '\'' {
-			if end := contraction(s, i); end > i {
+			if end := matchContraction(s, i); end > i {
 				return end
 			}
 		}
-		if end := p.run(s, i+n, p.letters, len(s)); end > i+n {
+		if end := p.skipClass(s, i+n, p.letters, len(s)); end > i+n {
 			return end
 		}
 	}
@@ -153,7 +153,7 @@ func (p *scanner) nextCL100k(s string, i int) int {
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func (p *scanner) nextGPT2(s string, i int) int {
 	if s[i] == '\'' {
-		if end := smallContraction(s, i); end > i {
+		if end := matchLowerContraction(s, i); end > i {
 			return end
 		}
 	}
@@ -163,18 +163,18 @@ func (p *scanner) nextGPT2(s string, i int) int {
 	}
 	switch c, n := p.table.classAt(s, at); {
 	case c&letter != 0:
-		return p.run(s, at+n, letter, len(s))
+		return p.skipClass(s, at+n, letter, len(s))
 	case c&number != 0:
-		return p.run(s, at+n, number, len(s))
+		return p.skipClass(s, at+n, number, len(s))
 	case c&space == 0:
 		return p.skipOthers(s, at+n)
 	}
 	return p.matchSpace(s, i, false)
 }
 
-// run returns the end of the longest sequence of characters in set that begins at byte
+// skipClass returns the end of the longest sequence of characters in set that begins at byte
 // i, with at most limit characters.
-func (p *scanner) run(s string, i int, set class, limit int) int {
+func (p *scanner) skipClass(s string, i int, set class, limit int) int {
 	for ; limit > 0 && i < len(s); limit-- {
 		c, n := p.table.classAt(s, i)
 		if c&set == 0 {
@@ -240,9 +240,9 @@ func (p *scanner) matchSpace(s string, i int, lines bool) int {
 	return last
 }
 
-// contraction returns the end of a match of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at byte i.
+// matchContraction returns the end of a match of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at byte i.
 // Because case is ignored, s also matches ſ (U+017F).
-func contraction(s string, i int) int {
+func matchContraction(s string, i int) int {
 	if i+1 >= len(s) || s[i] != '\'' {
 		return i
 	}
@@ -264,9 +264,9 @@ func contraction(s string, i int) int {
 	return i
 }
 
-// smallContraction returns the end of a match of ('s|'t|'re|'ve|'m|'ll|'d)? at byte i.
-func smallContraction(s string, i int) int {
-	end := contraction(s, i)
+// matchLowerContraction returns the end of a match of ('s|'t|'re|'ve|'m|'ll|'d)? at byte i.
+func matchLowerContraction(s string, i int) int {
+	end := matchContraction(s, i)
 	for at := i + 1; at < end; at++ {
 		if s[at] < 'a' || s[at] > 'z' {
 			return i

@@ -44,16 +44,16 @@ func scannerFor(pattern string) *scanner {
 	return nil
 }
 
-// stage is a step of the pre-tokenizer: it splits a text, or every piece of the step
+// pieceSplitter is a step of the pre-tokenizer: it splits a text, or every piece of the step
 // before, into pieces.
-type stage interface {
-	// split appends the ends of the pieces of s to ends. base is the position of s in
+type pieceSplitter interface {
+	// appendPieceEnds appends the ends of the pieces of s to ends. base is the position of s in
 	// the whole text.
-	split(ends []int, s string, base int) []int
+	appendPieceEnds(ends []int, s string, base int) []int
 }
 
-// stageFor returns the stage that splits by a pattern.
-func stageFor(pattern string) (stage, error) {
+// newSplitter returns the stage that splits by a pattern.
+func newSplitter(pattern string) (pieceSplitter, error) {
 	if s := scannerFor(pattern); s != nil {
 		return s, nil
 	}
@@ -61,10 +61,10 @@ func stageFor(pattern string) (stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: pattern %q: %w", ErrUnsupported, pattern, err)
 	}
-	return matches{expression}, nil
+	return regexSplitter{expression}, nil
 }
 
-func (p *scanner) split(ends []int, s string, base int) []int {
+func (p *scanner) appendPieceEnds(ends []int, s string, base int) []int {
 	for i := 0; i < len(s); {
 		i = p.next(s, i)
 		ends = append(ends, base+i)
@@ -72,13 +72,13 @@ func (p *scanner) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// matches is a stage for any other pattern. Each match is a piece, and so is
+// regexSplitter is a stage for any other pattern. Each match is a piece, and so is
 // the text between two matches.
-type matches struct {
+type regexSplitter struct {
 	expression *regexp2.Regexp
 }
 
-func (m matches) split(ends []int, s string, base int) []int {
+func (m regexSplitter) appendPieceEnds(ends []int, s string, base int) []int {
 	at, character := 0, 0 // current position, in bytes and in characters
 	skip := func(to int) {
 		begin := at
@@ -101,19 +101,19 @@ func (m matches) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// digits is a stage that separates numbers from other text: each character of \p{N} is
+// digitSplitter is a stage that separates numbers from other text: each character of \p{N} is
 // a piece (single), or each run of such characters.
-type digits struct {
+type digitSplitter struct {
 	single bool
 	table  *classTable
 }
 
-func (d digits) split(ends []int, s string, base int) []int {
+func (d digitSplitter) appendPieceEnds(ends []int, s string, base int) []int {
 	for i := 0; i < len(s); {
-		first, n := d.number(s, i)
+		first, n := d.isNumberAt(s, i)
 		for i += n; i < len(s) && !(first && d.single); i += n {
 			var next bool
-			if next, n = d.number(s, i); next != first {
+			if next, n = d.isNumberAt(s, i); next != first {
 				break
 			}
 		}
@@ -122,30 +122,30 @@ func (d digits) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// number reports whether the character of s at byte i is a number, and returns its size
+// isNumberAt reports whether the character of s at byte i is a number, and returns its size
 // in bytes. The tokenizers library uses Rust here, with the numbers of Unicode 17.
-func (d digits) number(s string, i int) (yes bool, size int) {
+func (d digitSplitter) isNumberAt(s string, i int) (yes bool, size int) {
 	r, size := utf8.DecodeRuneInString(s[i:])
 	return d.table.classOf(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
 }
 
-// pieces is an iterator over the pieces of a text.
-type pieces struct {
+// pieceIterator is an iterator over the pieces of a text.
+type pieceIterator struct {
 	scan *scanner
 	text string
 	ends []int // ends of the pieces that are left, if there is no scanner
 	at   int   // beginning of the next piece
 }
 
-func (e *Encoding) pieces(s *scratch, text string) pieces {
-	p := pieces{scan: e.scan, text: text}
+func (e *Encoding) iteratePieces(s *scratch, text string) pieceIterator {
+	p := pieceIterator{scan: e.scan, text: text}
 	if e.scan == nil {
 		s.ends = append(s.ends[:0], len(text))
 		for _, stage := range e.stages {
 			s.other = s.other[:0]
 			begin := 0
 			for _, end := range s.ends {
-				s.other = stage.split(s.other, text[begin:end], begin)
+				s.other = stage.appendPieceEnds(s.other, text[begin:end], begin)
 				begin = end
 			}
 			s.ends, s.other = s.other, s.ends
@@ -156,7 +156,7 @@ func (e *Encoding) pieces(s *scratch, text string) pieces {
 }
 
 // next returns the end of the piece that begins at p.at, and sets p.at to this end.
-func (p *pieces) next() int {
+func (p *pieceIterator) next() int {
 	if p.scan != nil {
 		p.at = p.scan.next(p.text, p.at)
 	} else {

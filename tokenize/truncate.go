@@ -33,7 +33,7 @@ func (e *Encoding) Truncate(text string, n int) string {
 		seen = e.normalized(s, seen)
 	}
 	left := n
-	for part := range e.parts(s, seen) {
+	for part := range e.splitAtAddedTokens(s, seen) {
 		if part.id >= 0 {
 			if left == 0 {
 				return seen[:part.begin]
@@ -57,11 +57,11 @@ func (e *Encoding) Truncate(text string, n int) string {
 // normalized.
 func (e *Encoding) normalized(s *scratch, text string) string {
 	var b strings.Builder
-	for part := range e.parts(s, text) {
+	for part := range e.splitAtAddedTokens(s, text) {
 		if part.id >= 0 {
 			b.WriteString(text[part.begin:part.end])
 		} else {
-			b.WriteString(nfc(text[part.begin:part.end]))
+			b.WriteString(normalizeNFC(text[part.begin:part.end]))
 		}
 	}
 	return b.String()
@@ -119,7 +119,7 @@ func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 	last := &s.last
 	last.n = 0
 	total := 0
-	p := e.pieces(s, text)
+	p := e.iteratePieces(s, text)
 	for begin := 0; begin < len(text); {
 		last.add(begin, total)
 		end := p.next()
@@ -132,9 +132,9 @@ func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 	return len(text), total
 }
 
-// prefixes counts the tokens of prefixes of a text. It starts at the boundaries of the
+// prefixCounter counts the tokens of prefixes of a text. It starts at the boundaries of the
 // last pieces and not at the beginning of the text.
-type prefixes struct {
+type prefixCounter struct {
 	e     *Encoding
 	s     *scratch
 	text  string
@@ -147,7 +147,7 @@ type prefixes struct {
 // begins at the last boundary and ends at end.
 func (e *Encoding) search(s *scratch, text string, n, end int) int {
 	crossing := s.last.last()
-	p := prefixes{e: e, s: s, text: text, n: n, begin: crossing.at}
+	p := prefixCounter{e: e, s: s, text: text, n: n, begin: crossing.at}
 	high := min(end+lookahead, len(text)) - 1 // a longer prefix has the same pieces up to end, so it does not fit
 	if end-p.begin <= longPiece {
 		return p.longest(0, high)
@@ -175,7 +175,7 @@ func (e *Encoding) search(s *scratch, text string, n, end int) int {
 
 // longest returns the length of the longest prefix that fits, above low and at most
 // high, or 0.
-func (p *prefixes) longest(low, high int) int {
+func (p *prefixCounter) longest(low, high int) int {
 	for at := high; at > low; at-- {
 		if p.count(at) <= p.n {
 			return at
@@ -186,14 +186,14 @@ func (p *prefixes) longest(low, high int) int {
 
 // count returns the number of tokens of the prefix of end bytes. If the prefix has more
 // than p.n tokens, or splits a character, count returns some number above p.n.
-func (p *prefixes) count(end int) int {
+func (p *prefixCounter) count(end int) int {
 	if !utf8.RuneStart(p.text[end]) {
 		return p.n + 1
 	}
 	from := p.s.last.lastBefore(end, p.e.scan != nil)
 	total := from.tokens
 	rest := p.text[from.at:end]
-	all := p.e.pieces(p.s, rest)
+	all := p.e.iteratePieces(p.s, rest)
 	for i := 0; i < len(rest) && total <= p.n; i = all.at {
 		next := all.next()
 		if p.long != nil && from.at+i == p.begin && next-i <= len(p.long.piece) {

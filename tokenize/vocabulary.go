@@ -18,20 +18,20 @@ type vocabulary struct {
 	maxLength []uint16 // length of the longest token with these first two bytes
 
 	characters    []token // by code point, for characters of two or three bytes: the token that the bytes merge to, or none
-	unsafeBorders byteSet // pairs of bytes at which a merge joins whole characters with a part of a character
+	unsafeBorders bytePairSet // pairs of bytes at which a merge joins whole characters with a part of a character
 }
 
 // text returns the bytes of a token.
 func (v *vocabulary) text(t token) []byte { return v.bytes[v.at[t]:v.at[t+1]] }
 
-// entry is a token in a vocabulary file.
-type entry struct {
+// vocabularyEntry is a token in a vocabulary file.
+type vocabularyEntry struct {
 	text    string
 	id      int
 	foreign bool // not written as bytes, so no text becomes this token
 }
 
-// builder makes a vocabulary: first the bytes, then the merges in order, then
+// vocabularyBuilder makes a vocabulary: first the bytes, then the merges in order, then
 // the other tokens.
 //
 // It keeps a single pair for each token, the pair that makes the token. As long
@@ -40,7 +40,7 @@ type entry struct {
 // merged in the same way, and its last two tokens are the result of the earlier
 // merges of its bytes. Other pairs with the same bytes never become
 // neighbours. The order of merges is then the order of the tokens' numbers.
-type builder struct {
+type vocabularyBuilder struct {
 	v           *vocabulary
 	scratch     scratch
 	wholePieces bool // a piece that is a token becomes this token, even if no merges make it
@@ -48,7 +48,7 @@ type builder struct {
 
 // newBuilder returns a builder in which the tokens of the 256 bytes are defined.
 // entries are all tokens of the vocabulary. whole is the value of wholePieces.
-func newBuilder(entries []entry, whole bool) (*builder, error) {
+func newBuilder(entries []vocabularyEntry, whole bool) (*vocabularyBuilder, error) {
 	size, short, highest := 256, 256, 0
 	if len(entries) > int(none)-256 {
 		return nil, fmt.Errorf("%w: %d tokens; at most %d", ErrUnsupported, len(entries), none-256)
@@ -72,7 +72,7 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 			short++
 		}
 	}
-	b := &builder{wholePieces: whole, v: &vocabulary{
+	b := &vocabularyBuilder{wholePieces: whole, v: &vocabulary{
 		words:     newWordTable(short),
 		pairs:     newPairTable(len(entries)),
 		bytes:     make([]byte, 0, size),
@@ -97,7 +97,7 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 		if id < 0 && (value < 0xC0 || value > 0xC1 && value < 0xF5) {
 			return nil, fmt.Errorf("%w: there is no token for the byte 0x%02X", ErrFormat, value)
 		}
-		if _, err := b.define(entry{text: string([]byte{byte(value)}), id: id}, true); err != nil {
+		if _, err := b.define(vocabularyEntry{text: string([]byte{byte(value)}), id: id}, true); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 
 // define adds a token with the next number. word is true if a whole piece can be this
 // token.
-func (b *builder) define(e entry, word bool) (token, error) {
+func (b *vocabularyBuilder) define(e vocabularyEntry, word bool) (token, error) {
 	v := b.v
 	t := token(len(v.at) - 1)
 	if e.id >= 0 {
@@ -128,9 +128,9 @@ func (b *builder) define(e entry, word bool) (token, error) {
 	return t, nil
 }
 
-// parts returns the two tokens to which the merges so far reduce a token's bytes. ok is
+// splitInTwo returns the two tokens to which the merges so far reduce a token's bytes. ok is
 // false if the result is not two tokens.
-func (b *builder) parts(text string) (left, right token, ok bool) {
+func (b *vocabularyBuilder) splitInTwo(text string) (left, right token, ok bool) {
 	tokens := b.v.merge(&b.scratch, text)
 	if len(tokens) != 2 {
 		return none, none, false
@@ -138,8 +138,8 @@ func (b *builder) parts(text string) (left, right token, ok bool) {
 	return tokens[0], tokens[1], true
 }
 
-// join defines the token e that left and right merge to.
-func (b *builder) join(left, right token, e entry) error {
+// defineMerge defines the token e that left and right merge to.
+func (b *vocabularyBuilder) defineMerge(left, right token, e vocabularyEntry) error {
 	product, err := b.define(e, true)
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func (b *builder) join(left, right token, e entry) error {
 	return nil
 }
 
-// finish defines the tokens that no merge makes, and returns the vocabulary.
-func (b *builder) finish(rest []entry) (*vocabulary, error) {
+// defineRest defines the tokens that no merge makes, and returns the vocabulary.
+func (b *vocabularyBuilder) defineRest(rest []vocabularyEntry) (*vocabulary, error) {
 	for _, e := range rest {
 		if _, err := b.define(e, b.wholePieces && !e.foreign); err != nil {
 			return nil, err
@@ -169,26 +169,26 @@ func (b *builder) finish(rest []entry) (*vocabulary, error) {
 // fromRanks builds a vocabulary of tiktoken. In tiktoken two tokens merge if their
 // concatenation is a token, and the rank, which is the ID, gives the order of the
 // merges. entries must be in the order of their IDs.
-func fromRanks(entries []entry) (*vocabulary, error) {
+func fromRanks(entries []vocabularyEntry) (*vocabulary, error) {
 	b, err := newBuilder(entries, true)
 	if err != nil {
 		return nil, err
 	}
-	var rest []entry
+	var rest []vocabularyEntry
 	for _, e := range entries {
 		if len(e.text) == 1 {
 			continue
 		}
-		left, right, ok := b.parts(e.text)
+		left, right, ok := b.splitInTwo(e.text)
 		if !ok {
 			rest = append(rest, e)
 			continue
 		}
-		if err := b.join(left, right, e); err != nil {
+		if err := b.defineMerge(left, right, e); err != nil {
 			return nil, err
 		}
 	}
-	return b.finish(rest)
+	return b.defineRest(rest)
 }
 
 // mergeRule is a line of a list of merges: the model's IDs of both parts and of the
@@ -198,7 +198,7 @@ type mergeRule struct {
 }
 
 // fromMerges builds a vocabulary from a list of merges, in order.
-func fromMerges(entries []entry, rules []mergeRule, ignoreMerges bool) (*vocabulary, error) {
+func fromMerges(entries []vocabularyEntry, rules []mergeRule, ignoreMerges bool) (*vocabulary, error) {
 	b, err := newBuilder(entries, ignoreMerges)
 	if err != nil {
 		return nil, err
@@ -219,11 +219,11 @@ func fromMerges(entries []entry, rules []mergeRule, ignoreMerges bool) (*vocabul
 			continue
 		}
 		text := texts[rule.product]
-		l, r, ok := b.parts(text)
+		l, r, ok := b.splitInTwo(text)
 		if !ok || l != left || r != right {
 			continue // another pair makes the token, or none does
 		}
-		if err := b.join(left, right, entry{text: text, id: rule.product}); err != nil {
+		if err := b.defineMerge(left, right, vocabularyEntry{text: text, id: rule.product}); err != nil {
 			return nil, err
 		}
 	}
@@ -231,16 +231,16 @@ func fromMerges(entries []entry, rules []mergeRule, ignoreMerges bool) (*vocabul
 		if byID[rule.product] != none {
 			continue
 		}
-		left, right, ok := b.parts(texts[rule.product])
+		left, right, ok := b.splitInTwo(texts[rule.product])
 		if ok && left == byID[rule.left] && right == byID[rule.right] {
 			return nil, fmt.Errorf("%w: the merge to %q comes before the merges that make its parts", ErrUnsupported, texts[rule.product])
 		}
 	}
-	var rest []entry
+	var rest []vocabularyEntry
 	for _, e := range entries {
 		if byID[e.id] == none {
 			rest = append(rest, e)
 		}
 	}
-	return b.finish(rest)
+	return b.defineRest(rest)
 }

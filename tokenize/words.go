@@ -21,17 +21,17 @@ const (
 // shortWord bytes are in an open hash table with 16 bytes each, so that most lookups
 // read one cache line. Longer tokens are in a map.
 type wordTable struct {
-	slots     []word
+	slots     []shortToken
 	long      map[string]token
 	maxLength int // length of the longest token
 }
 
 const shortWord = 12
 
-// word is a token of at most shortWord bytes. head has the first eight bytes;
+// shortToken is a token of at most shortWord bytes. head has the first eight bytes;
 // tail has, from the lowest bit, the other four bytes, the length (4 bits) and
 // the token.
-type word struct {
+type shortToken struct {
 	head, tail uint64
 }
 
@@ -42,7 +42,7 @@ const (
 )
 
 func newWordTable(short int) *wordTable {
-	return &wordTable{slots: make([]word, 2*short+1), long: make(map[string]token)}
+	return &wordTable{slots: make([]shortToken, 2*short+1), long: make(map[string]token)}
 }
 
 // hash returns a hash of a key: the 128 bits of a product, folded to 64 bits as in
@@ -66,11 +66,11 @@ func (t *wordTable) add(bytes string, id token) bool {
 		t.long[bytes] = id
 		return !twice
 	}
-	head, tail := key(bytes, 0, len(bytes))
+	head, tail := shortTokenKey(bytes, 0, len(bytes))
 	for at := t.slot(hash(head, tail)); ; {
 		switch slot := &t.slots[at]; {
 		case slot.tail == 0: // every key has a length above 0
-			*slot = word{head, tail | uint64(id)<<tokenShift}
+			*slot = shortToken{head, tail | uint64(id)<<tokenShift}
 			return true
 		case slot.head == head && slot.tail&tailMask == tail:
 			return false
@@ -84,7 +84,7 @@ func (t *wordTable) add(bytes string, id token) bool {
 // find returns the token with exactly this text, or none.
 func (t *wordTable) find(text string) token {
 	if len(text) <= shortWord {
-		head, tail := key(text, 0, len(text))
+		head, tail := shortTokenKey(text, 0, len(text))
 		return t.findShort(hash(head, tail), head, tail)
 	}
 	if len(text) <= t.maxLength {
@@ -110,9 +110,9 @@ func (t *wordTable) findShort(hash, head, tail uint64) token {
 	}
 }
 
-// key returns the key of the bytes s[i:end], which must be 1 to shortWord bytes: the
+// shortTokenKey returns the key of the bytes s[i:end], which must be 1 to shortWord bytes: the
 // bytes and their number, in two integers as in word.
-func key(s string, i, end int) (head, tail uint64) {
+func shortTokenKey(s string, i, end int) (head, tail uint64) {
 	n := end - i
 	if i+16 <= len(s) {
 		b := unsafe.Slice(unsafe.StringData(s), len(s))[i : i+16]
@@ -132,7 +132,7 @@ func key(s string, i, end int) (head, tail uint64) {
 // the CPU's fastest cache, and a cached piece with several tokens needs no merges to be
 // counted. A slot is a word that also has the number of tokens, in the bits above the
 // token. The token is none if the piece has several tokens.
-type pieceCache [1 << recentBits]word
+type pieceCache [1 << recentBits]shortToken
 
 const (
 	recentBits = 12 // 2^12 slots, 64 KB
@@ -147,7 +147,7 @@ func (v *vocabulary) countPiece(s *scratch, text string, i, end int) int {
 		}
 		return len(v.merge(s, text[i:end]))
 	}
-	head, tail := key(text, i, end)
+	head, tail := shortTokenKey(text, i, end)
 	h := hash(head, tail)
 	slot := &s.cache[h%uint64(len(s.cache))]
 	if slot.head != head || slot.tail&tailMask != tail {
@@ -155,7 +155,7 @@ func (v *vocabulary) countPiece(s *scratch, text string, i, end int) int {
 		if t == none {
 			n = len(v.merge(s, text[i:end]))
 		}
-		*slot = word{head, tail | uint64(t)<<tokenShift | uint64(n)<<countShift}
+		*slot = shortToken{head, tail | uint64(t)<<tokenShift | uint64(n)<<countShift}
 	}
 	return int(slot.tail >> countShift)
 }
@@ -166,12 +166,12 @@ func (v *vocabulary) encodePiece(s *scratch, dst []int, text string, i, end int)
 	if end-i > shortWord {
 		t = v.words.find(text[i:end])
 	} else {
-		head, tail := key(text, i, end)
+		head, tail := shortTokenKey(text, i, end)
 		h := hash(head, tail)
 		if slot := &s.cache[h%uint64(len(s.cache))]; slot.head == head && slot.tail&tailMask == tail {
 			t = token(slot.tail>>tokenShift) & none
 		} else if t = v.words.findShort(h, head, tail); t != none {
-			*slot = word{head, tail | uint64(t)<<tokenShift | 1<<countShift}
+			*slot = shortToken{head, tail | uint64(t)<<tokenShift | 1<<countShift}
 		}
 	}
 	if t != none {

@@ -17,12 +17,12 @@ type Assignee struct {
 	parts       map[string]*reported // parts that the worker has reported, by object key
 	taken       int64                // number of the last batch of rows that the owner took back
 	revoked     Revocation           // the last request to the worker to give back rows
-	counted     counts               // the numbers that this worker adds to Owner.counts
+	counted     workerCounts               // the numbers that this worker adds to Owner.counts
 }
 
-// counts has the number of workers in some states. The owner updates the numbers with
+// workerCounts has the number of workers in some states. The owner updates the numbers with
 // each heartbeat, so the cost of a heartbeat does not grow with the number of workers.
-type counts struct {
+type workerCounts struct {
 	working int // workers with engines that do not drain
 	hungry  int // workers that can get rows now, and whose engines are idle
 	stuck   int // workers that have rows to give back, and no engine
@@ -31,8 +31,8 @@ type counts struct {
 
 // plus returns c + times * d, for each number. times is 1 to add d, and -1 to subtract
 // d.
-func (c counts) plus(d counts, times int) counts {
-	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.stuck + times*d.stuck, c.away + times*d.away}
+func (c workerCounts) plus(d workerCounts, times int) workerCounts {
+	return workerCounts{c.working + times*d.working, c.hungry + times*d.hungry, c.stuck + times*d.stuck, c.away + times*d.away}
 }
 
 // reported is a part that a worker has reported. The worker reports the part in each
@@ -42,9 +42,9 @@ type reported struct {
 	acked bool // the part is committed or not needed; the next assignment acknowledges it
 }
 
-// away returns how long the worker's node has been unable to use the bucket; 0 if the
+// awayTime returns how long the worker's node has been unable to use the bucket; 0 if the
 // node can use the bucket.
-func (a *Assignee) away() time.Duration {
+func (a *Assignee) awayTime() time.Duration {
 	if a.last == nil {
 		return 0
 	}
@@ -55,15 +55,15 @@ func (a *Assignee) away() time.Duration {
 func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 
 // counts returns the numbers that this worker adds to the owner's counts.
-func (a *Assignee) counts() (c counts) {
+func (a *Assignee) counts() (c workerCounts) {
 	if a.last == nil {
 		return c
 	}
 	stays := a.last.Engines > 0 && !a.last.Leaves
 	c.working = oneIf(stays)
-	c.hungry = oneIf(a.servable() && a.last.Hungry)
-	c.stuck = oneIf(a.last.Engines == 0 && a.revocable())
-	c.away = oneIf(a.away() > 0)
+	c.hungry = oneIf(a.canGetRows() && a.last.Hungry)
+	c.stuck = oneIf(a.last.Engines == 0 && a.canGiveBackRows())
+	c.away = oneIf(a.awayTime() > 0)
 	return c
 }
 
@@ -75,14 +75,14 @@ func oneIf(condition bool) int {
 	return 0
 }
 
-// servable reports whether the owner can assign rows to the worker now: the worker
+// canGetRows reports whether the owner can assign rows to the worker now: the worker
 // wants rows, has an engine, does not drain, and has confirmed all earlier batches.
-func (a *Assignee) servable() bool {
+func (a *Assignee) canGetRows() bool {
 	return a.last != nil && !a.last.Leaves && len(a.unconfirmed) == 0 && a.last.Engines > 0 && a.last.Want
 }
 
-// revocable reports whether the owner can ask the worker to give back rows: the worker
+// canGiveBackRows reports whether the owner can ask the worker to give back rows: the worker
 // has unsent rows, does not drain, and has carried out the last such request.
-func (a *Assignee) revocable() bool {
+func (a *Assignee) canGiveBackRows() bool {
 	return a.last != nil && !a.last.Leaves && a.last.Recalled >= a.revoked.Number && a.last.Ready > 0
 }

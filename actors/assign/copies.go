@@ -6,10 +6,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies tracks the copies: rows with the same text as an earlier row, the original. A
+// copyTracker tracks the copies: rows with the same text as an earlier row, the original. A
 // copy gets the answer of its original. No worker runs copies: the owner writes them,
 // one shard at a time.
-type copies struct {
+type copyTracker struct {
 	of      *shard.Copies // the copies of the whole input; nil if there are none
 	settled int           // in all shards before this shard, each row is committed or a copy
 	next    int           // no shard before this shard has copies that must still be written
@@ -19,10 +19,10 @@ type copies struct {
 // originals are in the same shard as their copies, or a few shards earlier.
 const copiesAhead = 64
 
-// Copies sets which rows of the whole input are copies; of is nil if none are. A row
+// SetCopies sets which rows of the whole input are copies; of is nil if none are. A row
 // that a worker already has stays with the worker, even if the row is a copy.
-func (o *Owner) Copies(of *shard.Copies) {
-	o.copies = copies{of: of}
+func (o *Owner) SetCopies(of *shard.Copies) {
+	o.copies = copyTracker{of: of}
 	for n := range o.plan.shards {
 		var rows *roaring.Bitmap
 		if of != nil {
@@ -40,7 +40,7 @@ func (o *Owner) NextCopyableShard() (n int, rows *roaring.Bitmap, ok bool) {
 	if c.of == nil || o.states.copies.Count() == 0 {
 		return 0, nil, false
 	}
-	for c.settled < len(o.plan.shards) && o.answered(c.settled) {
+	for c.settled < len(o.plan.shards) && o.isShardAnswered(c.settled) {
 		c.settled++
 	}
 	for c.next < len(o.plan.shards) && o.states.copies.inShard(c.next) == nil {
@@ -54,8 +54,8 @@ func (o *Owner) NextCopyableShard() (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// answered reports whether every row of shard n is committed or a copy.
-func (o *Owner) answered(n int) bool {
+// isShardAnswered reports whether every row of shard n is committed or a copy.
+func (o *Owner) isShardAnswered(n int) bool {
 	rows, done, copied := uint64(o.plan.shards[n].Rows), o.states.committed.inShard(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
 		done = new(roaring.Bitmap)

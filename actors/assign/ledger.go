@@ -9,7 +9,7 @@ import (
 
 // A Ledger lists the parts of a job that the store has recorded.
 type Ledger struct {
-	Totals store.Totals // sums over all recorded parts
+	Totals store.RowTotals // sums over all recorded parts
 	Rows   int64        // number of rows of the job
 
 	shards []shardParts
@@ -25,7 +25,7 @@ type shardParts struct {
 
 // NewLedger returns the ledger of a job that has these shards and these recorded parts.
 // It returns an error if a part belongs to no shard of the job.
-func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
+func NewLedger(shards []shard.ShardInfo, parts []store.Part) (*Ledger, error) {
 	l := &Ledger{shards: make([]shardParts, len(shards)), open: len(shards)}
 	for i, info := range shards {
 		l.shards[i].rows = int64(info.Rows)
@@ -78,8 +78,8 @@ func (l *Ledger) Mergeable(shard int) bool {
 	return !s.complete && rows == 0
 }
 
-// Whole reports whether a single part contains all rows of a shard.
-func (l *Ledger) Whole(shard int) bool { return l.shards[shard].complete }
+// IsShardComplete reports whether a single part contains all rows of a shard.
+func (l *Ledger) IsShardComplete(shard int) bool { return l.shards[shard].complete }
 
 // Finished reports whether every shard has a complete part.
 func (l *Ledger) Finished() bool { return l.open == 0 }

@@ -13,7 +13,7 @@ import (
 
 func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	t.Parallel()
-	l, err := NewLedger([]shard.Info{{Rows: 10}}, nil)
+	l, err := NewLedger([]shard.ShardInfo{{Rows: 10}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 func TestReplayEqualsTheOriginal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var shards []shard.Info
+		var shards []shard.ShardInfo
 		for range rapid.IntRange(1, 3).Draw(t, "shards") {
-			shards = append(shards, shard.Info{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
+			shards = append(shards, shard.ShardInfo{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
 		}
 		l, _ := NewLedger(shards, nil)
 		o, _ := NewOwner(shards, nil)
@@ -47,7 +47,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			if set.IsEmpty() {
 				continue
 			}
-			p := Part{Key: fmt.Sprint(n), Shard: shard, Rows: NewRowSet(set), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
+			p := Part{Key: fmt.Sprint(n), Shard: shard, Rows: NewRowSet(set), Totals: store.RowTotals{Rows: int64(set.GetCardinality())}}
 			proposal := o.propose(&Assignee{Worker: "w"}, p)
 			if proposal.Repeat {
 				t.Fatal("part of open rows refused")

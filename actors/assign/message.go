@@ -24,7 +24,7 @@ type (
 		Recalled int64       // number of the last Revocation that the worker carried out
 		Back     []ShardRows // rows that the worker gives back to the owner
 		Batch    int64       // number of the batch in Back
-		Suspects []Suspect   // rows of Back that may have crashed an inference server
+		Suspects []SuspectRow   // rows of Back that may have crashed an inference server
 		Parts    []Part      // parts that the worker has written and the owner has not acknowledged
 
 		Want    bool // the worker has room for more rows
@@ -52,7 +52,7 @@ type (
 		Key    string // key of the object in the bucket
 		Shard  int
 		Rows   RowSet
-		Totals store.Totals
+		Totals store.RowTotals
 		Size   int64 // bytes
 	}
 

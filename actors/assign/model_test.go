@@ -74,7 +74,7 @@ func (h *hand) writePart() {
 	for shard, rows := range h.finished.shards {
 		h.parts++
 		set := NewRowSet(rows)
-		h.Wrote(Part{Key: fmt.Sprintf("%s-%d", h.name, h.parts), Shard: shard, Rows: set})
+		h.MarkWritten(Part{Key: fmt.Sprintf("%s-%d", h.name, h.parts), Shard: shard, Rows: set})
 		h.finished.remove(shard, set.Bitmap)
 		return
 	}
@@ -83,7 +83,7 @@ func (h *hand) writePart() {
 // A site is a job in the model. Its records survive a change of owner.
 type site struct {
 	t       *rapid.T
-	shards  []shard.Info
+	shards  []shard.ShardInfo
 	groups  []byte        // of the first rows of the job
 	copies  *shard.Copies // nil if there are none
 	records []store.Part
@@ -148,9 +148,9 @@ func (s *site) newOwner() {
 		s.read = 0
 		s.readOn(n)
 	}
-	s.owner.Group(s.groups)
+	s.owner.SetRowGroups(s.groups)
 	if whole {
-		s.owner.Copies(s.copies)
+		s.owner.SetCopies(s.copies)
 	}
 	s.owner.Assigning = s.epoch == 1
 }
@@ -164,7 +164,7 @@ func (s *site) readOn(n int) {
 	}
 	s.owner.Append(s.shards[s.read:s.read+n], copies)
 	if s.read += n; n > 0 && s.read == len(s.shards) {
-		s.owner.Copies(s.copies)
+		s.owner.SetCopies(s.copies)
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *site) copy() {
 	if !ok {
 		return
 	}
-	originals, err := s.copies.Originals(bytes.NewReader(s.listed), n)
+	originals, err := s.copies.ReadOriginals(bytes.NewReader(s.listed), n)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 		h.stopped = true
 		return
 	}
-	s.owner.Serve()
+	s.owner.AssignRows()
 	if o := carry(s.t, s.sign(s.owner.Assignment(a))); !loseOrders {
 		h.obeyOrders(o)
 	}
@@ -331,7 +331,7 @@ func (s *site) run(h *hand, n int) {
 				break
 			}
 			some.Add(rel)
-			h.Finished(shard, int(rel))
+			h.MarkFinished(shard, int(rel))
 			key := fmt.Sprint(shard, "/", rel)
 			if rows := s.copiesOf(shard); rows != nil && rows.Contains(rel) {
 				s.t.Fatalf("row %s was run, which is a copy", key)
@@ -353,7 +353,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &site{t: t, runs: make(map[string]int), lost: make(map[string]bool)}
 		for range rapid.IntRange(1, 4).Draw(t, "shards") {
-			info := shard.Info{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20}
+			info := shard.ShardInfo{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20}
 			if n := len(s.shards); n > 0 {
 				info.First = s.shards[n-1].First + int64(s.shards[n-1].Rows)
 			}

@@ -24,23 +24,23 @@ type Owner struct {
 
 	rows    int64 // number of rows in all shards
 	states  *rowStates
-	plan    *plan
+	plan    *spanPlanner
 	workers map[string]*Assignee
 	sorted  []*Assignee            // workers, sorted by name
 	at      map[string][]*Assignee // workers by address of their node
-	counts  counts                 // sums over all workers
+	counts  workerCounts                 // sums over all workers
 	toServe []*Assignee            // workers that the next call of Serve examines
 	dueAll  bool                   // the next Serve examines all workers, because rows have become free
 	retired map[string]bool        // names of removed or refused workers: they must drop their rows
 	split   time.Time              // since when only some nodes can use the bucket; zero if all or none can
 	known   map[string]bool        // keys of the parts that earlier owners recorded
-	copies  copies
+	copies  copyTracker
 
 	suspects suspects // rows given back by workers that may have crashed a server
 
 	complete int              // number of shards with all rows committed
-	nodes    map[string]*pace // committed rows, by address of the node
-	paces    map[string]*pace // the entry of nodes for each worker, including removed workers
+	nodes    map[string]*commitRate // committed rows, by address of the node
+	paces    map[string]*commitRate // the entry of nodes for each worker, including removed workers
 }
 
 // A Proposal is a part that a worker has reported, and the record with which the store
@@ -54,15 +54,15 @@ type Proposal struct {
 
 // NewOwner returns the owner's state for a job with these shards and recorded parts. It
 // returns an error if a part record does not fit the shards.
-func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
+func NewOwner(shards []shard.ShardInfo, parts []store.Part) (*Owner, error) {
 	b, err := newRowStates(shards, parts)
 	if err != nil {
 		return nil, err
 	}
 	o := &Owner{
-		rows: rowsIn(shards), states: b, plan: newPlan(shards, &b.free),
+		rows: rowsIn(shards), states: b, plan: newSpanPlanner(shards, &b.free),
 		workers: make(map[string]*Assignee), at: make(map[string][]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
-		nodes: make(map[string]*pace), paces: make(map[string]*pace), suspects: make(suspects),
+		nodes: make(map[string]*commitRate), paces: make(map[string]*commitRate), suspects: make(suspects),
 	}
 	for n := range shards {
 		if o.isShardCommitted(n) {
@@ -75,10 +75,10 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	return o, nil
 }
 
-// Group makes the owner assign the first rows of the job by prefix (see partition).
-// groups has one byte for each of these rows: the group of the row (see order.Groups).
+// SetRowGroups makes the owner assign the first rows of the job by prefix (see partition).
+// groups has one byte for each of these rows: the group of the row (see order.PrefixGrouper).
 // Rows that workers already have stay with them.
-func (o *Owner) Group(groups []byte) {
+func (o *Owner) SetRowGroups(groups []byte) {
 	if len(groups) > 0 {
 		o.plan.partition = newPartition(o.plan.shards, o.plan.free, groups)
 	}
@@ -86,20 +86,20 @@ func (o *Owner) Group(groups []byte) {
 
 // Append adds the next shards of a job while the input is still being read. copies has,
 // for each new shard, the rows that are copies; nil means none.
-func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
+func (o *Owner) Append(shards []shard.ShardInfo, copies []*roaring.Bitmap) {
 	for i, info := range shards {
-		o.states.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
+		o.states.free.Add(len(o.plan.shards)+i, rowRange(0, info.Rows))
 		if i < len(copies) {
 			o.states.setCopies(len(o.plan.shards)+i, copies[i])
 		}
 	}
-	o.plan.grow(shards)
+	o.plan.addShards(shards)
 	o.rows += rowsIn(shards)
 	o.dueAll = true
 }
 
 // rowsIn returns the number of rows in shards.
-func rowsIn(shards []shard.Info) (rows int64) {
+func rowsIn(shards []shard.ShardInfo) (rows int64) {
 	for _, s := range shards {
 		rows += int64(s.Rows)
 	}
@@ -112,16 +112,16 @@ func (o *Owner) Shards() int { return len(o.plan.shards) }
 // HandleHeartbeat processes a heartbeat that arrived at now. It returns the worker, and a proposal
 // for each part that the owner did not know. If a is nil, the worker must stop.
 func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
-	if o.retired[h.Worker] || !o.possible(h) {
+	if o.retired[h.Worker] || !o.isPlausible(h) {
 		return nil, nil
 	}
 	behind := false
 	if a = o.workers[h.Worker]; a == nil {
-		if a = o.join(h); a == nil {
+		if a = o.addWorker(h); a == nil {
 			o.retired[h.Worker] = true
 			return nil, nil
 		}
-		o.paces[h.Worker] = o.pace(a, now)
+		o.paces[h.Worker] = o.nodeCommitRate(a, now)
 		behind = o.hasRowsCommittedByOthers(h)
 	}
 	a.heard = now
@@ -143,7 +143,7 @@ func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts
 	}
 	parts = o.hearParts(a, h.Parts)
 	if behind && h.Ready > 0 {
-		o.recall(a, h.Ready)
+		o.requestRowsBack(a, h.Ready)
 	}
 	o.queueForServe(a)
 	return a, parts
@@ -166,16 +166,16 @@ func (o *Owner) hasRowsCommittedByOthers(h *Heartbeat) bool {
 	})
 }
 
-// Stranded returns the workers on nodes that could not use the bucket for at least
+// StrandedWorkers returns the workers on nodes that could not use the bucket for at least
 // patience while other nodes could use it. Such a worker cannot write its finished
-// rows, so other workers should run these rows. Call Stranded regularly.
-func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
+// rows, so other workers should run these rows. Call StrandedWorkers regularly.
+func (o *Owner) StrandedWorkers(patience time.Duration, now time.Time) (stranded []*Assignee) {
 	for _, a := range o.sorted {
-		if a.away() >= patience && patience > 0 {
+		if a.awayTime() >= patience && patience > 0 {
 			stranded = append(stranded, a)
 		}
 	}
-	switch away := o.Away(); {
+	switch away := o.CountAway(); {
 	case away == 0 || away == len(o.workers): // all nodes can use the bucket, or none can
 		o.split = time.Time{}
 	case o.split.IsZero():
@@ -187,13 +187,13 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 	return stranded
 }
 
-// Away returns the number of workers whose nodes cannot use the bucket.
-func (o *Owner) Away() int { return o.counts.away }
+// CountAway returns the number of workers whose nodes cannot use the bucket.
+func (o *Owner) CountAway() int { return o.counts.away }
 
-// Waits returns the reason why the job waits: the reason of the first waiting worker,
+// WaitReason returns the reason why the job waits: the reason of the first waiting worker,
 // if all workers with servers wait. It returns "" if a worker with servers does not
 // wait.
-func (o *Owner) Waits() (waits string) {
+func (o *Owner) WaitReason() (waits string) {
 	for _, a := range o.sorted {
 		switch {
 		case a.last == nil || a.last.Engines == 0:
@@ -242,7 +242,7 @@ func (o *Owner) propose(a *Assignee, p Part) Proposal {
 // proposal returns the proposal to commit a part, and marks the part's rows as written.
 // The caller has checked that no other part has these rows.
 func (o *Owner) proposal(worker string, p Part) Proposal {
-	o.states.write(p.Shard, p.Rows.Bitmap)
+	o.states.markWritten(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
 	if rec.Complete = rec.Rows == int64(o.plan.shards[p.Shard].Rows); !rec.Complete {
 		rec.Accepted, _ = p.Rows.ToBytes() // writing to memory cannot fail
@@ -250,16 +250,16 @@ func (o *Owner) proposal(worker string, p Part) Proposal {
 	return Proposal{Worker: worker, Part: p, Record: rec}
 }
 
-// possible reports whether the heartbeat can be true: all its rows exist in the job,
+// isPlausible reports whether the heartbeat can be true: all its rows exist in the job,
 // and it gives back all its suspects.
-func (o *Owner) possible(h *Heartbeat) bool {
-	return o.plan.possibleAll(h.Holds) && o.plan.possibleAll(h.Back) && h.suspectsGivenBack() &&
-		!slices.ContainsFunc(h.Parts, func(p Part) bool { return !o.plan.possible(p.Shard, p.Rows.Bitmap) })
+func (o *Owner) isPlausible(h *Heartbeat) bool {
+	return o.plan.allRowsExist(h.Holds) && o.plan.allRowsExist(h.Back) && h.suspectsGivenBack() &&
+		!slices.ContainsFunc(h.Parts, func(p Part) bool { return !o.plan.rowsExist(p.Shard, p.Rows.Bitmap) })
 }
 
-// join adds the sender of a heartbeat as a new worker. It returns nil if another worker
+// addWorker adds the sender of a heartbeat as a new worker. It returns nil if another worker
 // has some of its rows, or if the sender has assignments of this epoch.
-func (o *Owner) join(h *Heartbeat) *Assignee {
+func (o *Owner) addWorker(h *Heartbeat) *Assignee {
 	if !h.Fresh { // the worker has assignments of this epoch that this owner did not send
 		return nil
 	}
@@ -295,12 +295,12 @@ func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 // queueForServe updates the counts of a worker, and makes the next call of Serve examine the
 // worker.
 func (o *Owner) queueForServe(a *Assignee) {
-	o.count(a, a.counts())
+	o.updateCounts(a, a.counts())
 	o.toServe = append(o.toServe, a)
 }
 
-// count replaces the numbers that a worker adds to the owner's counts by now.
-func (o *Owner) count(a *Assignee, now counts) {
+// updateCounts replaces the numbers that a worker adds to the owner's counts by now.
+func (o *Owner) updateCounts(a *Assignee, now workerCounts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
 }
@@ -346,7 +346,7 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	if at, found := slices.BinarySearchFunc(o.sorted, a, byName); found {
 		o.sorted = slices.Delete(o.sorted, at, at+1)
 	}
-	o.count(a, counts{})
+	o.updateCounts(a, workerCounts{})
 	o.retired[a.Worker] = true
 	o.dueAll = true
 	for n := range o.states.assignedTo(a.Worker).shards {
@@ -365,10 +365,10 @@ func (o *Owner) CountAsHeard(at time.Time) {
 	}
 }
 
-// Silent returns the workers with no heartbeat since the given time. Even a worker on
+// SilentWorkers returns the workers with no heartbeat since the given time. Even a worker on
 // the owner's node may be silent: in a split store, another node may have become the
 // owner and taken over the worker.
-func (o *Owner) Silent(since time.Time) []*Assignee {
+func (o *Owner) SilentWorkers(since time.Time) []*Assignee {
 	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return !a.heard.Before(since) })
 }
 
@@ -383,22 +383,22 @@ func (o *Owner) WorkerAt(address string) *Assignee {
 // Exhausted reports whether no row is free.
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 
-// Free returns the number of free rows in all shards that the owner knows.
-func (o *Owner) Free() int64 { return o.states.free.Count() }
+// CountFreeRows returns the number of free rows in all shards that the owner knows.
+func (o *Owner) CountFreeRows() int64 { return o.states.free.Count() }
 
 // Workers returns all workers, sorted by name.
 func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
 // A RowLocation is the state of a row, and the worker that has the row.
 type RowLocation struct {
-	State  State  `json:"state"`
+	State  RowState  `json:"state"`
 	Worker string `json:"worker,omitempty"` // name of the worker; empty unless the row is assigned
 }
 
 // LocateRow returns the state and the worker of a row. row is the row's number in the
 // input.
 func (o *Owner) LocateRow(row int64) (p RowLocation) {
-	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.Info, row int64) int {
+	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.ShardInfo, row int64) int {
 		switch {
 		case row < s.First:
 			return 1

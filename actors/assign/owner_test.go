@@ -22,12 +22,12 @@ func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (
 }
 
 func part(key string, from, to int) Part {
-	return Part{Key: key, Rows: NewRowSet(rows(from, to)), Totals: store.Totals{Rows: int64(to - from)}}
+	return Part{Key: key, Rows: NewRowSet(rows(from, to)), Totals: store.RowTotals{Rows: int64(to - from)}}
 }
 
 func owner(t *testing.T, rows int, parts ...store.Part) *Owner {
 	t.Helper()
-	o, err := NewOwner([]shard.Info{{Rows: rows}}, parts)
+	o, err := NewOwner([]shard.ShardInfo{{Rows: rows}}, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestOwnerExcusesWorkersAfterItsOwnPause(t *testing.T) {
 	o := owner(t, 10)
 	hears(t, o, "w", [2]int{})
 	late := start.Add(time.Minute)
-	if len(o.Silent(late.Add(-time.Second))) != 1 {
+	if len(o.SilentWorkers(late.Add(-time.Second))) != 1 {
 		t.Fatal("a worker that was not heard for a minute is not silent")
 	}
 	o.CountAsHeard(late)
-	if len(o.Silent(late.Add(-time.Second))) != 0 {
+	if len(o.SilentWorkers(late.Add(-time.Second))) != 0 {
 		t.Error("a worker that could not be heard is taken for lost")
 	}
 }
@@ -143,12 +143,12 @@ func TestOwnerRevokesForIdleWorkers(t *testing.T) {
 	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Ready: 8}, start)
 	a, _ := hears(t, o, "idle", [2]int{})
 	o.HandleHeartbeat(&Heartbeat{Worker: "idle", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
-	changed := o.Serve()
+	changed := o.AssignRows()
 	if len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 4 {
 		t.Fatalf("changed %+v, want half of the waiting rows back", changed)
 	}
 	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 3, Engines: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
-	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
+	if changed := o.AssignRows(); len(changed) != 1 || changed[0] != a {
 		t.Fatalf("changed %+v, want the worker that was idle", changed)
 	}
 	if p := o.LocateRow(7); p.State != Assigned || p.Worker != "idle" {
@@ -166,11 +166,11 @@ func TestOwnerRevokesNothingWhileItIsWary(t *testing.T) {
 	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Want: true, Ready: 3}, start)
 	hears(t, o, "waits", [2]int{4, 8})
 	o.HandleHeartbeat(&Heartbeat{Worker: "waits", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
-	if changed := o.Serve(); len(changed) != 0 {
+	if changed := o.AssignRows(); len(changed) != 0 {
 		t.Fatalf("changed %+v, want no worker", changed)
 	}
 	o.ClearWary()
-	if changed := o.Serve(); len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 1 {
+	if changed := o.AssignRows(); len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 1 {
 		t.Fatalf("changed %+v, want a row of the busy worker", changed)
 	}
 }
@@ -197,11 +197,11 @@ func TestOwnerRefusesImpossibleRows(t *testing.T) {
 func TestOwnerRefusesRecordsOfAnotherInput(t *testing.T) {
 	t.Parallel()
 	for _, p := range []store.Part{{Key: "x", Shard: 1, Complete: true}, {Key: "x", Accepted: []byte("nonsense")}} {
-		if _, err := NewOwner([]shard.Info{{Rows: 1}}, []store.Part{p}); err == nil {
+		if _, err := NewOwner([]shard.ShardInfo{{Rows: 1}}, []store.Part{p}); err == nil {
 			t.Errorf("part %+v was accepted", p)
 		}
 	}
-	if _, err := NewLedger([]shard.Info{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
+	if _, err := NewLedger([]shard.ShardInfo{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
 		t.Error("a part of a shard that does not exist was accepted")
 	}
 }
@@ -238,7 +238,7 @@ func TestOwnerKeepsTheLastRowsForIdleWorkers(t *testing.T) {
 	rich, _ := o.HandleHeartbeat(report("rich", 100, false), start) // two workers share 40 rows: 10 at a time
 	poor, _ := o.HandleHeartbeat(report("poor", 4, false), start)
 	hungry, _ := o.HandleHeartbeat(report("hungry", 0, true), start)
-	o.Serve()
+	o.AssignRows()
 	if got := len(rich.unconfirmed); got != 0 {
 		t.Errorf("who has a hundred rows gets %+v", rich.unconfirmed)
 	}

@@ -9,8 +9,8 @@ const (
 	paceSteps = 12
 )
 
-// A pace counts committed rows, in total and over the last minute.
-type pace struct {
+// A commitRate counts committed rows, in total and over the last minute.
+type commitRate struct {
 	began time.Time        // start of step 0
 	all   int64            // number of all committed rows
 	steps [paceSteps]int64 // committed rows of each step, by the step's number modulo paceSteps
@@ -18,7 +18,7 @@ type pace struct {
 }
 
 // add counts a number of rows that were committed at now.
-func (p *pace) add(rows int64, now time.Time) {
+func (p *commitRate) add(rows int64, now time.Time) {
 	p.advanceTo(now)
 	p.all += rows
 	p.steps[p.last%paceSteps] += rows
@@ -26,7 +26,7 @@ func (p *pace) add(rows int64, now time.Time) {
 
 // advanceTo moves to the step that contains now, and clears the steps that are older than a
 // minute.
-func (p *pace) advanceTo(now time.Time) {
+func (p *commitRate) advanceTo(now time.Time) {
 	for step := int64(now.Sub(p.began) / paceStep); p.last < step; {
 		p.last = max(p.last, step-paceSteps) + 1
 		p.steps[p.last%paceSteps] = 0
@@ -35,7 +35,7 @@ func (p *pace) advanceTo(now time.Time) {
 
 // rate returns the committed rows per second over the last minute. It returns nil
 // before the first step has ended.
-func (p *pace) rate(now time.Time) *float64 {
+func (p *commitRate) rate(now time.Time) *float64 {
 	p.advanceTo(now)
 	if p.last == 0 {
 		return nil

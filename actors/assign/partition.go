@@ -10,14 +10,14 @@ import (
 
 // A partition assigns rows so that rows with the same prefix run on one worker at about
 // the same time. Each row has a group: rows with the same prefix are in the same group
-// (see order.Groups). A block is a range of consecutive shards. The rows of a block are
+// (see order.PrefixGrouper). A block is a range of consecutive shards. The rows of a block are
 // divided into shares: a share has all rows of some groups. A worker gets all rows of
 // one share, from all shards of the block, and then the next share. Blocks follow the
 // order of the input. When every share of a block has a worker, the next block begins.
 // At the end of a job several workers get rows of the same share.
 type partition struct {
 	free   *Rows // the free rows of the job, shared with the plan
-	shards []shard.Info
+	shards []shard.ShardInfo
 	groups []byte // the group of each row, by the row's number in the job
 	blocks []partitionBlock
 	cursor map[string]shareID // by worker: the share from which the worker gets rows
@@ -41,7 +41,7 @@ type shareID struct{ block, number int }
 const shareBytes = 4 << 20
 
 // newPartition returns a partition of the shards whose rows all have groups.
-func newPartition(shards []shard.Info, free *Rows, groups []byte) *partition {
+func newPartition(shards []shard.ShardInfo, free *Rows, groups []byte) *partition {
 	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]shareID)}
 	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
 		b := partitionBlock{from: n, rows: make(map[int][]*roaring.Bitmap)}
@@ -187,8 +187,8 @@ func (d *partition) count(s shareID) (rows int) {
 	return rows
 }
 
-// last returns the last shard of the block that contains shard n.
-func (d *partition) last(n int) int {
+// lastShardInBlock returns the last shard of the block that contains shard n.
+func (d *partition) lastShardInBlock(n int) int {
 	i, _ := slices.BinarySearchFunc(d.blocks, n, func(b partitionBlock, n int) int { return b.to - 1 - n })
 	return d.blocks[i].to - 1
 }

@@ -10,10 +10,10 @@ import (
 // rows take turns. The shards are large enough for this number of shares.
 func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	t.Helper()
-	infos := make([]shard.Info, shards)
+	infos := make([]shard.ShardInfo, shards)
 	groups := make([]byte, shards*rows)
 	for n := range infos {
-		infos[n] = shard.Info{First: int64(n * rows), Rows: rows, Bytes: int64(shares) * shareBytes / int64(shards)}
+		infos[n] = shard.ShardInfo{First: int64(n * rows), Rows: rows, Bytes: int64(shares) * shareBytes / int64(shards)}
 	}
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
@@ -22,7 +22,7 @@ func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Group(groups)
+	o.SetRowGroups(groups)
 	return o
 }
 
@@ -30,7 +30,7 @@ func dealt(t *testing.T, shards, rows, shares int) *Owner {
 // rows.
 func take(t *testing.T, o *Owner, worker string) (s Span, groups map[byte]bool) {
 	t.Helper()
-	s, ok := o.plan.span(worker, maxSpanRows)
+	s, ok := o.plan.nextSpan(worker, maxSpanRows)
 	if !ok {
 		t.Fatalf("no row for worker %s", worker)
 	}
@@ -114,9 +114,9 @@ func TestSharesHaveEqualSize(t *testing.T) {
 func TestRemainingRowsAreDealt(t *testing.T) {
 	t.Parallel()
 	const rows = 1020
-	infos, groups := make([]shard.Info, 4), make([]byte, 4*rows)
+	infos, groups := make([]shard.ShardInfo, 4), make([]byte, 4*rows)
 	for n := range infos {
-		infos[n] = shard.Info{First: int64(n * rows), Rows: rows, Bytes: shareBytes}
+		infos[n] = shard.ShardInfo{First: int64(n * rows), Rows: rows, Bytes: shareBytes}
 	}
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
@@ -125,13 +125,13 @@ func TestRemainingRowsAreDealt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	early, ok := o.plan.span("a", rows/2)
+	early, ok := o.plan.nextSpan("a", rows/2)
 	if !ok || early.Share != 0 {
 		t.Fatalf("%+v, %v", early, ok)
 	}
 	o.states.assign("a", early.Shard, early.Rows())
 	o.Append(infos[1:], nil)
-	o.Group(groups)
+	o.SetRowGroups(groups)
 	whose, left := map[byte]string{}, o.plan.free.Count()
 	for i := 0; o.plan.free.Count() > rows; i++ {
 		worker := [...]string{"a", "b"}[i%2]
@@ -155,20 +155,20 @@ func TestRemainingRowsAreDealt(t *testing.T) {
 // follow after the dealt shards.
 func TestBlocksAreBounded(t *testing.T) {
 	t.Parallel()
-	infos := make([]shard.Info, 6)
+	infos := make([]shard.ShardInfo, 6)
 	for n := range infos {
-		infos[n] = shard.Info{First: int64(10 * n), Rows: 10, Bytes: shard.PartitionBytes / 2}
+		infos[n] = shard.ShardInfo{First: int64(10 * n), Rows: 10, Bytes: shard.PartitionBytes / 2}
 	}
 	o, err := NewOwner(infos, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Group(make([]byte, 45)) // some rows of the fifth shard have no group
+	o.SetRowGroups(make([]byte, 45)) // some rows of the fifth shard have no group
 	if blocks := o.plan.partition.blocks; len(blocks) != 2 || blocks[0].to != 2 || blocks[1].from != 2 || blocks[1].to != 4 {
 		t.Fatalf("blocks are %+v", blocks)
 	}
 	for range 60 {
-		s, ok := o.plan.span("a", maxSpanRows)
+		s, ok := o.plan.nextSpan("a", maxSpanRows)
 		if !ok {
 			t.Fatal("a row is not assigned")
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A plan chooses free rows for a worker. Each worker gets rows of one shard until the
+// A spanPlanner chooses free rows for a worker. Each worker gets rows of one shard until the
 // shard has no free rows, and then of another shard. So the parts of a worker have many
 // rows of few shards. When every shard with free rows has a worker, the next worker
 // gets rows of the shard with the most free rows. The worker itself decides which of
 // its rows it sends first.
-type plan struct {
-	shards []shard.Info
+type spanPlanner struct {
+	shards []shard.ShardInfo
 	free   *Rows          // the free rows of the job
 	begun  []bool         // by shard: a worker has got rows of the shard
 	open   map[int]bool   // numbers of the shards that have begun and may have free rows
@@ -39,15 +39,15 @@ const (
 	leastBatch  = 4
 )
 
-// newPlan returns a plan for the free rows of shards.
-func newPlan(shards []shard.Info, free *Rows) *plan {
-	p := &plan{free: free, open: make(map[int]bool), cursor: make(map[string]int)}
-	p.grow(shards)
+// newSpanPlanner returns a plan for the free rows of shards.
+func newSpanPlanner(shards []shard.ShardInfo, free *Rows) *spanPlanner {
+	p := &spanPlanner{free: free, open: make(map[int]bool), cursor: make(map[string]int)}
+	p.addShards(shards)
 	return p
 }
 
-// grow adds the next shards of the job.
-func (p *plan) grow(shards []shard.Info) {
+// addShards adds the next shards of the job.
+func (p *spanPlanner) addShards(shards []shard.ShardInfo) {
 	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
@@ -55,20 +55,20 @@ func (p *plan) grow(shards []shard.Info) {
 // number is half of an equal share of the free rows, but at least leastBatch. So all
 // workers finish at about the same time (guided self-scheduling, Polychronopoulos and
 // Kuck 1987).
-func (p *plan) share(workers int) int {
+func (p *spanPlanner) share(workers int) int {
 	if workers < 2 {
 		return math.MaxInt
 	}
 	return max(leastBatch, int(p.free.Count()/int64(2*workers)))
 }
 
-// span returns the next span for a worker, with at most this many rows; ok is false if
+// nextSpan returns the next span for a worker, with at most this many rows; ok is false if
 // no row is free. The caller must mark the rows as assigned.
-func (p *plan) span(worker string, most int) (Span, bool) {
+func (p *spanPlanner) nextSpan(worker string, maxRows int) (Span, bool) {
 	if p.partition != nil {
 		if n, free, ok := p.partition.rows(worker); ok {
-			s := p.spanOf(n, free, most)
-			s.Block, s.Share = p.partition.last(n), 1+p.partition.cursor[worker].number
+			s := p.spanOf(n, free, maxRows)
+			s.Block, s.Share = p.partition.lastShardInBlock(n), 1+p.partition.cursor[worker].number
 			return s, true
 		}
 	}
@@ -76,13 +76,13 @@ func (p *plan) span(worker string, most int) (Span, bool) {
 	if !ok {
 		return Span{}, false
 	}
-	return p.spanOf(n, p.free.inShard(n), most), true
+	return p.spanOf(n, p.free.inShard(n), maxRows), true
 }
 
 // spanOf returns a span with the first rows of free, at most this many. free has rows
 // of shard n.
-func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
-	rows := min(spanRows(p.shards[n]), most, int(free.GetCardinality()))
+func (p *spanPlanner) spanOf(n int, free *roaring.Bitmap, maxRows int) Span {
+	rows := min(spanRows(p.shards[n]), maxRows, int(free.GetCardinality()))
 	last, _ := free.Select(uint32(rows - 1)) // free has at least this many rows
 	s := Span{Shard: n, From: int(free.Minimum()), To: int(last) + 1, Of: p.shards[n]}
 	if s.To-s.From > rows {
@@ -94,7 +94,7 @@ func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
 }
 
 // spanRows returns the number of rows in a span of this shard.
-func spanRows(s shard.Info) int {
+func spanRows(s shard.ShardInfo) int {
 	if s.Bytes == 0 {
 		return maxSpanRows
 	}
@@ -103,16 +103,16 @@ func spanRows(s shard.Info) int {
 
 // shardFor returns the shard from which a worker gets its next rows. It returns false
 // if no row is free.
-func (p *plan) shardFor(worker string) (int, bool) {
+func (p *spanPlanner) shardFor(worker string) (int, bool) {
 	if p.exhausted() {
 		return 0, false
 	}
 	if n, ok := p.cursor[worker]; ok && p.free.inShard(n) != nil {
 		return n, true
 	}
-	n, ok := p.abandoned()
+	n, ok := p.firstAbandonedShard()
 	if !ok {
-		n, ok = p.untouched()
+		n, ok = p.firstUntouchedShard()
 	}
 	if !ok {
 		n = p.fullest()
@@ -122,9 +122,9 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	return n, true
 }
 
-// abandoned returns the first shard that has begun and has free rows, but has no
+// firstAbandonedShard returns the first shard that has begun and has free rows, but has no
 // worker. Its cost depends on the number of workers, not on the number of shards.
-func (p *plan) abandoned() (int, bool) {
+func (p *spanPlanner) firstAbandonedShard() (int, bool) {
 	taken := make(map[int]bool, len(p.cursor))
 	for _, n := range p.cursor {
 		taken[n] = true
@@ -141,8 +141,8 @@ func (p *plan) abandoned() (int, bool) {
 	return first, found
 }
 
-// untouched returns the first shard that has free rows and that no worker has begun.
-func (p *plan) untouched() (int, bool) {
+// firstUntouchedShard returns the first shard that has free rows and that no worker has begun.
+func (p *spanPlanner) firstUntouchedShard() (int, bool) {
 	for ; p.next < len(p.shards); p.next++ {
 		if !p.begun[p.next] && p.free.inShard(p.next) != nil {
 			return p.next, true
@@ -152,7 +152,7 @@ func (p *plan) untouched() (int, bool) {
 }
 
 // fullest returns the shard with the most free rows.
-func (p *plan) fullest() int {
+func (p *spanPlanner) fullest() int {
 	best, most := -1, 0
 	for n := range p.free.shards {
 		if have := p.free.countOf(n); have > most || have == most && n < best {
@@ -163,10 +163,10 @@ func (p *plan) fullest() int {
 }
 
 // markBegun records that a worker has got rows of a shard or has given back rows of it.
-func (p *plan) markBegun(shard int) { p.begun[shard], p.open[shard] = true, true }
+func (p *spanPlanner) markBegun(shard int) { p.begun[shard], p.open[shard] = true, true }
 
 // forget removes a worker, so that other workers can get the rest of its current shard.
-func (p *plan) forget(worker string) {
+func (p *spanPlanner) forget(worker string) {
 	delete(p.cursor, worker)
 	if p.partition != nil {
 		delete(p.partition.cursor, worker)
@@ -174,14 +174,14 @@ func (p *plan) forget(worker string) {
 }
 
 // exhausted reports whether no row is free.
-func (p *plan) exhausted() bool { return p.free.Count() == 0 }
+func (p *spanPlanner) exhausted() bool { return p.free.Count() == 0 }
 
-// possible reports whether these rows of a shard exist in the job.
-func (p *plan) possible(shard int, rows *roaring.Bitmap) bool {
+// rowsExist reports whether these rows of a shard exist in the job.
+func (p *spanPlanner) rowsExist(shard int, rows *roaring.Bitmap) bool {
 	return shard >= 0 && shard < len(p.shards) && !rows.IsEmpty() && int(rows.Maximum()) < p.shards[shard].Rows
 }
 
-// possibleAll reports whether all rows in list exist in the job.
-func (p *plan) possibleAll(list []ShardRows) bool {
-	return !slices.ContainsFunc(list, func(s ShardRows) bool { return !p.possible(s.Shard, s.Rows.Bitmap) })
+// allRowsExist reports whether all rows in list exist in the job.
+func (p *spanPlanner) allRowsExist(list []ShardRows) bool {
+	return !slices.ContainsFunc(list, func(s ShardRows) bool { return !p.rowsExist(s.Shard, s.Rows.Bitmap) })
 }

@@ -12,18 +12,18 @@ import (
 )
 
 // rows returns a set of consecutive rows.
-func rows(from, to int) *roaring.Bitmap { return span(from, to) }
+func rows(from, to int) *roaring.Bitmap { return rowRange(from, to) }
 
 // committed returns the record of a part with these rows.
 func committed(key string, shard int, set *roaring.Bitmap) store.Part {
 	accepted, _ := set.ToBytes()
-	return store.Part{Key: key, Shard: shard, Accepted: accepted, Rows: int64(set.GetCardinality()), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
+	return store.Part{Key: key, Shard: shard, Accepted: accepted, Rows: int64(set.GetCardinality()), Totals: store.RowTotals{Rows: int64(set.GetCardinality())}}
 }
 
 // someShards draws shards, and parts with some of their rows.
-func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitmap, parts []store.Part, open int64) {
+func someShards(t *rapid.T, most int) (shards []shard.ShardInfo, done []*roaring.Bitmap, parts []store.Part, open int64) {
 	for n := range rapid.IntRange(0, most).Draw(t, "shards") {
-		info := shard.Info{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
+		info := shard.ShardInfo{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
 		info.Bytes = int64(info.Rows) * rapid.Int64Range(0, 5000).Draw(t, "bytes per row")
 		if n > 0 {
 			info.First = shards[n-1].First + int64(shards[n-1].Rows)
@@ -58,7 +58,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			for i := range groups {
 				groups[i] = some[i%len(some)]
 			}
-			o.Group(groups)
+			o.SetRowGroups(groups)
 		}
 		b, p := o.states, o.plan
 		if b.free.Count() != open {
@@ -88,7 +88,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			case 0, 1, 2, 3:
 				left := b.free.Count()
 				most := rapid.IntRange(1, 3000).Draw(t, "most")
-				s, ok := p.span(fmt.Sprint(rapid.IntRange(1, workers).Draw(t, "worker")), most)
+				s, ok := p.nextSpan(fmt.Sprint(rapid.IntRange(1, workers).Draw(t, "worker")), most)
 				if ok != (left > 0) {
 					t.Fatalf("got %v of %d free rows", ok, left)
 				}
@@ -114,7 +114,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			}
 		}
 		for {
-			s, ok := p.span("last", p.share(1))
+			s, ok := p.nextSpan("last", p.share(1))
 			if !ok {
 				break
 			}
@@ -130,13 +130,13 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 // one.
 func TestPlanKeepsWorkersApart(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.Info{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
+	o, err := NewOwner([]shard.ShardInfo{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var order []int
 	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
-		s, _ := o.plan.span(worker, o.plan.share(1))
+		s, _ := o.plan.nextSpan(worker, o.plan.share(1))
 		o.states.assign(worker, s.Shard, s.Rows())
 		order = append(order, s.Shard)
 	}
@@ -148,7 +148,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 // A worker of an earlier owner keeps its rows, unless another worker has them.
 func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.Info{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
+	o, err := NewOwner([]shard.ShardInfo{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	if join("b", map[int]*roaring.Bitmap{0: rows(29, 31)}) != nil || o.states.free.Count() != 70 {
 		t.Errorf("a row was taken twice, %d left", o.states.free.Count())
 	}
-	s, _ := o.plan.span("c", o.plan.share(1))
+	s, _ := o.plan.nextSpan("c", o.plan.share(1))
 	if s.Shard != 0 || s.From != 30 || s.To != 100 {
 		t.Errorf("span %+v, want the free rows", s)
 	}
@@ -176,13 +176,13 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 // all their rows were assigned before.
 func TestPlanFindsReturnedShards(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
+	o, err := NewOwner([]shard.ShardInfo{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	take := func(worker string, want int) {
 		t.Helper()
-		s, ok := o.plan.span(worker, 10)
+		s, ok := o.plan.nextSpan(worker, 10)
 		if !ok || s.Shard != want {
 			t.Fatalf("%s gets rows of shard %d (%v), want %d", worker, s.Shard, ok, want)
 		}
@@ -191,10 +191,10 @@ func TestPlanFindsReturnedShards(t *testing.T) {
 	take("a", 0)
 	take("b", 1)
 	take("c", 2)
-	if _, ok := o.plan.abandoned(); ok || len(o.plan.open) != 0 {
+	if _, ok := o.plan.firstAbandonedShard(); ok || len(o.plan.open) != 0 {
 		t.Errorf("nothing is free, and %v are open", o.plan.open)
 	}
-	o.release("b", 1, span(0, 5))
+	o.release("b", 1, rowRange(0, 5))
 	o.plan.forget("b")
 	take("d", 1)
 	o.Remove(&Assignee{Worker: "a"})

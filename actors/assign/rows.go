@@ -160,7 +160,7 @@ type Span struct {
 	From   int
 	To     int // the first row after the span
 	Except RowSet
-	Of     shard.Info // the description of the shard
+	Of     shard.ShardInfo // the description of the shard
 	// Rows that are assigned by prefix come from a block of shards (see partition). Block is
 	// the last shard of this block, and Share the number of the share in the block. Both
 	// are 0 for other rows.
@@ -168,7 +168,7 @@ type Span struct {
 	Share int
 	// Suspects are rows of the span that may have crashed a server. A span that was cut
 	// from another span may list rows that it does not have.
-	Suspects []Suspect
+	Suspects []SuspectRow
 }
 
 // Behind returns the shard that limits how long the rows of the span may wait. When a

@@ -10,19 +10,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A State is how far a row has come, from Free to Committed.
-type State string
+// A RowState is how far a row has come, from Free to Committed.
+type RowState string
 
 // The states of a row, in their order. rowStates returns Elsewhere for a row that it
 // does not have, because a worker keeps only the states of its own rows.
 const (
-	Elsewhere State = "elsewhere" // the row is unknown here
-	Free      State = "free"      // no worker has the row
-	Copy      State = "copy"      // the row gets the answer of an equal row after the equal row is committed
-	Assigned  State = "assigned"  // a worker has the row
-	Finished  State = "finished"  // the row has an answer
-	Written   State = "written"   // the row is in a stored part
-	Committed State = "committed" // the row is in a part that the store has recorded: the row is done
+	Elsewhere RowState = "elsewhere" // the row is unknown here
+	Free      RowState = "free"      // no worker has the row
+	Copy      RowState = "copy"      // the row gets the answer of an equal row after the equal row is committed
+	Assigned  RowState = "assigned"  // a worker has the row
+	Finished  RowState = "finished"  // the row has an answer
+	Written   RowState = "written"   // the row is in a stored part
+	Committed RowState = "committed" // the row is in a part that the store has recorded: the row is done
 )
 
 // rowStates has the state of each row:
@@ -50,29 +50,29 @@ type rowStates struct {
 
 // newRowStates returns the states of all rows of a job: rows in the recorded parts are
 // committed, and other rows are free.
-func newRowStates(shards []shard.Info, parts []store.Part) (*rowStates, error) {
+func newRowStates(shards []shard.ShardInfo, parts []store.Part) (*rowStates, error) {
 	b := &rowStates{assigned: make(map[string]*Rows)}
 	for n, info := range shards {
-		b.free.Add(n, span(0, info.Rows))
+		b.free.Add(n, rowRange(0, info.Rows))
 	}
 	for _, p := range parts {
 		if p.Shard < 0 || p.Shard >= len(shards) {
 			return nil, fmt.Errorf("part %s: the job has no shard %d", p.Key, p.Shard)
 		}
-		rows := span(0, shards[p.Shard].Rows)
+		rows := rowRange(0, shards[p.Shard].Rows)
 		if !p.Complete {
 			rows = roaring.New()
 			if err := rows.UnmarshalBinary(p.Accepted); err != nil {
 				return nil, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
 			}
 		}
-		b.commit(p.Shard, rows)
+		b.markCommitted(p.Shard, rows)
 	}
 	return b, nil
 }
 
-// span returns the rows from from up to to, without to.
-func span(from, to int) *roaring.Bitmap {
+// rowRange returns the rows from from up to to, without to.
+func rowRange(from, to int) *roaring.Bitmap {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
 	return rows
@@ -150,23 +150,23 @@ func (b *rowStates) releaseAll(worker string) int64 {
 	return have.Count()
 }
 
-// finish moves rows of a worker into the state Finished, because they have answers.
-func (b *rowStates) finish(worker string, shard int, rows *roaring.Bitmap) {
+// markFinished moves rows of a worker into the state Finished, because they have answers.
+func (b *rowStates) markFinished(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.assignedTo(worker)
 	rows = have.intersect(shard, rows)
 	b.unassign(have, shard, rows)
 	b.finished.Add(shard, rows)
 }
 
-// write moves rows into the state Written, because they are in a stored part. Any
+// markWritten moves rows into the state Written, because they are in a stored part. Any
 // worker may have had the rows.
-func (b *rowStates) write(shard int, rows *roaring.Bitmap) {
+func (b *rowStates) markWritten(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.written.Add(shard, rows)
 }
 
-// commit moves rows into the state Committed, because the store has recorded them.
-func (b *rowStates) commit(shard int, rows *roaring.Bitmap) {
+// markCommitted moves rows into the state Committed, because the store has recorded them.
+func (b *rowStates) markCommitted(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.committed.Add(shard, rows)
 }
@@ -197,7 +197,7 @@ func (b *rowStates) assignedTo(worker string) *Rows {
 }
 
 // stateOf returns the state of a row. worker is empty unless the row is assigned.
-func (b *rowStates) stateOf(shard, row int) (state State, worker string) {
+func (b *rowStates) stateOf(shard, row int) (state RowState, worker string) {
 	switch {
 	case b.free.has(shard, row):
 		return Free, ""

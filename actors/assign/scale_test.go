@@ -39,9 +39,9 @@ const (
 
 func newCrowd(tb testing.TB, workers int) *crowd {
 	tb.Helper()
-	shards := make([]shard.Info, crowdShards)
+	shards := make([]shard.ShardInfo, crowdShards)
 	for i := range shards {
-		shards[i] = shard.Info{First: int64(i) * crowdShardRows, Rows: crowdShardRows, Bytes: crowdShardRows * 300}
+		shards[i] = shard.ShardInfo{First: int64(i) * crowdShardRows, Rows: crowdShardRows, Bytes: crowdShardRows * 300}
 	}
 	o, err := NewOwner(shards, nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *crowd) report(tb testing.TB, h *hand) {
 			some.RemoveRange(uint64(last), 1<<32)
 		}
 		for _, rel := range some.ToArray() {
-			h.Finished(n, int(rel))
+			h.MarkFinished(n, int(rel))
 		}
 		h.unsent.remove(n, some)
 		h.finished.Add(n, some)
@@ -86,7 +86,7 @@ func (c *crowd) report(tb testing.TB, h *hand) {
 	for _, p := range parts {
 		c.owner.MarkCommitted(p.Worker, p.Part, time.Unix(0, 0))
 	}
-	c.owner.Serve()
+	c.owner.AssignRows()
 	m := c.owner.Assignment(a)
 	c.took += time.Since(began)
 	m.Epoch = 1

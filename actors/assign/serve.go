@@ -6,12 +6,12 @@ import "slices"
 // and the next spans.
 const spansPerBatch = 4
 
-// Serve assigns free rows to workers that want rows. It examines all workers if rows
+// AssignRows assigns free rows to workers that want rows. It examines all workers if rows
 // have become free, and otherwise only workers with a new heartbeat or a newly
 // committed part. If one worker has nothing to do while rows of another worker wait,
-// Serve also asks the other worker to give back rows. It returns the workers whose
+// AssignRows also asks the other worker to give back rows. It returns the workers whose
 // assignments have changed.
-func (o *Owner) Serve() (changed []*Assignee) {
+func (o *Owner) AssignRows() (changed []*Assignee) {
 	if !o.Assigning {
 		return nil
 	}
@@ -25,8 +25,8 @@ func (o *Owner) Serve() (changed []*Assignee) {
 		if o.Exhausted() {
 			break
 		}
-		if o.workers[a.Worker] == a && a.servable() && o.assign(a) {
-			o.count(a, a.counts())
+		if o.workers[a.Worker] == a && a.canGetRows() && o.assign(a) {
+			o.updateCounts(a, a.counts())
 			changed = append(changed, a)
 		}
 	}
@@ -37,7 +37,7 @@ func (o *Owner) Serve() (changed []*Assignee) {
 func (o *Owner) assign(a *Assignee) bool {
 	var spans []Span
 	for most := o.maxRows(a); most > 0 && len(spans) < spansPerBatch; {
-		s, ok := o.plan.span(a.Worker, most)
+		s, ok := o.plan.nextSpan(a.Worker, most)
 		if !ok {
 			break
 		}
@@ -106,7 +106,7 @@ func (o *Owner) revoke() (changed []*Assignee) {
 	if o.counts.stuck > 0 && o.counts.working > 0 {
 		for _, a := range o.sorted {
 			if a.counted.stuck > 0 {
-				o.recall(a, a.last.Ready)
+				o.requestRowsBack(a, a.last.Ready)
 				changed = append(changed, a)
 			}
 		}
@@ -119,19 +119,19 @@ func (o *Owner) revoke() (changed []*Assignee) {
 	}
 	var most *Assignee
 	for _, a := range o.sorted {
-		if a.revocable() && (most == nil || a.last.Ready > most.last.Ready) {
+		if a.canGiveBackRows() && (most == nil || a.last.Ready > most.last.Ready) {
 			most = a
 		}
 	}
 	if most == nil || most.last.Ready < leastRevoked {
 		return nil
 	}
-	o.recall(most, most.last.Ready*hungry/(hungry+1))
+	o.requestRowsBack(most, most.last.Ready*hungry/(hungry+1))
 	return append(changed, most)
 }
 
-// recall asks a worker to give back this many rows.
-func (o *Owner) recall(a *Assignee, rows int) {
+// requestRowsBack asks a worker to give back this many rows.
+func (o *Owner) requestRowsBack(a *Assignee, rows int) {
 	a.revoked = Revocation{a.revoked.Number + 1, rows}
-	o.count(a, a.counts())
+	o.updateCounts(a, a.counts())
 }

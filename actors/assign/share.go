@@ -2,8 +2,8 @@ package assign
 
 import "time"
 
-// A Share is one node's part of the work on a job.
-type Share struct {
+// A NodeShare is one node's part of the work on a job.
+type NodeShare struct {
 	Address  string   // of the node; empty for the owner's own node
 	Assigned int64    // rows that the node's workers have and that are not committed
 	Done     int64    // rows of the node's workers that were committed under this owner
@@ -12,8 +12,8 @@ type Share struct {
 
 // Shares returns the share of each node that has a worker. The cost of a call does not
 // grow with the number of rows.
-func (o *Owner) Shares(now time.Time) []Share {
-	var shares []Share
+func (o *Owner) Shares(now time.Time) []NodeShare {
+	var shares []NodeShare
 	at := make(map[string]int) // by address
 	for _, a := range o.sorted {
 		i, known := at[a.Address]
@@ -21,7 +21,7 @@ func (o *Owner) Shares(now time.Time) []Share {
 			i = len(shares)
 			at[a.Address] = i
 			done := o.nodes[a.Address]
-			shares = append(shares, Share{Address: a.Address, Done: done.all, Rate: done.rate(now)})
+			shares = append(shares, NodeShare{Address: a.Address, Done: done.all, Rate: done.rate(now)})
 		}
 		shares[i].Assigned += o.states.assignedTo(a.Worker).Count()
 		for _, p := range a.parts {
@@ -41,7 +41,7 @@ func (o *Owner) CountCompleteShards() (complete, all int) { return o.complete, l
 // for the node of the worker that wrote the part.
 func (o *Owner) commit(worker string, p Part, now time.Time) {
 	before, whole := o.states.committed.Count(), o.isShardCommitted(p.Shard)
-	o.states.commit(p.Shard, p.Rows.Bitmap)
+	o.states.markCommitted(p.Shard, p.Rows.Bitmap)
 	o.suspects.remove(func(shard, row int) bool { return shard == p.Shard && p.Rows.ContainsInt(row) })
 	if !whole && o.isShardCommitted(p.Shard) {
 		o.complete++
@@ -56,11 +56,11 @@ func (o *Owner) isShardCommitted(shard int) bool {
 	return o.states.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 
-// pace returns the counter of committed rows for a worker's node. All workers of the
+// nodeCommitRate returns the counter of committed rows for a worker's node. All workers of the
 // node share this counter.
-func (o *Owner) pace(a *Assignee, now time.Time) *pace {
+func (o *Owner) nodeCommitRate(a *Assignee, now time.Time) *commitRate {
 	if o.nodes[a.Address] == nil {
-		o.nodes[a.Address] = &pace{began: now}
+		o.nodes[a.Address] = &commitRate{began: now}
 	}
 	return o.nodes[a.Address]
 }

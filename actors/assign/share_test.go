@@ -11,7 +11,7 @@ import (
 // Committed rows still count after their worker was removed.
 func TestSharesByNode(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 5}}, nil)
+	o, err := NewOwner([]shard.ShardInfo{{Rows: 10}, {First: 10, Rows: 5}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestSharesByNode(t *testing.T) {
 	}
 	a, parts := at("a", "one", 0, 6, part("written", 0, 4))
 	at("b", "two", 6, 8)
-	if got := o.Shares(start); len(got) != 2 || got[0] != (Share{Address: "one", Assigned: 6}) || got[1] != (Share{Address: "two", Assigned: 2}) {
+	if got := o.Shares(start); len(got) != 2 || got[0] != (NodeShare{Address: "one", Assigned: 6}) || got[1] != (NodeShare{Address: "two", Assigned: 2}) {
 		t.Errorf("%+v, want those that are written and not committed too", got)
 	}
 	o.MarkCommitted("a", parts[0].Part, start.Add(10*time.Second))
@@ -58,7 +58,7 @@ func TestSharesByNode(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	t.Parallel()
-	p := pace{began: start}
+	p := commitRate{began: start}
 	at := func(seconds int) *float64 { return p.rate(start.Add(time.Duration(seconds) * time.Second)) }
 	p.add(50, start)
 	if at(4) != nil {

@@ -9,10 +9,10 @@ import (
 // a worker gave the row back without loading it, until the row is committed.
 func TestSuspectsTravel(t *testing.T) {
 	t.Parallel()
-	o, want := owner(t, 10), []Suspect{{Row: 2, Group: 1, Crashes: 1}}
+	o, want := owner(t, 10), []SuspectRow{{Row: 2, Group: 1, Crashes: 1}}
 	beats := map[string]*Worker{}
 	// tell sends a worker's report, and returns the suspects in its new spans.
-	tell := func(name string, holds bool) (told []Suspect) {
+	tell := func(name string, holds bool) (told []SuspectRow) {
 		w := beats[name]
 		if w == nil {
 			w = NewWorker(name, 1, "session")
@@ -24,7 +24,7 @@ func TestSuspectsTravel(t *testing.T) {
 		if a == nil {
 			t.Fatalf("the report of %s is not heard: %+v", name, h)
 		}
-		o.Serve()
+		o.AssignRows()
 		m := o.Assignment(a)
 		m.Epoch = 1
 		spans, _, _, _ := w.ApplyAssignment(m)
@@ -66,7 +66,7 @@ func TestSuspectsAreRowsGivenBack(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	a, _ := o.HandleHeartbeat(&Heartbeat{
-		Worker: "w", Fresh: true, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(2, 4))}}, Suspects: []Suspect{{Row: 4, Group: 1}},
+		Worker: "w", Fresh: true, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(2, 4))}}, Suspects: []SuspectRow{{Row: 4, Group: 1}},
 	}, start)
 	if a != nil {
 		t.Error("a report of another row is heard")
@@ -80,7 +80,7 @@ func TestSuspectsEndWithTheirOwner(t *testing.T) {
 	w := worker()
 	w.ApplyAssignment(batch(1, 0, 4))
 	w.GiveBack(0, rows(2, 4))
-	w.Suspect(Suspect{Row: 2, Group: 1})
+	w.Suspect(SuspectRow{Row: 2, Group: 1})
 	w.Adopt(2, "another")
 	var h Heartbeat
 	if w.Report(&h); len(h.Back) > 0 || len(h.Suspects) > 0 {

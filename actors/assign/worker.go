@@ -118,9 +118,9 @@ func (w *Worker) ApplyAssignment(m *Assignment) (spans []Span, acked []string, b
 	return spans, acked, back, true
 }
 
-// Finished records that a row has an answer. Changing the states is fast only for many
-// rows at once, so Finished collects the rows, and applyAnswered changes their states later.
-func (w *Worker) Finished(shard, row int) {
+// MarkFinished records that a row has an answer. Changing the states is fast only for many
+// rows at once, so MarkFinished collects the rows, and applyAnswered changes their states later.
+func (w *Worker) MarkFinished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
 
@@ -128,27 +128,27 @@ func (w *Worker) Finished(shard, row int) {
 func (w *Worker) applyAnswered() {
 	for n, rows := range w.answered {
 		slices.Sort(rows)
-		w.states.finish(w.name, n, roaring.BitmapOf(rows...))
+		w.states.markFinished(w.name, n, roaring.BitmapOf(rows...))
 	}
 	clear(w.answered)
 }
 
-// Wrote adds a part that the worker has stored.
-func (w *Worker) Wrote(p Part) {
+// MarkWritten adds a part that the worker has stored.
+func (w *Worker) MarkWritten(p Part) {
 	w.applyAnswered()
 	w.parts[p.Key] = p
-	w.states.write(p.Shard, p.Rows.Bitmap)
+	w.states.markWritten(p.Shard, p.Rows.Bitmap)
 }
 
 // Suspect records that a row may have crashed a server. The worker must give this row
 // back.
-func (w *Worker) Suspect(s Suspect) { w.suspects.add(s) }
+func (w *Worker) Suspect(s SuspectRow) { w.suspects.add(s) }
 
 // GiveBack marks rows that the next heartbeats give back to the owner.
 func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.states.release(w.name, shard, rows) }
 
-// Unfinished returns how many of the worker's rows in a shard have no answer yet.
-func (w *Worker) Unfinished(shard int) int {
+// CountUnfinished returns how many of the worker's rows in a shard have no answer yet.
+func (w *Worker) CountUnfinished(shard int) int {
 	return w.states.assignedTo(w.name).countOf(shard) - len(w.answered[shard])
 }
 

@@ -8,7 +8,7 @@ func batch(number int64, from, to int) *Assignment {
 	return &Assignment{Epoch: 1, Worker: "w", Batches: []Batch{{number, []Span{{From: from, To: to}}}}}
 }
 
-func where(w *Worker, shard, row int) State {
+func where(w *Worker, shard, row int) RowState {
 	state, _ := w.states.stateOf(shard, row)
 	return state
 }
@@ -18,9 +18,9 @@ func TestWorkerKeepsRowsThatComeBackWithAnAcknowledgement(t *testing.T) {
 	t.Parallel()
 	w := worker()
 	w.ApplyAssignment(batch(1, 0, 2))
-	w.Finished(0, 0)
-	w.Finished(0, 1)
-	w.Wrote(part("p", 0, 2))
+	w.MarkFinished(0, 0)
+	w.MarkFinished(0, 1)
+	w.MarkWritten(part("p", 0, 2))
 	m := batch(2, 1, 2)
 	m.Acked = []string{"p"}
 	if spans, acked, _, ok := w.ApplyAssignment(m); !ok || len(spans) != 1 || len(acked) != 1 {
@@ -69,8 +69,8 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 	if h := report(); h.Batch != 2 || !h.Back[0].Rows.Equals(rows(3, 4)) {
 		t.Errorf("reported %+v", h)
 	}
-	if w.Idle() || w.Unfinished(0) != 6 {
-		t.Errorf("idle %v, %d unfinished", w.Idle(), w.Unfinished(0))
+	if w.Idle() || w.CountUnfinished(0) != 6 {
+		t.Errorf("idle %v, %d unfinished", w.Idle(), w.CountUnfinished(0))
 	}
 }
 
@@ -80,8 +80,8 @@ func TestWorkerReportsItsRowsToANewOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()
 	w.ApplyAssignment(batch(1, 0, 10))
-	w.Finished(0, 1)
-	w.Wrote(part("p", 2, 4))
+	w.MarkFinished(0, 1)
+	w.MarkWritten(part("p", 2, 4))
 	w.GiveBack(0, rows(8, 10))
 	if !w.Adopt(2, "other") || w.Adopt(2, "other") || w.Adopt(1, "session") {
 		t.Error("Adopt mixes up a new owner, the same owner and an old owner")

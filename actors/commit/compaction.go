@@ -64,17 +64,17 @@ func KindFromContext(ctx context.Context) string {
 }
 
 // run tries once to make the object. If parts cannot be read, the error is an
-// archive.LostError.
+// archive.LostPartsError.
 func (c *Compaction) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 	info, err := c.make(ctx, bucket)
 	if err == nil {
-		return info.Size, archive.ReadBack(ctx, bucket, info)
+		return info.Size, archive.VerifyWritten(ctx, bucket, info)
 	}
 	return 0, archive.FindCause(ctx, bucket, c.Parts, err)
 }
 
 // make writes the object and returns its description.
-func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {
+func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.ObjectInfo, err error) {
 	if c.Make == MakeMerge {
 		sources, release, err := sourcesOf(ctx, bucket, c.First, c.Parts, nil)
 		defer release()
@@ -82,7 +82,7 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.In
 			return info, err
 		}
 		return writeObject(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
-			return results.Merge(ctx, w, c.Schema, sources)
+			return results.MergeParts(ctx, w, c.Schema, sources)
 		})
 	}
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
@@ -95,9 +95,9 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.In
 	return writeObject(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
 		switch c.Make {
 		case MakeJoin:
-			return results.Join(ctx, w, c.Schema, c.First, sources)
+			return results.JoinParts(ctx, w, c.Schema, c.First, sources)
 		case MakeFull:
-			return results.Concat(ctx, w, c.Schema, sources, results.Full)
+			return results.ConcatParts(ctx, w, c.Schema, sources, results.Full)
 		case MakeRows:
 			return results.ConcatRows(ctx, w, c.Schema, sources)
 		}
@@ -137,7 +137,7 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []sto
 // writeObject creates an object and lets the function write fill it. It returns an error if
 // the number of written rows is not rows. about is the approximate size of the object
 // in bytes.
-func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, writeObject func(io.Writer) (int64, error)) (info blob.Info, err error) {
+func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, writeObject func(io.Writer) (int64, error)) (info blob.ObjectInfo, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return info, err

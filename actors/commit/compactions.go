@@ -10,11 +10,11 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Compactions has the compactions that this node runs for owners on other nodes. An
+// CompactionRunner has the compactions that this node runs for owners on other nodes. An
 // owner asks repeatedly for the state of its compaction until the compaction is done.
 // So the owner learns that the compaction has ended, and the node knows that the owner
 // still waits.
-type Compactions struct {
+type CompactionRunner struct {
 	all     *sync.WaitGroup // counts the goroutines of all compactions
 	life    context.Context // ends all compactions
 	stop    context.CancelFunc
@@ -44,19 +44,19 @@ type CompactionState struct {
 	Failed string // error message; empty if the compaction has not failed
 }
 
-// NewCompactions returns a Compactions without compactions. all counts its goroutines.
-func NewCompactions(all *sync.WaitGroup) *Compactions {
-	s := &Compactions{all: all, running: make(map[string]*runningCompaction)}
+// NewCompactionRunner returns a Compactions without compactions. all counts its goroutines.
+func NewCompactionRunner(all *sync.WaitGroup) *CompactionRunner {
+	s := &CompactionRunner{all: all, running: make(map[string]*runningCompaction)}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
 // Stop ends all compactions.
-func (s *Compactions) Stop() { s.stop() }
+func (s *CompactionRunner) Stop() { s.stop() }
 
 // StartOrQuery returns the state of the compaction that makes the object at key. If no such
 // compaction is known, Ask starts one, which calls run.
-func (s *Compactions) StartOrQuery(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
+func (s *CompactionRunner) StartOrQuery(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.running[key]
@@ -77,14 +77,14 @@ func (s *Compactions) StartOrQuery(job, key string, run func(ctx context.Context
 
 // Has reports whether the compaction that makes the object at key is known: it runs, or
 // it has ended and its owner may still ask for the result.
-func (s *Compactions) Has(key string) bool {
+func (s *CompactionRunner) Has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[key] != nil
 }
 
 // begin starts a compaction. The caller must hold the lock.
-func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int64, error)) *runningCompaction {
+func (s *CompactionRunner) begin(job, key string, run func(ctx context.Context) (int64, error)) *runningCompaction {
 	ctx, end := context.WithCancel(s.life)
 	r := &runningCompaction{job: job, end: end, silent: time.AfterFunc(ownerSilenceLimit, end), done: make(chan struct{})}
 	s.running[key] = r
@@ -100,7 +100,7 @@ func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int6
 }
 
 // forget waits until a compaction has ended, and then removes it.
-func (s *Compactions) forget(key string, r *runningCompaction) {
+func (s *CompactionRunner) forget(key string, r *runningCompaction) {
 	<-r.done
 	r.silent.Stop()
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *Compactions) forget(key string, r *runningCompaction) {
 
 // CancelJob cancels the compactions of a job. The function wait returns when they have all
 // ended and write nothing more; it is nil if the job has no compactions.
-func (s *Compactions) CancelJob(job string) (wait func()) {
+func (s *CompactionRunner) CancelJob(job string) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended []*runningCompaction

@@ -16,11 +16,11 @@ import (
 )
 
 // compactions runs a test in a synctest bubble and waits for all compactions.
-func compactions(t *testing.T, test func(t *testing.T, s *Compactions)) {
+func compactions(t *testing.T, test func(t *testing.T, s *CompactionRunner)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var all sync.WaitGroup
-		s := NewCompactions(&all)
+		s := NewCompactionRunner(&all)
 		test(t, s)
 		s.Stop()
 		all.Wait()
@@ -33,7 +33,7 @@ func compactions(t *testing.T, test func(t *testing.T, s *Compactions)) {
 
 func TestAnCompactionRunsOnceAndSaysHowItEnded(t *testing.T) {
 	t.Parallel()
-	compactions(t, func(t *testing.T, s *Compactions) {
+	compactions(t, func(t *testing.T, s *CompactionRunner) {
 		began := 0
 		run := func(context.Context) (int64, error) {
 			began++
@@ -70,7 +70,7 @@ func TestAnCompactionRunsOnceAndSaysHowItEnded(t *testing.T) {
 // A compaction ends if its owner is silent for too long, or if its job is over.
 func TestCompactionsEndWithoutAnOwner(t *testing.T) {
 	t.Parallel()
-	compactions(t, func(t *testing.T, s *Compactions) {
+	compactions(t, func(t *testing.T, s *CompactionRunner) {
 		var ended []string
 		run := func(name string) func(ctx context.Context) (int64, error) {
 			return func(ctx context.Context) (int64, error) {

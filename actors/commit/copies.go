@@ -23,12 +23,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Copies writes copies: rows that get the answer of an equal row, their original. It
+// CopyWriter writes copies: rows that get the answer of an equal row, their original. It
 // reads each needed answer once from the parts, in the order of shards, and stores it
 // in a temporary file without a name. It uses 12 bytes of memory for each answer. Only
 // one Write runs at a time.
-type Copies struct {
-	Files *Files
+type CopyWriter struct {
+	Files *CompactionPlanner
 	Of    *shard.Copies // the copies of the whole input
 	// List opens the stored list of copies from which Of was read.
 	List func(ctx context.Context) (blob.Object, error)
@@ -53,7 +53,7 @@ type answerIndex struct {
 
 // Needs returns the shards whose answers must be read before the copies of shard n can
 // be written. All rows of these shards are then committed, except copies.
-func (c *Copies) Needs(n int) (shards []int) {
+func (c *CopyWriter) Needs(n int) (shards []int) {
 	for m := c.read; m <= c.Of.LastOriginalShard(n); m++ {
 		if c.Of.OriginalRows(m) != nil {
 			shards = append(shards, m)
@@ -66,7 +66,7 @@ func (c *Copies) Needs(n int) (shards []int) {
 // the parts of each shard in Needs(n). If a merge has removed one of these parts, the
 // error is rowmill.ErrNotFound or blob.ErrLost, and the caller may call Write again
 // with the new parts.
-func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
+func (c *CopyWriter) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
 	c.mu.Lock()
 	defer func() {
 		c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts m
 
 // Close removes the temporary file, or lets a running Write remove it at its end. Write
 // must not be called after Close.
-func (c *Copies) Close() {
+func (c *CopyWriter) Close() {
 	c.closed.Store(true)
 	if !c.mu.TryLock() { // the running Write closes the file
 		return
@@ -103,7 +103,7 @@ func (c *Copies) Close() {
 
 // readAnswers reads the needed answers of shard n from its parts, and appends them to
 // the temporary file.
-func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answerIndex, err error) {
+func (c *CopyWriter) readAnswers(ctx context.Context, n int, parts []store.Part) (a answerIndex, err error) {
 	needed := c.Of.OriginalRows(n)
 	if needed == nil {
 		return a, nil
@@ -120,7 +120,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 	}
 	out := bufio.NewWriterSize(io.NewOffsetWriter(c.spill, c.size), 256<<10)
 	at := c.size
-	err = results.EachOfParts(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
+	err = results.VisitPartRows(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
 		record, err := encodeAnswer(answer)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 
 // answer reads the answer of a row from the temporary file into out. row is the number
 // of the row in the job.
-func (c *Copies) answer(row int64, out *rowmill.Output) error {
+func (c *CopyWriter) answer(row int64, out *rowmill.Output) error {
 	n := c.Of.ShardOf(row)
 	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
 	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
@@ -159,12 +159,12 @@ func (c *Copies) answer(row int64, out *rowmill.Output) error {
 }
 
 // write stores the copies of shard n that are in rows as a part.
-func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part assign.Part, err error) {
+func (c *CopyWriter) write(ctx context.Context, n int, rows *roaring.Bitmap) (part assign.Part, err error) {
 	list, err := c.List(ctx)
 	if err != nil {
 		return part, err
 	}
-	originals, err := c.Of.Originals(list, n)
+	originals, err := c.Of.ReadOriginals(list, n)
 	if err = errors.Join(err, list.Close()); err != nil {
 		return part, err
 	}
@@ -188,7 +188,7 @@ const rowsPerContextCheck = 4096
 
 // writeRows writes the copies of shard n that are in rows to file, and returns their
 // totals. originals has the original of each copy in the shard, and input is the shard.
-func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.Totals, err error) {
+func (c *CopyWriter) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.RowTotals, err error) {
 	var block *shard.Block
 	var out rowmill.Output
 	last := int64(-1) // number of the row whose answer is in out

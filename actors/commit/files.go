@@ -17,40 +17,40 @@ const maxOpen = 1024
 // A RetryFunc calls do, and calls it again after each temporary error.
 type RetryFunc func(ctx context.Context, do func() error) error
 
-// Files has the data for the objects of a job, and returns the compactions that make
+// CompactionPlanner has the data for the objects of a job, and returns the compactions that make
 // these objects. The key of each object contains the owner's epoch and a random string.
 // So making an object twice is harmless.
-type Files struct {
+type CompactionPlanner struct {
 	Bucket blob.Bucket
 	Schema results.Schema
 	Epoch  int64
-	Shards []shard.Info
+	Shards []shard.ShardInfo
 }
 
-// Merge returns the compaction that merges the parts of shard n into its complete part.
-func (f *Files) Merge(n int, parts []store.Part) *Compaction {
+// NewMerge returns the compaction that merges the parts of shard n into its complete part.
+func (f *CompactionPlanner) NewMerge(n int, parts []store.Part) *Compaction {
 	return &Compaction{
 		Make: MakeMerge, Key: layout.NewPartKey(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
 		First: f.Shards[n].First, Rows: int64(f.Shards[n].Rows), Parts: parts,
 	}
 }
 
-// Join returns the compaction that joins the complete parts of consecutive shards.
-func (f *Files) Join(p ShardRange, parts []store.Part) *Compaction {
+// NewJoin returns the compaction that joins the complete parts of consecutive shards.
+func (f *CompactionPlanner) NewJoin(p ShardRange, parts []store.Part) *Compaction {
 	return &Compaction{
 		Make: MakeJoin, Key: layout.NewPartKey(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
 		First: f.Shards[p.From].First, Rows: f.rows(p), Parts: parts,
 	}
 }
 
-// Artifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
+// NewArtifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
 // and parts has all rows of the job in order.
-func (f *Files) Artifact(name string, parts []store.Part) *Compaction {
+func (f *CompactionPlanner) NewArtifact(name string, parts []store.Part) *Compaction {
 	return &Compaction{Make: name, Key: layout.NewArtifactKey(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(ShardRange{0, len(f.Shards)}), Parts: parts}
 }
 
 // rows returns the number of rows of a piece.
-func (f *Files) rows(p ShardRange) (rows int64) {
+func (f *CompactionPlanner) rows(p ShardRange) (rows int64) {
 	for _, s := range f.Shards[p.From:p.To] {
 		rows += int64(s.Rows)
 	}

@@ -20,17 +20,17 @@ import (
 )
 
 // maker returns Files over a real bucket.
-func maker(t *testing.T, count int) *Files {
+func maker(t *testing.T, count int) *CompactionPlanner {
 	t.Helper()
 	bucket := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
 	t.Cleanup(func() { bucket.Close() })
-	return &Files{
+	return &CompactionPlanner{
 		Bucket: bucket, Schema: results.Schema{JobID: "job-1", Model: "m"}, Epoch: 3, Shards: shards(count),
 	}
 }
 
 // part writes the rows [from, to) of a shard as a part.
-func (f *Files) part(t *testing.T, n, from, to int) store.Part {
+func (f *CompactionPlanner) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.NewPartKey("job-1", n, 1), n, from, to, 0).Record
 	p.Size = must(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
@@ -44,9 +44,9 @@ func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 }
 
 // merge runs the compaction that merges parts of a shard.
-func (f *Files) merge(t *testing.T, n int, parts ...store.Part) (store.Part, error) {
+func (f *CompactionPlanner) merge(t *testing.T, n int, parts ...store.Part) (store.Part, error) {
 	t.Helper()
-	e := f.Merge(n, parts)
+	e := f.NewMerge(n, parts)
 	size, err := e.Run(t.Context(), f.Bucket, once)
 	return assign.Merged(e.Key, size, parts), err
 }
@@ -55,11 +55,11 @@ func (f *Files) merge(t *testing.T, n int, parts ...store.Part) (store.Part, err
 func once(_ context.Context, do func() error) error { return do() }
 
 // result makes the artifacts of a job.
-func (f *Files) result(t *testing.T, parts []store.Part) (map[string]store.Artifact, error) {
+func (f *CompactionPlanner) result(t *testing.T, parts []store.Part) (map[string]store.Artifact, error) {
 	t.Helper()
 	made := make(map[string]store.Artifact)
 	for _, name := range []string{MakeFull, MakeRows} {
-		e := f.Artifact(name, parts)
+		e := f.NewArtifact(name, parts)
 		size, err := e.Run(t.Context(), f.Bucket, once)
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (f *Files) result(t *testing.T, parts []store.Part) (map[string]store.Artif
 }
 
 // texts returns the outputs in a file.
-func (f *Files) texts(t *testing.T, key string) string {
+func (f *CompactionPlanner) texts(t *testing.T, key string) string {
 	t.Helper()
 	o := must(f.Bucket.Open(t.Context(), key))(t)
 	defer o.Close()
@@ -113,7 +113,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	}
 	made := must(f.result(t, parts))(t)
 	want := f.texts(t, made[layout.Full].Key)
-	e := f.Join(ShardRange{1, 3}, parts[1:3])
+	e := f.NewJoin(ShardRange{1, 3}, parts[1:3])
 	size, err := e.Run(t.Context(), f.Bucket, once)
 	if err != nil || e.Rows != 20 || e.First != f.Shards[1].First {
 		t.Fatalf("joined as %+v: %v", e, err)
@@ -125,7 +125,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	if got := f.texts(t, made[layout.Full].Key); got != want {
 		t.Errorf("the result is\n%s\nnot\n%s", got, want)
 	}
-	if _, err := f.Join(ShardRange{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
+	if _, err := f.NewJoin(ShardRange{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
 		t.Error("shards were put together that do not follow one another")
 	}
 }
@@ -161,7 +161,7 @@ func TestFilesAreTriedAgain(t *testing.T) {
 		}
 		return do()
 	}
-	size, err := f.Merge(0, parts).Run(t.Context(), balky, wait)
+	size, err := f.NewMerge(0, parts).Run(t.Context(), balky, wait)
 	if err != nil || balky.refusals >= 0 || tried != 1 {
 		t.Fatalf("merged %v after %d waits, and %d refusals are left", err, tried, balky.refusals)
 	}
@@ -205,7 +205,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 		t.Errorf("the result has %d rows, want %d", got, 10*len(f.Shards))
 	}
 
-	f.Shards = []shard.Info{{Rows: 600}}
+	f.Shards = []shard.ShardInfo{{Rows: 600}}
 	var rows []store.Part
 	for i := range 600 {
 		rows = append(rows, f.part(t, 0, i, i+1))

@@ -145,7 +145,7 @@ func (p *Progress) Next() (next NextSteps) {
 		case p.ledger.Mergeable(n):
 			p.merging[n] = true
 			next.Merge = append(next.Merge, n)
-		case p.ledger.Whole(n):
+		case p.ledger.IsShardComplete(n):
 			next.Join = append(next.Join, p.pieces.addCompletePart(p.ledger.Parts(n)[0])...)
 		}
 	}

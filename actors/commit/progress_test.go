@@ -14,9 +14,9 @@ import (
 )
 
 // shards returns n shards of ten rows each.
-func shards(n int) (out []shard.Info) {
+func shards(n int) (out []shard.ShardInfo) {
 	for i := range n {
-		out = append(out, shard.Info{First: int64(10 * i), Rows: 10})
+		out = append(out, shard.ShardInfo{First: int64(10 * i), Rows: 10})
 	}
 	return out
 }
@@ -26,7 +26,7 @@ func shards(n int) (out []shard.Info) {
 func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
-	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Size: int64(to - from), Totals: store.Totals{Rows: int64(to - from), Failed: failed}}
+	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Size: int64(to - from), Totals: store.RowTotals{Rows: int64(to - from), Failed: failed}}
 	if rec.Complete = rec.Rows == 10; !rec.Complete {
 		rec.Accepted, _ = rows.ToBytes()
 	}

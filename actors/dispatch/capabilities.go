@@ -40,8 +40,8 @@ type capability struct {
 // NewCapabilities returns the Capabilities of a server. At most most models of the
 // server are tested. known reports whether the kind of a model is known without a test;
 // if known is nil, no model is tested.
-func NewCapabilities(most int, known func(engine.ServedModel) bool) Capabilities {
-	return Capabilities{most: most, known: known, seen: make(map[string]*capability)}
+func NewCapabilities(maxModels int, known func(engine.ServedModel) bool) Capabilities {
+	return Capabilities{most: maxModels, known: known, seen: make(map[string]*capability)}
 }
 
 // NextToTest returns the name of the next model to test, and records that its test has
@@ -125,11 +125,11 @@ func (n *Capabilities) Interrupted() { n.testing = false }
 // WithResults returns the server's information with the results of the tests. A model that
 // cannot be used gets the reason in Unusable. An adapter gets the kind of its base
 // model.
-func (n *Capabilities) WithResults(said engine.Info) engine.Info {
-	info, unknown := said, 0
-	info.Models = slices.Clone(said.Models)
-	for i, m := range said.Models {
-		if n.known == nil || !n.needsTest(said, m) {
+func (n *Capabilities) WithResults(reported engine.Info) engine.Info {
+	info, unknown := reported, 0
+	info.Models = slices.Clone(reported.Models)
+	for i, m := range reported.Models {
+		if n.known == nil || !n.needsTest(reported, m) {
 			continue
 		}
 		unknown++

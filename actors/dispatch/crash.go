@@ -209,7 +209,7 @@ func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 		return false, true
 	default:
 		v.size = v.suspects[next].trialGroup
-		v.left, v.began = min(v.size, max(d.window.Limit(false), 1)), time.Now()
+		v.left, v.began = min(v.size, max(d.window.RowLimit(false), 1)), time.Now()
 	}
 	t := v.suspects[next]
 	v.suspects = slices.Delete(v.suspects, next, next+1)

@@ -160,7 +160,7 @@ func (f *fragile) judged(ctx context.Context, d *Dispatcher) {
 
 // drive runs rows to their end, as a worker does.
 func (b *bench) drive(made []*Task) (took time.Duration) {
-	began, rows := time.Now(), NewRows(int64(len(made)))
+	began, rows := time.Now(), NewPendingRows(int64(len(made)))
 	rows.Add(made)
 	sent := 0
 	for left := len(made); left > 0; {

@@ -83,7 +83,7 @@ type Dispatcher struct {
 
 // New returns a Dispatcher that sends no rows before Resume is called.
 func New(cfg Config) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), pace: newPace(cfg.Pace), paused: true, inFlightByAccount: make(map[string]int), routes: make(map[engine.Route]*route)}
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), pace: newRateLimiter(cfg.Pace), paused: true, inFlightByAccount: make(map[string]int), routes: make(map[engine.Route]*route)}
 	d.more = sync.NewCond(&d.mu)
 	for i := range d.levels {
 		d.levels[i].weights = cfg.Weights
@@ -133,7 +133,7 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reportedFull = false
-	d.window.Observe(g, d.inFlight, d.tokens, now)
+	d.window.RecordGauges(g, d.inFlight, d.tokens, now)
 	d.wake()
 }
 
@@ -152,7 +152,7 @@ func (d *Dispatcher) Renew(slots int) {
 func (d *Dispatcher) NextReading() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.window.ReadingInterval(d.inFlight)
+	return d.window.GaugeInterval(d.inFlight)
 }
 
 // Resume starts the sending of rows, or starts it again after Pause.
@@ -217,7 +217,7 @@ func (d *Dispatcher) HasAnsweredSince(since time.Time) bool {
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.window.Limit(false), d.inFlight, d.queued
+	return d.window.RowLimit(false), d.inFlight, d.queued
 }
 
 // demand returns how many rows of queue q should be at this Dispatcher, in flight and
@@ -228,7 +228,7 @@ func (d *Dispatcher) demand(q *Queue) int {
 	if d.routeOf(q).breaker.phase != closed {
 		return leastAhead
 	}
-	limit := d.window.Limit(q.priority.Urgent())
+	limit := d.window.RowLimit(q.priority.Urgent())
 	half := max(limit/2, leastAhead)
 	most := half
 	if d.latency.settled() {
@@ -273,7 +273,7 @@ func (d *Dispatcher) wake() {
 	if d.paused || d.closed {
 		return
 	}
-	limit := d.window.Limit(len(d.levels[0].accounts) > 0)
+	limit := d.window.RowLimit(len(d.levels[0].accounts) > 0)
 	if d.newcomer() != nil {
 		limit += d.newcomerRoom(limit)
 	}
@@ -286,12 +286,12 @@ func (d *Dispatcher) wake() {
 	for range min(room-woken, limit-d.workers) {
 		d.workers++
 		d.done.Add(1)
-		go d.work()
+		go d.runRequests()
 	}
 }
 
-// work runs requests until the dispatcher closes.
-func (d *Dispatcher) work() {
+// runRequests runs requests until the dispatcher closes.
+func (d *Dispatcher) runRequests() {
 	defer d.done.Done()
 	var r request
 	for d.waitForRequest(&r) {
@@ -316,7 +316,7 @@ func (d *Dispatcher) waitForRequest(r *request) bool {
 		}
 		if !d.paused && !d.mustWait(time.Now()) && d.pick(r) {
 			r.began = time.Now()
-			d.pace.sent(r.tokens())
+			d.pace.countRequest(r.tokens())
 			d.requests++
 			d.inFlight += len(r.tasks)
 			if r.queue.priority.Urgent() {
@@ -325,7 +325,7 @@ func (d *Dispatcher) waitForRequest(r *request) bool {
 			d.inFlightByAccount[r.queue.account] += len(r.tasks)
 			d.tokens += r.tokens()
 			d.queued -= len(r.tasks)
-			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.Limit(false) { // one finished request may make room for several
+			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.RowLimit(false) { // one finished request may make room for several
 				d.waiting--
 				d.more.Signal()
 			}
@@ -397,7 +397,7 @@ const busyPause = 5 * time.Second
 // pause, or if one request after another fails.
 func (d *Dispatcher) recordFailure(r *route, sent *request, seen requestResult, now time.Time) {
 	others := d.inFlight > 0 // if a row ran alone, its refusal says nothing about the size of the window
-	crowded := seen.overloaded && others && d.window.Limit(false) > 1
+	crowded := seen.overloaded && others && d.window.RowLimit(false) > 1
 	if seen.overloaded && others {
 		d.window.RecordRefusal(now)
 	}
@@ -408,7 +408,7 @@ func (d *Dispatcher) recordFailure(r *route, sent *request, seen requestResult, 
 	case seen.requestedPause > 0:
 		pause, rests = r.restOnRequest(seen.requestedPause, seen.isFirstRefusal, sent.trial)
 	case !crowded && (!seen.busy || seen.isFirstRefusal || sent.trial): // after a repeated refusal of the same row, other rows may still be accepted
-		pause, rests = r.failed(seen.took, sent.trial, now)
+		pause, rests = r.recordFailure(seen.took, sent.trial, now)
 		if seen.busy {
 			pause = min(pause, busyPause)
 		}

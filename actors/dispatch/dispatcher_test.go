@@ -112,8 +112,8 @@ func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
 	for take() {
 		room++
 	}
-	if room != d.window.Limit(true) {
-		t.Fatalf("%d rows went out, want %d", room, d.window.Limit(true))
+	if room != d.window.RowLimit(true) {
+		t.Fatalf("%d rows went out, want %d", room, d.window.RowLimit(true))
 	}
 	modest, calm := &Queue{account: "modest", group: 1}, &Queue{account: "calm", priority: 1, group: 1}
 	d.put(modest, tasks(2, 10))
@@ -302,20 +302,20 @@ func TestAQuickServerHasMoreWaiting(t *testing.T) {
 		d := testDispatcher()
 		d.Renew(0)
 		now := time.Unix(0, 0)
-		d.window.Observe(engine.Gauges{}, 0, 0, now)
-		for got := d.window.Limit(false); got < c.size; got = d.window.Limit(false) {
+		d.window.RecordGauges(engine.Gauges{}, 0, 0, now)
+		for got := d.window.RowLimit(false); got < c.size; got = d.window.RowLimit(false) {
 			now = now.Add(time.Second)
-			d.window.Observe(engine.Gauges{Running: int64(got)}, got, 0, now)
+			d.window.RecordGauges(engine.Gauges{Running: int64(got)}, got, 0, now)
 		}
 		if c.congested {
-			d.window.Observe(engine.Gauges{Running: int64(c.size) - 1, Waiting: 1}, 2*c.size, 0, now)
+			d.window.RecordGauges(engine.Gauges{Running: int64(c.size) - 1, Waiting: 1}, 2*c.size, 0, now)
 		}
 		d.latency.gap, d.latency.gaps = c.gap.Seconds(), 4*smoothing
-		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.Limit(false); got != c.want {
+		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.RowLimit(false); got != c.want {
 			t.Errorf("%v between answers, %d rows at a time, congested %v: %d wait, want %d", c.gap, c.size, c.congested, got, c.want)
 		}
 		d.latency.gaps = 2
-		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.Limit(false); got > max(c.size/2, leastAhead) {
+		if got := d.demand(&Queue{priority: 1, group: 1}) - d.window.RowLimit(false); got > max(c.size/2, leastAhead) {
 			t.Errorf("after two answers, %v between them, %d wait", c.gap, got)
 		}
 	}

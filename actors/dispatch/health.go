@@ -64,10 +64,10 @@ func (h *Health) StartProbe() bool {
 	return true
 }
 
-// Probed processes the result of a probe. answers means that the server answered a row
+// RecordProbe processes the result of a probe. answers means that the server answered a row
 // during the probe: a busy server may answer rows and be late with a probe. A refused
 // connection is never a sign of a busy server.
-func (h *Health) Probed(info engine.Info, err error, answers bool) HealthChange {
+func (h *Health) RecordProbe(info engine.Info, err error, answers bool) HealthChange {
 	h.probing = false
 	switch {
 	case h.phase == gone:
@@ -76,7 +76,7 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) HealthChange 
 		return h.markUp(info)
 	case h.phase == unknown:
 		return Fell
-	case h.phase == up && (errors.Is(err, syscall.ECONNREFUSED) || !answers && !h.excuses(err)):
+	case h.phase == up && (errors.Is(err, syscall.ECONNREFUSED) || !answers && !h.toleratesTimeout(err)):
 		h.phase = down
 		return Fell
 	}
@@ -100,9 +100,9 @@ func timedOut(err error) bool {
 // probe. A server that refuses the connection counts as down at once.
 const mostLate = 2
 
-// excuses reports whether a failed probe does not show that the server is down: the
+// toleratesTimeout reports whether a failed probe does not show that the server is down: the
 // probe timed out, and at most mostLate consecutive probes have timed out.
-func (h *Health) excuses(err error) bool {
+func (h *Health) toleratesTimeout(err error) bool {
 	if !timedOut(err) {
 		return false
 	}
@@ -117,7 +117,7 @@ func (h *Health) markUp(info engine.Info) HealthChange {
 	switch {
 	case was != up, info.Slots != before.Slots:
 		return Renewed
-	case !info.Same(before):
+	case !info.EqualIgnoringVersion(before):
 		return Altered
 	}
 	return Same

@@ -49,7 +49,7 @@ func TestHealth(t *testing.T) {
 				continue
 			}
 			h.StartProbe()
-			got := h.Probed(infos[end], errs[end], answers)
+			got := h.RecordProbe(infos[end], errs[end], answers)
 			if up = got == Renewed || up && got != Fell; got != changes[want] || h.Up() != up {
 				t.Fatalf("%s: step %d, %s: %v, up = %v", name, i, step, got, h.Up())
 			}
@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	t.Parallel()
 	h := new(Health)
-	h.Probed(oneModel, nil, false)
+	h.RecordProbe(oneModel, nil, false)
 	if !h.StartProbe() || h.StartProbe() {
 		t.Error("two probes at a time")
 	}
@@ -81,7 +81,7 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 		t.Error("a full window waits for the usual reading")
 	}
 	h.EndReading()
-	h.Probed(engine.Info{}, errProbe, false)
+	h.RecordProbe(engine.Info{}, errProbe, false)
 	if h.Up() || h.StartReading(start.Add(time.Minute)) {
 		t.Error("the gauges of a server that is down are read")
 	}
@@ -102,7 +102,7 @@ func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 			case 1:
 				err = context.DeadlineExceeded
 			}
-			change := h.Probed(oneModel, err, rapid.Bool().Draw(t, "answers"))
+			change := h.RecordProbe(oneModel, err, rapid.Bool().Draw(t, "answers"))
 			if h.Up() && !was && (err != nil || change != Renewed) {
 				t.Fatalf("up by a probe with %v, reported as %v", err, change)
 			}

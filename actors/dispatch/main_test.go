@@ -148,8 +148,8 @@ func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 	if b.job.Classifier, err = NewClassifier(b.job.Spec, 3); err != nil {
 		t.Fatal(err)
 	}
-	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }, func(string, float64) {}, slog.New(slog.DiscardHandler))
-	if b.job.Counter, err = counters.Counter(rowmill.Model{ID: "m", Template: "none"}, ""); err != nil {
+	counters := prompt.NewCounterFactory(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }, func(string, float64) {}, slog.New(slog.DiscardHandler))
+	if b.job.Counter, err = counters.NewCounter(rowmill.Model{ID: "m", Template: "none"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.out = &Completions{Notify: func() { b.news <- struct{}{} }}

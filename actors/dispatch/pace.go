@@ -12,34 +12,34 @@ import (
 // expected tokens of a request count at its start; at its end the server's count
 // replaces them.
 type rateLimiter struct {
-	requests, tokens allowance
+	requests, tokens tokenBucket
 	timer            *time.Timer // wakes the dispatcher when the next request may be sent
 }
 
-// An allowance is a token bucket: a limit of requests or tokens per minute. Its content
+// A tokenBucket is a token bucket: a limit of requests or tokens per minute. Its content
 // may be below zero; then nothing is sent.
-type allowance struct {
+type tokenBucket struct {
 	limit float64   // maximum per minute; 0 for no limit
 	left  float64   // requests or tokens that may be sent now
 	at    time.Time // when left was computed
 }
 
-func newPace(p engine.RateLimit) rateLimiter {
-	return rateLimiter{requests: newAllowance(p.Requests), tokens: newAllowance(p.Tokens)}
+func newRateLimiter(p engine.RateLimit) rateLimiter {
+	return rateLimiter{requests: newTokenBucket(p.Requests), tokens: newTokenBucket(p.Tokens)}
 }
 
-func newAllowance(limit int) allowance {
-	a := allowance{limit: float64(limit)}
+func newTokenBucket(limit int) tokenBucket {
+	a := tokenBucket{limit: float64(limit)}
 	a.left = a.maxBurst()
 	return a
 }
 
 // maxBurst returns the largest burst: a sixtieth of the limit per minute, but at least one.
 // With larger bursts, a busy minute after an idle minute could exceed the limit.
-func (a *allowance) maxBurst() float64 { return max(1, a.limit/60) }
+func (a *tokenBucket) maxBurst() float64 { return max(1, a.limit/60) }
 
 // wait returns how long to wait until this limit allows the next request.
-func (a *allowance) wait(now time.Time) time.Duration {
+func (a *tokenBucket) wait(now time.Time) time.Duration {
 	if a.limit == 0 {
 		return 0
 	}
@@ -78,8 +78,8 @@ func (d *Dispatcher) mustWait(now time.Time) bool {
 	return true
 }
 
-// sent counts a request with this many expected tokens.
-func (p *rateLimiter) sent(tokens int64) {
+// countRequest counts a request with this many expected tokens.
+func (p *rateLimiter) countRequest(tokens int64) {
 	p.requests.left--
 	p.tokens.left -= float64(tokens)
 }
@@ -95,9 +95,9 @@ func (p *rateLimiter) correctTokens(expected int64, seen *requestResult) {
 	}
 }
 
-// Paced returns a message if waiting rows wait for a limit per minute: the limits, and
+// RateLimitMessage returns a message if waiting rows wait for a limit per minute: the limits, and
 // the time of the next request. It is empty if the rows wait for no limit.
-func (d *Dispatcher) Paced() string {
+func (d *Dispatcher) RateLimitMessage() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()

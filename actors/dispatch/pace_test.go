@@ -77,20 +77,20 @@ func TestPace(t *testing.T) {
 func (d *Dispatcher) paced(p engine.RateLimit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pace = newPace(p)
+	d.pace = newRateLimiter(p)
 }
 
 // A refused request is not charged. An answered request is charged with the server's
 // count.
 func TestPace_UsesTheServersCount(t *testing.T) {
 	t.Parallel()
-	p := newPace(engine.RateLimit{Tokens: 6000})
-	p.sent(50)
+	p := newRateLimiter(engine.RateLimit{Tokens: 6000})
+	p.countRequest(50)
 	p.correctTokens(50, &requestResult{busy: true})
 	if p.tokens.left != 100 {
 		t.Errorf("after a refusal %v tokens are left, want 100", p.tokens.left)
 	}
-	p.sent(50)
+	p.countRequest(50)
 	p.correctTokens(50, &requestResult{answered: true, prompts: 20, tokens: 400})
 	if p.tokens.left != -320 {
 		t.Errorf("after an answer of 420 tokens %v are left, want -320", p.tokens.left)
@@ -134,7 +134,7 @@ func TestPace_IsShownWhileRowsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, answers("x"))
 		b.disp.paced(engine.RateLimit{Requests: 2, Tokens: 600})
-		if said := b.disp.Paced(); said != "" {
+		if said := b.disp.RateLimitMessage(); said != "" {
 			t.Errorf("without rows: %q", said)
 		}
 		began := time.Now()
@@ -142,14 +142,14 @@ func TestPace_IsShownWhileRowsWait(t *testing.T) {
 		synctest.Wait()
 		want := "this node sends at most 2 requests and 600 tokens a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at " +
 			began.Add(30*time.Second).UTC().Format("15:04:05 UTC")
-		if said := b.disp.Paced(); said != want {
+		if said := b.disp.RateLimitMessage(); said != want {
 			t.Errorf("while a row waits: %q, want %q", said, want)
 		}
 		b.wait(2)
 		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
 			t.Errorf("the second row went after %v, want 30 s", took)
 		}
-		if said := b.disp.Paced(); said != "" {
+		if said := b.disp.RateLimitMessage(); said != "" {
 			t.Errorf("after the last row: %q", said)
 		}
 	})

@@ -23,7 +23,7 @@ func (d *Dispatcher) pick(r *request) bool {
 	if picked, stop := d.pickSuspect(r); picked || stop {
 		return picked
 	}
-	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.newcomerRoom(limit) {
+	if limit := d.window.RowLimit(true); d.inFlight >= limit && d.inFlight < limit+d.newcomerRoom(limit) {
 		if q := d.newcomer(); q != nil {
 			d.levels[rowmill.Prototyping].moveToFront(q)
 			d.fillRequest(r, q)
@@ -32,7 +32,7 @@ func (d *Dispatcher) pick(r *request) bool {
 	}
 	for i := range d.levels {
 		urgent := rowmill.Priority(i).Urgent()
-		limit := d.window.Limit(urgent)
+		limit := d.window.RowLimit(urgent)
 		if !urgent && d.urgent > 0 {
 			limit = max(1, limit*besideUrgent/100)
 		}

@@ -21,7 +21,7 @@ type Job struct {
 	MaxTokens     int          // maximum tokens of an answer; 0 if unknown
 	PromptLimit   int          // maximum tokens of a prompt; 0 for no limit
 	Group         int          // number of texts in one request for embeddings
-	Trace         *tracing.Job // trace of the job; nil if the job is not traced
+	Trace         *tracing.JobTrace // trace of the job; nil if the job is not traced
 }
 
 // A Queue has the rows of one job that wait for one server, and sends them when the
@@ -110,8 +110,8 @@ func (q *Queue) Demand() int {
 	return want + int(q.suspects.Load())
 }
 
-// Group returns the number of rows in a request.
-func (q *Queue) Group() int { return q.group }
+// RowsPerRequest returns the number of rows in a request.
+func (q *Queue) RowsPerRequest() int { return q.group }
 
 // CacheTokens returns the size of the server's KV cache in tokens; 0 if unknown.
 func (q *Queue) CacheTokens() int64 { return q.disp.cacheTokens() }

@@ -28,11 +28,11 @@ func (r *route) ready() bool {
 	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying && !r.needsUnrefusedRow
 }
 
-// failed counts a failed request that took took, and returns the pause if the breaker
+// recordFailure counts a failed request that took took, and returns the pause if the breaker
 // opens. trial means that the request tried the route. The failure does not count if
 // the request was sent before the last answer, or before the trial of a half-open
 // route.
-func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause time.Duration, opens bool) {
+func (r *route) recordFailure(took time.Duration, trial bool, now time.Time) (pause time.Duration, opens bool) {
 	if r.breaker.phase == open || r.breaker.phase == halfOpen && !trial || r.answered.After(now.Add(-took)) {
 		return 0, false
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// Rows has the loaded rows of a worker that are not at a server: rows that can be sent
+// PendingRows has the loaded rows of a worker that are not at a server: rows that can be sent
 // now, in the order of sending, and rows that wait before another attempt.
-type Rows struct {
-	lengths order.Lengths
+type PendingRows struct {
+	lengths order.LengthEstimator
 	now     *order.Pool[*Task]
 	later   []*Task // tasks that wait for a retry, in the order of the times at which they may be sent
 	total   int64   // number of rows of the job
@@ -22,16 +22,16 @@ type Rows struct {
 	suspects []*Task
 }
 
-// NewRows returns an empty Rows for a job that has total rows.
-func NewRows(total int64) *Rows {
-	q := &Rows{total: total}
+// NewPendingRows returns an empty Rows for a job that has total rows.
+func NewPendingRows(total int64) *PendingRows {
+	q := &PendingRows{total: total}
 	q.now = order.NewPool[*Task](&q.lengths, total)
 	return q
 }
 
-// InOrder makes Take return rows in the order of the input, except rows that wait for a
+// KeepInputOrder makes Take return rows in the order of the input, except rows that wait for a
 // retry. It is for jobs whose answers all have the same length. Call it before Add.
-func (q *Rows) InOrder() { q.now.InOrder() }
+func (q *PendingRows) KeepInputOrder() { q.now.KeepInputOrder() }
 
 // holdBack limits how long a row with a short answer waits: until the worker loads a
 // shard that is more than holdBack shards after the shard of the row. So only about this
@@ -40,7 +40,7 @@ const holdBack = 2
 
 // Add adds loaded rows of one shard. The caller must add rows in the order of their
 // shards.
-func (q *Rows) Add(tasks []*Task) {
+func (q *PendingRows) Add(tasks []*Task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -57,13 +57,13 @@ func rowOf(t *Task) order.Row[*Task] {
 }
 
 // Return takes back rows that waited in the queue of a server and were not sent.
-func (q *Rows) Return(tasks []*Task) {
-	q.now.Front(q.keepSuspects(tasks)...)
+func (q *PendingRows) Return(tasks []*Task) {
+	q.now.AddToFront(q.keepSuspects(tasks)...)
 }
 
 // keepSuspects adds the suspects among tasks to q.suspects, and returns the rows of the
 // other tasks.
-func (q *Rows) keepSuspects(tasks []*Task) []order.Row[*Task] {
+func (q *PendingRows) keepSuspects(tasks []*Task) []order.Row[*Task] {
 	rows := make([]order.Row[*Task], 0, len(tasks))
 	for _, t := range tasks {
 		if t.trialGroup > 0 {
@@ -76,23 +76,23 @@ func (q *Rows) keepSuspects(tasks []*Task) []order.Row[*Task] {
 }
 
 // Ready returns the number of rows that can be sent to a server now.
-func (q *Rows) Ready() int { return q.now.Len() + len(q.suspects) }
+func (q *PendingRows) Ready() int { return q.now.Len() + len(q.suspects) }
 
-// Spare returns the number of ready rows that other nodes could run instead.
-func (q *Rows) Spare() int { return q.now.Len() }
+// CountReturnable returns the number of ready rows that other nodes could run instead.
+func (q *PendingRows) CountReturnable() int { return q.now.Len() }
 
 // Empty reports whether there are no rows, including rows that wait for a retry.
-func (q *Rows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
+func (q *PendingRows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 
 // SetCacheTokens sets the size of a server's prefix cache, in tokens of prompts.
-func (q *Rows) SetCacheTokens(tokens int64) { q.now.SetCacheBytes(tokens * prompt.BytesPerToken) }
+func (q *PendingRows) SetCacheTokens(tokens int64) { q.now.SetCacheBytes(tokens * prompt.BytesPerToken) }
 
 // Leave forgets a server that the worker no longer uses.
-func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
+func (q *PendingRows) Leave(port order.ServerIndex) { q.now.Leave(port) }
 
 // Take removes and returns up to n tasks for server to. alone means that the worker has
 // no other server.
-func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
+func (q *PendingRows) Take(to order.ServerIndex, n int, alone bool) []*Task {
 	tasks := q.takeSuspects(to, n, alone)
 	for _, r := range q.now.Take(to, n-len(tasks), alone) {
 		tasks = append(tasks, r.Value)
@@ -104,7 +104,7 @@ func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
 }
 
 // takeSuspects removes and returns up to n suspects for server to.
-func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
+func (q *PendingRows) takeSuspects(to order.ServerIndex, n int, alone bool) (tasks []*Task) {
 	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
 		if len(tasks) >= n || t.avoid == to && !alone {
 			return false
@@ -116,7 +116,7 @@ func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
 }
 
 // Learn uses the accepted answer of t to estimate the length of later answers.
-func (q *Rows) Learn(t *Task) {
+func (q *PendingRows) Learn(t *Task) {
 	q.lengths.Learn(len(t.Row.Text), t.Row.Index, q.total, t.Out.InputTokens, t.Out.OutputTokens)
 }
 
@@ -129,10 +129,10 @@ const (
 
 // Retry stores t for another attempt, if possible at another server. If no request of
 // the row has failed or was refused, the row can be sent again at once.
-func (q *Rows) Retry(t *Task, now time.Time) {
+func (q *PendingRows) Retry(t *Task, now time.Time) {
 	tries := t.attempts + t.lostRequests + t.refusals
 	if tries == 0 {
-		q.now.Front(rowOf(t))
+		q.now.AddToFront(rowOf(t))
 		return
 	}
 	t.avoid = t.Port
@@ -147,7 +147,7 @@ func (q *Rows) Retry(t *Task, now time.Time) {
 
 // Wake makes the tasks ready that may be sent again at now, before all other tasks. It
 // returns the time until it must be called again; 0 if no more tasks wait.
-func (q *Rows) Wake(now time.Time) time.Duration {
+func (q *PendingRows) Wake(now time.Time) time.Duration {
 	due := slices.IndexFunc(q.later, func(t *Task) bool { return t.due.After(now) })
 	if due < 0 {
 		due = len(q.later)
@@ -164,16 +164,16 @@ func (q *Rows) Wake(now time.Time) time.Duration {
 
 // ReleaseSuspects makes the suspects available to other nodes. Call it if this node has no
 // server.
-func (q *Rows) ReleaseSuspects() {
+func (q *PendingRows) ReleaseSuspects() {
 	for _, t := range q.suspects {
-		q.now.Front(rowOf(t))
+		q.now.AddToFront(rowOf(t))
 	}
 	q.suspects = nil
 }
 
 // Remove removes and returns up to n ready tasks, in the order of sending. It removes
 // no suspects.
-func (q *Rows) Remove(n int) []*Task {
+func (q *PendingRows) Remove(n int) []*Task {
 	if n <= 0 {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (q *Rows) Remove(n int) []*Task {
 }
 
 // RemoveLater removes and returns all tasks that wait for a retry, and all suspects.
-func (q *Rows) RemoveLater() []*Task {
+func (q *PendingRows) RemoveLater() []*Task {
 	tasks := slices.Concat(q.later, q.suspects)
 	q.later, q.suspects = nil, nil
 	return tasks

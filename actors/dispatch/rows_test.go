@@ -8,7 +8,7 @@ import (
 
 func TestRowsHoldsRetriesBack(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	now := time.Unix(0, 0)
 	q.Add(tasks(2, 1))
 	first := q.Take(0, 1, true)[0]
@@ -28,14 +28,14 @@ func TestRowsHoldsRetriesBack(t *testing.T) {
 
 func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	now := time.Unix(0, 0)
 	asked := &Task{attempts: 1, Port: 0, due: now.Add(time.Minute)}
 	q.Retry(asked, now)
 	if got := q.Wake(now); got != time.Minute {
 		t.Errorf("pause = %v, want the pause that the server asked for", got)
 	}
-	q = NewRows(10)
+	q = NewPendingRows(10)
 	q.Retry(&Task{attempts: 60, Port: 0}, now)
 	if got := q.Wake(now); got > lastRetry+time.Millisecond {
 		t.Errorf("pause = %v, want at most %v", got, lastRetry)
@@ -44,7 +44,7 @@ func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 
 func TestRowsSendsUntouchedRowsAtOnce(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	q.Retry(&Task{}, time.Unix(0, 0))
 	if q.Ready() != 1 {
 		t.Error("a row that was never sent must not wait")
@@ -55,7 +55,7 @@ func TestRowsSendsUntouchedRowsAtOnce(t *testing.T) {
 // there is no other.
 func TestRowsTriesElsewhereFirst(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	now := time.Unix(0, 0)
 	row := tasks(1, 1)[0]
 	row.attempts, row.Port = 1, 3
@@ -72,7 +72,7 @@ func TestRowsTriesElsewhereFirst(t *testing.T) {
 // Short rows may lag behind, but not until the end of the job.
 func TestRowsSendsRowsOfOldShards(t *testing.T) {
 	t.Parallel()
-	q := NewRows(1000)
+	q := NewPendingRows(1000)
 	old := tasks(5, 1)
 	q.Add(old)
 	for shard := 1; shard <= holdBack+1; shard++ {
@@ -92,7 +92,7 @@ func TestRowsSendsRowsOfOldShards(t *testing.T) {
 // Rows are given back in the order in which they would have been sent.
 func TestRowsRemove(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	made := tasks(5, 1)
 	q.Add(made[:3])
 	q.Return(made[3:4])
@@ -115,7 +115,7 @@ func TestRowsRemove(t *testing.T) {
 // An answer changes the expected cost of the other rows.
 func TestRowsLearn(t *testing.T) {
 	t.Parallel()
-	q := NewRows(2)
+	q := NewPendingRows(2)
 	made := tasks(2, 400)
 	q.Add(made)
 	first := q.Take(0, 1, true)[0]
@@ -136,14 +136,14 @@ func TestRowsKeepsSuspects(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, c := range []struct {
 		name   string
-		enters func(q *Rows, suspect *Task)
+		enters func(q *PendingRows, suspect *Task)
 	}{
-		{"after its pause", func(q *Rows, suspect *Task) {
+		{"after its pause", func(q *PendingRows, suspect *Task) {
 			q.Retry(suspect, now)
 			q.Wake(now.Add(time.Hour))
 		}},
-		{"taken back from a queue", func(q *Rows, suspect *Task) { q.Return([]*Task{suspect}) }},
-		{"another node has said so", func(q *Rows, suspect *Task) {
+		{"taken back from a queue", func(q *PendingRows, suspect *Task) { q.Return([]*Task{suspect}) }},
+		{"another node has said so", func(q *PendingRows, suspect *Task) {
 			suspect.trialGroup = 0
 			suspect.Suspect(1, 1)
 			q.Add([]*Task{suspect})
@@ -151,12 +151,12 @@ func TestRowsKeepsSuspects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			q := NewRows(10)
+			q := NewPendingRows(10)
 			q.Add(tasks(2, 1))
 			suspect := &Task{trialGroup: 1, refusals: 1, refusedAt: now, Port: 0}
 			c.enters(q, suspect)
-			if q.Ready() != 3 || q.Spare() != 2 {
-				t.Errorf("%d rows are ready, %d for other nodes, want 3 and 2", q.Ready(), q.Spare())
+			if q.Ready() != 3 || q.CountReturnable() != 2 {
+				t.Errorf("%d rows are ready, %d for other nodes, want 3 and 2", q.Ready(), q.CountReturnable())
 			}
 			if given := q.Remove(10); len(given) != 2 || slices.Contains(given, suspect) {
 				t.Errorf("%d rows are given to other nodes, want the 2 that are no suspects", len(given))
@@ -168,7 +168,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 				t.Fatalf("its server gets %v", got)
 			}
 			q.Return([]*Task{suspect})
-			if q.ReleaseSuspects(); q.Spare() != 1 {
+			if q.ReleaseSuspects(); q.CountReturnable() != 1 {
 				t.Error("a node without a server keeps it")
 			}
 			if given := q.Remove(1); len(given) != 1 || given[0] != suspect {
@@ -187,7 +187,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 // Another server of the node is tried before the server that crashed.
 func TestRowsSuspectsAvoidTheirServer(t *testing.T) {
 	t.Parallel()
-	q := NewRows(10)
+	q := NewPendingRows(10)
 	q.Return([]*Task{{trialGroup: 1, avoid: 0}})
 	if len(q.Take(0, 1, false)) != 0 || len(q.Take(1, 1, false)) != 1 {
 		t.Error("the suspect goes to the server that crashed")

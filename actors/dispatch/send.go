@@ -59,7 +59,7 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	})
 	end()
 	if err != nil {
-		seen = q.panicked(r.tasks, err, began)
+		seen = q.failAfterPanic(r.tasks, err, began)
 	}
 	seen.took = time.Since(began)
 	span.Observe(q.disp.cfg.Metrics.Seconds, seen.took.Seconds())
@@ -74,9 +74,9 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	})
 }
 
-// panicked fails all tasks of a request after our own code panicked on a row or its
+// failAfterPanic fails all tasks of a request after our own code panicked on a row or its
 // answer. A retry would panic again.
-func (q *Queue) panicked(tasks []*Task, err error, began time.Time) requestResult {
+func (q *Queue) failAfterPanic(tasks []*Task, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failedOutput(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
@@ -232,7 +232,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	if q.cannotCount.Load() {
 		count = nil
 	}
-	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, count)
+	text, fits, err := q.job.Counter.TruncateToFit(q.job.Ctx, t.Row.Text, limit, count)
 	doubt := err != nil || count == nil && !q.cutsPrompts.Load() && !q.job.Counter.IsExact(t.Row.Text)
 	switch {
 	case err == nil:
@@ -244,10 +244,10 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		q.cannotCount.Store(true)
 		return q.fit(t)
 	default:
-		text, fits, _ = q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, nil) // without a server Fit returns no error
+		text, fits, _ = q.job.Counter.TruncateToFit(q.job.Ctx, t.Row.Text, limit, nil) // without a server Fit returns no error
 	}
 	if !fits && !doubt {
-		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
+		return "", q.failTooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
 	}
 	switch {
 	case t.maxBytes > 0:
@@ -261,15 +261,15 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		t.Cut = false
 		return t.Row.Text, true
 	case t.Cut && !q.job.Spec.TruncateRows:
-		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than the %d tokens that max_tokens leaves of the context.", limit))
+		return "", q.failTooLong(t, fmt.Sprintf("The prompt has more than the %d tokens that max_tokens leaves of the context.", limit))
 	}
 	t.sent = len(text)
 	return text, true
 }
 
-// tooLong fails a task whose prompt does not fit into the context. It always returns
+// failTooLong fails a task whose prompt does not fit into the context. It always returns
 // false.
-func (q *Queue) tooLong(t *Task, message string) bool {
+func (q *Queue) failTooLong(t *Task, message string) bool {
 	t.Out, t.Outcome = failedOutput(rowmill.RowTooLong, message, "", t.attempts), Final
 	return false
 }
@@ -318,7 +318,7 @@ func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began tim
 		reply.InputTokens = int64(q.job.Counter.Count(text))
 	case q.job.Spec.Raw != nil: // the server does not count only this text
 	case shouldCompare(q.answers.Add(1)) && !t.Cut:
-		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
+		q.job.Counter.RecordUsage(t.Row.Text, reply.InputTokens)
 	}
 	if reply.OutputTokens == 0 && reply.Content != "" {
 		reply.OutputTokens = int64(max(1, q.job.Counter.Count(reply.Content)-q.job.Counter.Count("")))

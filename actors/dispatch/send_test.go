@@ -69,8 +69,8 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 		return replies, faults, nil
 	}}
 	b := newBench(t, s, func(j *Job) { j.Spec.Model.Kind = rowmill.KindEmbedding })
-	if got := b.queue.Demand(); got < 16 || b.queue.Group() != 4 {
-		t.Errorf("demand %d in groups of %d, want several groups", got, b.queue.Group())
+	if got := b.queue.Demand(); got < 16 || b.queue.RowsPerRequest() != 4 {
+		t.Errorf("demand %d in groups of %d, want several groups", got, b.queue.RowsPerRequest())
 	}
 	for _, task := range b.run(tasksOf([]string{"a", "bb", "bad", "dddd", "eeeee", "f"}, plain)) {
 		bad := task.Row.Text == "bad"
@@ -190,7 +190,7 @@ func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, refuses(engine.Error{Class: engine.Transient, Status: 503, RetryAfter: time.Hour}))
-		rows := NewRows(1)
+		rows := NewPendingRows(1)
 		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
 		if got := rows.Wake(time.Now()); got != time.Hour {
 			t.Errorf("wait = %v, want the wait that the server asked for", got)
@@ -526,7 +526,7 @@ func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
 		for range 2 {
 			d.workers++
 			d.done.Add(1)
-			go d.work()
+			go d.runRequests()
 		}
 		synctest.Wait()
 		if filled != 1 {

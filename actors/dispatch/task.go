@@ -23,7 +23,7 @@ type Task struct {
 	Outcome Outcome
 	Cut     bool // only a part of the row's text was sent
 
-	Port     order.Port // the server to which the worker last sent the row
+	Port     order.ServerIndex // the server to which the worker last sent the row
 	Reserved int64      // bytes that the worker has reserved for the answer
 
 	attempts int // number of attempts that count against the row
@@ -38,8 +38,8 @@ type Task struct {
 	refusals               int        // number of refusals by busy servers, which cost no attempt
 	refusedFrom, refusedAt time.Time  // the first refusal of the current wait, and the last refusal
 	expect                 int64      // expected tokens of the prompt and the answer
-	avoid                  order.Port // the server of the row's last failed request: others are preferred
-	block                  *block
+	avoid                  order.ServerIndex // the server of the row's last failed request: others are preferred
+	block                  *taskBlock
 	queue                  *Queue // the queue to which the row was last added
 }
 
@@ -60,9 +60,9 @@ type cutting struct {
 	maxBytes  int  // maximum bytes of the row's text to send, from the server's count; 0 if not set
 }
 
-// A block counts the tasks that use the memory of one block of rows. The memory is
+// A taskBlock counts the tasks that use the memory of one block of rows. The memory is
 // freed with the last task.
-type block struct {
+type taskBlock struct {
 	bytes int64         // size of the memory
 	left  int           // number of tasks that are not freed
 	span  *tracing.Span // trace span of these rows; nil for none
@@ -73,7 +73,7 @@ type block struct {
 // of the shard's first row. bytes is the size of the memory, which stays in use until
 // the last task is freed.
 func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes int64) {
-	slab, shared := make([]Task, len(rows)), &block{left: len(rows)}
+	slab, shared := make([]Task, len(rows)), &taskBlock{left: len(rows)}
 	tasks = make([]*Task, len(rows))
 	for i, row := range rows {
 		t := &slab[i]

@@ -21,11 +21,11 @@ type Gate struct {
 	inside map[string]int              // by account: number of places in use
 	taken  int                         // number of places in use, including kept places
 	turn   int                         // number of past turns
-	levels [rowmill.Lowest + 1][]*line // by priority: the waiting lines, in the order of their turns
+	levels [rowmill.Lowest + 1][]*accountQueue // by priority: the waiting lines, in the order of their turns
 }
 
-// A line has the waiting work of one account with one priority.
-type line struct {
+// An accountQueue has the waiting work of one account with one priority.
+type accountQueue struct {
 	account string
 	waiting []chan struct{} // one channel for each work, closed when the work is admitted
 }
@@ -54,8 +54,8 @@ func (g *Gate) Enter(ctx context.Context, account string, p rowmill.Priority) bo
 	return g.LineUp(account, p).Wait(ctx)
 }
 
-// A Turn is one work in the waiting line of a Gate. The caller must call Wait.
-type Turn struct {
+// A Ticket is one work in the waiting line of a Gate. The caller must call Wait.
+type Ticket struct {
 	gate    *Gate
 	account string
 	mine    chan struct{} // closed when the work is admitted
@@ -63,13 +63,13 @@ type Turn struct {
 }
 
 // LineUp puts work at the end of the account's waiting line.
-func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
+func (g *Gate) LineUp(account string, p rowmill.Priority) Ticket {
 	level := p.ClampToKnown()
-	return Turn{g, account, g.queue(account, level), level}
+	return Ticket{g, account, g.enqueue(account, level), level}
 }
 
 // Wait waits until the work gets a place; it returns false if ctx ends first.
-func (t Turn) Wait(ctx context.Context) bool {
+func (t Ticket) Wait(ctx context.Context) bool {
 	select {
 	case <-t.mine:
 		return true
@@ -81,9 +81,9 @@ func (t Turn) Wait(ctx context.Context) bool {
 	return false
 }
 
-// queue admits work of an account if a place is free, and otherwise adds it to the
+// enqueue admits work of an account if a place is free, and otherwise adds it to the
 // account's line. It returns the channel that is closed when the work is admitted.
-func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
+func (g *Gate) enqueue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := make(chan struct{})
@@ -95,7 +95,7 @@ func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	if at := find(lines, account); at >= 0 {
 		lines[at].waiting = append(lines[at].waiting, mine)
 	} else {
-		g.levels[level] = append(lines, &line{account, []chan struct{}{mine}})
+		g.levels[level] = append(lines, &accountQueue{account, []chan struct{}{mine}})
 	}
 	return mine
 }
@@ -121,8 +121,8 @@ func (g *Gate) withdraw(level rowmill.Priority, account string, mine chan struct
 }
 
 // find returns the index of an account's line, or -1.
-func find(lines []*line, account string) int {
-	return slices.IndexFunc(lines, func(l *line) bool { return l.account == account })
+func find(lines []*accountQueue, account string) int {
+	return slices.IndexFunc(lines, func(l *accountQueue) bool { return l.account == account })
 }
 
 // Leave frees a place of an account, and admits waiting work.
@@ -146,7 +146,7 @@ func (g *Gate) admitNext() bool {
 	}
 	for _, level := range order {
 		lines := g.levels[level]
-		at := slices.IndexFunc(lines, func(l *line) bool { return g.canAdmit(l.account) })
+		at := slices.IndexFunc(lines, func(l *accountQueue) bool { return g.canAdmit(l.account) })
 		if at < 0 {
 			continue
 		}

@@ -20,7 +20,7 @@ func TestShares(t *testing.T) {
 		accounts := []string{"a", "b", "c", "d"}
 		weights := Weights{"b": 2, "c": 5}
 		cfg := Config{Places: rapid.IntRange(0, 6).Draw(t, "places"), Kept: rapid.IntRange(0, 6).Draw(t, "kept"), Weights: weights, Patience: time.Second}
-		s, now := NewShares(cfg), time.Now()
+		s, now := NewSlotPool(cfg), time.Now()
 		held, waits := map[string]int{}, map[string]time.Time{}
 		total := func() (n int) {
 			for _, h := range held {
@@ -93,7 +93,7 @@ func TestShares(t *testing.T) {
 // places that it returns go to these accounts until each has its share.
 func TestSharesComeToBeEven(t *testing.T) {
 	t.Parallel()
-	s, now := NewShares(Config{Places: 12, Kept: 4, Weights: Weights{"c": 2}, Patience: time.Second}), time.Now()
+	s, now := NewSlotPool(Config{Places: 12, Kept: 4, Weights: Weights{"c": 2}, Patience: time.Second}), time.Now()
 	ask := func(account string, p rowmill.Priority) int {
 		got := 0
 		for s.Take(account, p, now) {

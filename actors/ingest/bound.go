@@ -17,14 +17,14 @@ func mustCount(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota
 // bounded makes the counter use upper bounds for the tokens of rows, unless the job
 // needs exact counts. Bounds are fast to compute. When their sum exceeds the quota, the
 // counter counts all further rows, and recount must count the earlier rows.
-func (t *inputCounter) bounded() *inputCounter {
+func (t *inputTokenCounter) bounded() *inputTokenCounter {
 	t.useBounds.Store(!mustCount(t.spec))
 	return t
 }
 
 // bound returns an upper bound for the tokens of a row. enough is false if the row must
 // be counted.
-func (t *inputCounter) bound(text string) (n int, enough bool) {
+func (t *inputTokenCounter) bound(text string) (n int, enough bool) {
 	if !t.useBounds.Load() {
 		return 0, false
 	}
@@ -34,7 +34,7 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 
 // boundsSuffice reports whether upper bounds are still enough: tokens, the sum of all bounds
 // so far, is within the quota. Otherwise the counter counts all further rows.
-func (t *inputCounter) boundsSuffice(tokens int64) bool {
+func (t *inputTokenCounter) boundsSuffice(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
 		t.useBounds.Store(false)
 	}
@@ -43,7 +43,7 @@ func (t *inputCounter) boundsSuffice(tokens int64) bool {
 
 // uncounted returns the sum of the upper bounds of rows that must still be counted, in
 // tokens. It is 0 while bounds are enough.
-func (t *inputCounter) uncounted() int64 {
+func (t *inputTokenCounter) uncounted() int64 {
 	if t.useBounds.Load() {
 		return 0
 	}
@@ -53,7 +53,7 @@ func (t *inputCounter) uncounted() int64 {
 // recount counts the first rows of the input, which have only upper bounds so far, if
 // the sum of the bounds exceeded the quota. It corrects m.Size. counted is the counter
 // of the whole input.
-func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputCounter) error {
+func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputTokenCounter) error {
 	if counted.useBounds.Load() || counted.boundedRows == 0 {
 		return nil
 	}
@@ -70,13 +70,13 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	}
 	m.Size.Tokens += size.Tokens - counted.boundedTokens
 	if m.Size.Tokens > g.spec.TokenQuota {
-		return tooManyTokens(m.Size.Tokens, m.Rows-1, &g.spec)
+		return tokenQuotaFailure(m.Size.Tokens, m.Rows-1, &g.spec)
 	}
 	return nil
 }
 
 // eachRow adds the first rows of the job, read from its shards, to a counter.
-func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputCounter) error {
+func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputTokenCounter) error {
 	for n := 0; n < len(m.Shards) && m.Shards[n].First < rows && to.err() == nil; n++ {
 		info := m.Shards[n]
 		if err := g.countShardRows(ctx, n, info, int(min(int64(info.Rows), rows-info.First)), to); err != nil {
@@ -87,7 +87,7 @@ func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, t
 }
 
 // countShardRows adds the first rows of shard n to a counter, except rows that are copies.
-func (g *ingester) countShardRows(ctx context.Context, n int, info shard.Info, rows int, to *inputCounter) error {
+func (g *ingester) countShardRows(ctx context.Context, n int, info shard.ShardInfo, rows int, to *inputTokenCounter) error {
 	r, err := archive.OpenShard(ctx, g.Bucket, g.id, &g.spec, n, info)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 	for n, info := range m.Shards {
 		rows, originals := list.Rows(n), []int64(nil)
 		if rows != nil {
-			originals = must(list.Originals(o, n))(t)
+			originals = must(list.ReadOriginals(o, n))(t)
 		}
 		for rel := range info.Rows {
 			row, of := info.First+int64(rel), info.First+int64(rel)

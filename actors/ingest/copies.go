@@ -17,10 +17,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies finds the copies among the rows of a job: rows with the same text as an
+// copyFinder finds the copies among the rows of a job: rows with the same text as an
 // earlier row, the original. It examines the rows while they are read, and writes a
 // list of the copies next to the shards.
-type copies struct {
+type copyFinder struct {
 	limit int               // maximum number of different texts to remember
 	seen  map[digest]uint32 // by digest of the text: the first row with this text
 	sets  []*roaring.Bitmap // by shard: positions of the copies in the shard; nil if there are none
@@ -41,15 +41,15 @@ type copies struct {
 // 10⁻²², and no client can construct such texts.
 type digest [sha256.Size / 2]byte
 
-// newCopies returns copies that remember up to limit different texts. create opens the
+// newCopyFinder returns copies that remember up to limit different texts. create opens the
 // list for writing; it is nil if no list is written.
-func newCopies(limit int, create func() (blob.Writer, error)) *copies {
-	return &copies{limit: limit, seen: make(map[digest]uint32), create: create}
+func newCopyFinder(limit int, create func() (blob.Writer, error)) *copyFinder {
+	return &copyFinder{limit: limit, seen: make(map[digest]uint32), create: create}
 }
 
 // add examines the next row and reports whether it is a copy. Only the first limit
 // different texts are remembered: a row with another text is never a copy.
-func (c *copies) add(row int64, text string) bool {
+func (c *copyFinder) add(row int64, text string) bool {
 	first, again := c.first(row, text)
 	if again {
 		c.rels = append(c.rels, uint32(row)) //nolint:gosec // end makes this number the position in the shard
@@ -60,7 +60,7 @@ func (c *copies) add(row int64, text string) bool {
 
 // first returns the first row with this text. again is true if that is an earlier row,
 // and false if row itself is the first or its text is not remembered.
-func (c *copies) first(row int64, text string) (first int64, again bool) {
+func (c *copyFinder) first(row int64, text string) (first int64, again bool) {
 	if row > math.MaxUint32 {
 		return row, false
 	}
@@ -78,7 +78,7 @@ func (c *copies) first(row int64, text string) (first int64, again bool) {
 // endShard finishes shard n and returns the positions of the copies in the shard; nil if
 // there are none. first is the row number of the shard's first row. Call end once for
 // each shard, in order.
-func (c *copies) endShard(n int, first int64) (*roaring.Bitmap, error) {
+func (c *copyFinder) endShard(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {
 		c.sets = append(c.sets, nil)
 		return nil, nil
@@ -96,7 +96,7 @@ func (c *copies) endShard(n int, first int64) (*roaring.Bitmap, error) {
 
 // write appends the copies of shard n to the list. It creates the list before the first
 // copy.
-func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
+func (c *copyFinder) write(n int, set *roaring.Bitmap) (err error) {
 	if c.create == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
 }
 
 // commit stores the list permanently, if there is a list.
-func (c *copies) commit() error {
+func (c *copyFinder) commit() error {
 	if c == nil || c.object == nil {
 		return nil
 	}
@@ -132,14 +132,14 @@ func (c *copies) commit() error {
 }
 
 // drop deletes the list, unless it is committed.
-func (c *copies) drop() {
+func (c *copyFinder) drop() {
 	if c != nil && c.object != nil {
 		c.object.Abort()
 	}
 }
 
 // shardCopies returns the positions of the copies in shard n; nil if there are none.
-func (c *copies) shardCopies(n int) *roaring.Bitmap {
+func (c *copyFinder) shardCopies(n int) *roaring.Bitmap {
 	if c == nil || n >= len(c.sets) {
 		return nil
 	}
@@ -154,9 +154,9 @@ func (g *ingester) lookForCopies(ctx context.Context) {
 	switch {
 	case !g.spec.Dedup:
 	case g.spec.Estimate:
-		g.copies = newCopies(g.DedupRows, nil)
+		g.copies = newCopyFinder(g.DedupRows, nil)
 	default:
-		g.copies = newCopies(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.CopiesKey(g.id), layout.Bytes) })
+		g.copies = newCopyFinder(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.CopiesKey(g.id), layout.Bytes) })
 	}
 }
 
@@ -180,7 +180,7 @@ func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error    { return nil }
-func (inMemory) Info() blob.Info { return blob.Info{} }
+func (inMemory) Info() blob.ObjectInfo { return blob.ObjectInfo{} }
 
 // ReadCopies returns the copies among the rows of a job; nil if there are none. m is
 // the job's manifest.
@@ -206,7 +206,7 @@ func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmi
 // inlineCopies returns the list of copies among rows that are in the job's record.
 func inlineCopies(texts []string) []byte {
 	var list bytes.Buffer
-	c := newCopies(len(texts), func() (blob.Writer, error) { return listWriter{&list}, nil })
+	c := newCopyFinder(len(texts), func() (blob.Writer, error) { return listWriter{&list}, nil })
 	for row, text := range texts {
 		c.add(int64(row), text)
 	}
@@ -219,5 +219,5 @@ func inlineCopies(texts []string) []byte {
 // listWriter is a blob.Writer that writes to memory.
 type listWriter struct{ *bytes.Buffer }
 
-func (listWriter) Commit() (blob.Info, error) { return blob.Info{}, nil }
+func (listWriter) Commit() (blob.ObjectInfo, error) { return blob.ObjectInfo{}, nil }
 func (listWriter) Abort()                     {}

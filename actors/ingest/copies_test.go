@@ -14,7 +14,7 @@ func BenchmarkCopies(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	c := newCopies(rows, nil)
+	c := newCopyFinder(rows, nil)
 	text := bytes.Repeat([]byte("x"), 100)
 	row := int64(0)
 	for b.Loop() {

@@ -25,7 +25,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	}
 	usd, _ := unsampledCost(spec, input.Rows-input.Taken-input.Copies, input.Size)
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
-	var limit *store.LimitError
+	var limit *store.CostLimitError
 	if errors.As(err, &limit) {
 		return rowmill.Failf(rowmill.CodeCostQuota,
 			"The job is beyond the account's cost quota: %v. Wait for other jobs or the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.", limit)
@@ -39,7 +39,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 // unsampledCost returns the expected cost of a job before any of its rows has run, and
 // the expected tokens of its answers. It assumes that answers are as long as the
 // prompts, up to the maximum length of an answer.
-func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64, output int64) {
+func unsampledCost(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
 		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
 	}
@@ -47,14 +47,14 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64
 }
 
 // Samples reports whether an estimate runs a sample: the first rows of its input.
-func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
+func (c Config) Samples(spec *rowmill.Spec, size shard.TokenCounts) bool {
 	return spec.Estimate && !spec.Priority.Urgent() && size.Tokens >= c.SampleFrom
 }
 
-// Unsampled returns the expected cost and the estimate of a job from its input alone,
+// EstimateFromInput returns the expected cost and the estimate of a job from its input alone,
 // without a sample. rows is the number of rows that would run. The cost is between the
 // cost of the prompts alone and the cost with answers of the maximum length.
-func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
+func EstimateFromInput(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
 	high := spec.Model.TokenCost(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
@@ -63,15 +63,15 @@ func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmil
 	}
 }
 
-// Sampled returns the expected cost and the estimate of a job from the answers to a
+// EstimateFromSample returns the expected cost and the estimate of a job from the answers to a
 // sample: its first rows. parts are the parts of the sample, and rows is the number of
 // rows that would run. The bounds are a 95 % confidence interval of the mean answer,
 // from the variance between the parts (Cochran, Sampling Techniques, 1977, cluster
 // sampling). With fewer than three parts, the bounds are the bounds of Unsampled.
-func Sampled(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
-	_, e := Unsampled(spec, rows, size)
+func EstimateFromSample(spec *rowmill.Spec, rows int64, size shard.TokenCounts, parts []store.Part) (float64, rowmill.Estimate) {
+	_, e := EstimateFromInput(spec, rows, size)
 	e.Method = rowmill.EstimateSampled
-	var sample store.Totals
+	var sample store.RowTotals
 	for _, p := range parts {
 		sample = sample.Plus(p.Totals)
 	}

@@ -24,18 +24,18 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(b)) }
 func TestUnsampled(t *testing.T) {
 	t.Parallel()
 	spec := estimateSpec()
-	usd, e := Unsampled(spec, 10, shard.Size{Tokens: 5_000_000})
+	usd, e := EstimateFromInput(spec, 10, shard.TokenCounts{Tokens: 5_000_000})
 	if want := 5 + 1000*2/1e6; !near(usd, want) || e.OutputTokens != 1000 || e.Method != rowmill.EstimateUnsampled {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
 	if !near(e.Low, 5) || e.High < usd {
 		t.Errorf("bounds %v to %v, want from the input alone to at least %v", e.Low, e.High, usd)
 	}
-	if usd, _ := Unsampled(spec, 1_000_000, shard.Size{Tokens: 5_000_000}); !near(usd, 15) {
+	if usd, _ := EstimateFromInput(spec, 1_000_000, shard.TokenCounts{Tokens: 5_000_000}); !near(usd, 15) {
 		t.Errorf("estimate of many short rows = %v, want output as long as the input: 15", usd)
 	}
 	spec.Model.Kind = rowmill.KindEmbedding
-	if usd, e := Unsampled(spec, 10, shard.Size{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
+	if usd, e := EstimateFromInput(spec, 10, shard.TokenCounts{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
 		t.Errorf("estimate of an embedding job = %v, %+v, want its input", usd, e)
 	}
 }
@@ -45,9 +45,9 @@ func TestSampled_Extrapolates(t *testing.T) {
 	spec := estimateSpec()
 	var parts []store.Part
 	for _, output := range []int64{4000, 5000, 6000, 5000} {
-		parts = append(parts, store.Part{Totals: store.Totals{Rows: 100, InputTokens: 10_000, OutputTokens: output}})
+		parts = append(parts, store.Part{Totals: store.RowTotals{Rows: 100, InputTokens: 10_000, OutputTokens: output}})
 	}
-	usd, e := Sampled(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts)
+	usd, e := EstimateFromSample(spec, 10_000, shard.TokenCounts{Tokens: 1_000_000}, parts)
 	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 400 || e.SampleInputTokens != 40_000 {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
@@ -57,23 +57,23 @@ func TestSampled_Extrapolates(t *testing.T) {
 	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low-low) > 1e-5 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
 		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
 	}
-	whole, e := Sampled(spec, 400, shard.Size{Tokens: 40_000}, parts)
+	whole, e := EstimateFromSample(spec, 400, shard.TokenCounts{Tokens: 40_000}, parts)
 	if !near(e.Low, whole) || !near(e.High, whole) {
 		t.Errorf("a sample of every row leaves %v to %v open", e.Low, e.High)
 	}
-	if _, e := Sampled(spec, 10_000, shard.Size{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
+	if _, e := EstimateFromSample(spec, 10_000, shard.TokenCounts{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
 		t.Errorf("two parts tell no spread, yet the lower bound is %v", e.Low)
 	}
 }
 
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	cfg, size := Config{SampleFrom: 1000}, shard.Size{Tokens: 1000}
-	for name, change := range map[string]func(*rowmill.Spec, *shard.Size){
-		"a job":       func(spec *rowmill.Spec, _ *shard.Size) { spec.Estimate = false },
-		"priority 0":  func(spec *rowmill.Spec, _ *shard.Size) { spec.Priority = 0 },
-		"few tokens":  func(_ *rowmill.Spec, size *shard.Size) { size.Tokens-- },
-		"an estimate": func(*rowmill.Spec, *shard.Size) {},
+	cfg, size := Config{SampleFrom: 1000}, shard.TokenCounts{Tokens: 1000}
+	for name, change := range map[string]func(*rowmill.Spec, *shard.TokenCounts){
+		"a job":       func(spec *rowmill.Spec, _ *shard.TokenCounts) { spec.Estimate = false },
+		"priority 0":  func(spec *rowmill.Spec, _ *shard.TokenCounts) { spec.Priority = 0 },
+		"few tokens":  func(_ *rowmill.Spec, size *shard.TokenCounts) { size.Tokens-- },
+		"an estimate": func(*rowmill.Spec, *shard.TokenCounts) {},
 	} {
 		spec, size := estimateSpec(), size
 		change(spec, &size)
@@ -87,7 +87,7 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	limit := 20.0
-	input := shard.Manifest{Rows: 2, Size: shard.Size{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
+	input := shard.Manifest{Rows: 2, Size: shard.TokenCounts{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
 	for _, test := range []struct {                               // in this order: each job reserves a part of the quota
 		name     string
 		change   func(*rowmill.Spec)

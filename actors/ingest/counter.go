@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// An inputCounter counts the tokens of an input while the input is read. It counts on
+// An inputTokenCounter counts the tokens of an input while the input is read. It counts on
 // its own goroutines, so that all processors share the work. The reader adds rows in
 // their order and regularly calls err.
-type inputCounter struct {
+type inputTokenCounter struct {
 	counter      *prompt.Counter
 	spec         *rowmill.Spec
 	limit        int   // maximum tokens of a prompt; 0 for no limit
@@ -47,7 +47,7 @@ type inputCounter struct {
 
 	mu      sync.Mutex
 	rows    int64 // all rows before this row are counted in size, and are within the quota
-	size    shard.Size
+	size    shard.TokenCounts
 	failure *rowmill.Failure // why the job fails because of its input
 	fault   error            // an error of the system, not of the input
 }
@@ -77,9 +77,9 @@ type countedBatch struct {
 
 // newInputCounter returns a counter for the input of a job. sample is the number of
 // tokens of the sample for an estimate.
-func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
+func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputTokenCounter {
 	counters := runtime.GOMAXPROCS(0)
-	return &inputCounter{
+	return &inputTokenCounter{
 		counter: c, spec: spec, sampleTokens: sample, limit: spec.PromptLimit(spec.Model.ContextLength),
 		batches: make(chan *countedBatch, waitingBatches*counters), order: make(chan *countedBatch, (waitingBatches+1)*counters),
 		done: make(chan struct{}), rest: func(wait func()) error { wait(); return nil }, added: func() {},
@@ -87,7 +87,7 @@ func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *input
 }
 
 // begin starts the counting goroutines. They end after close.
-func (t *inputCounter) begin(ctx context.Context) *inputCounter {
+func (t *inputTokenCounter) begin(ctx context.Context) *inputTokenCounter {
 	for range cap(t.batches) / waitingBatches {
 		go func() {
 			for batch := range t.batches {
@@ -116,10 +116,10 @@ type countedRow struct {
 }
 
 // add adds the next row of the input.
-func (t *inputCounter) add(text string) error { return t.addRow(t.next, text) }
+func (t *inputTokenCounter) add(text string) error { return t.addRow(t.next, text) }
 
 // addRow adds a row with this number. Rows before it that were not added are skipped.
-func (t *inputCounter) addRow(row int64, text string) error {
+func (t *inputTokenCounter) addRow(row int64, text string) error {
 	t.next = row + 1
 	t.batch = append(t.batch, countedRow{row, text})
 	if t.bytes += len(text); len(t.batch) == batchRows || t.bytes >= batchBytes {
@@ -129,10 +129,10 @@ func (t *inputCounter) addRow(row int64, text string) error {
 }
 
 // skip skips the next row of the input.
-func (t *inputCounter) skip() { t.next++ }
+func (t *inputTokenCounter) skip() { t.next++ }
 
 // flush passes the collected rows to the counting goroutines.
-func (t *inputCounter) flush() error {
+func (t *inputTokenCounter) flush() error {
 	if t.next == t.flushed {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (t *inputCounter) flush() error {
 
 // err returns the reason why the job must not continue, if the rows counted so far show
 // one.
-func (t *inputCounter) err() error {
+func (t *inputTokenCounter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -170,14 +170,14 @@ func (t *inputCounter) err() error {
 
 // progress returns the number of rows that are counted and within the quota, and the
 // size of the counted rows.
-func (t *inputCounter) progress() (rows int64, size shard.Size) {
+func (t *inputTokenCounter) progress() (rows int64, size shard.TokenCounts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows, t.size
 }
 
 // close counts the remaining rows and returns the total size. Call it once.
-func (t *inputCounter) close() (shard.Size, error) {
+func (t *inputTokenCounter) close() (shard.TokenCounts, error) {
 	err := t.flush()
 	close(t.batches)
 	close(t.order)
@@ -189,15 +189,15 @@ func (t *inputCounter) close() (shard.Size, error) {
 }
 
 // countableText returns the text of a row without the data whose tokens cannot be counted.
-func (t *inputCounter) countableText(text string) string {
+func (t *inputTokenCounter) countableText(text string) string {
 	if t.spec.Raw == nil {
 		return text
 	}
-	return withoutData(text)
+	return stripEncodedData(text)
 }
 
 // countWhenFree waits for a processor and then counts the rows of a batch.
-func (t *inputCounter) countWhenFree(ctx context.Context, batch *countedBatch) error {
+func (t *inputTokenCounter) countWhenFree(ctx context.Context, batch *countedBatch) error {
 	if t.stopped.Load() {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (t *inputCounter) countWhenFree(ctx context.Context, batch *countedBatch) e
 }
 
 // count sets the tokens of each row of a batch.
-func (t *inputCounter) count(batch *countedBatch) {
+func (t *inputTokenCounter) count(batch *countedBatch) {
 	batch.tokens, batch.bounds = make([]int, len(batch.rows)), make([]bool, len(batch.rows))
 	for i, in := range batch.rows {
 		if batch.tokens[i], batch.bounds[i] = t.bound(in.text); !batch.bounds[i] {
@@ -223,7 +223,7 @@ func (t *inputCounter) count(batch *countedBatch) {
 
 // addUp adds the counts of a batch to the result and checks the limits. It is called
 // for one batch after another, in order.
-func (t *inputCounter) addUp(batch *countedBatch) {
+func (t *inputTokenCounter) addUp(batch *countedBatch) {
 	size, failure := t.size, t.failure // no other goroutine writes these fields
 	switch {
 	case failure != nil || t.fault != nil:
@@ -258,7 +258,7 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 			t.boundedRows, t.boundedTokens = in.row+1, size.Tokens
 		}
 		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens-t.uncounted() > quota {
-			failure = tooManyTokens(size.Tokens-t.uncounted(), in.row, t.spec)
+			failure = tokenQuotaFailure(size.Tokens-t.uncounted(), in.row, t.spec)
 		}
 	}
 	t.mu.Lock()
@@ -275,7 +275,7 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 
 // end stops the counting and stores the reason: a failure of the input or a fault of
 // the system.
-func (t *inputCounter) end(failure *rowmill.Failure, fault error) {
+func (t *inputTokenCounter) end(failure *rowmill.Failure, fault error) {
 	t.stopped.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()

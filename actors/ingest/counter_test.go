@@ -33,7 +33,7 @@ func TestInputCounter_CountsEveryRow(t *testing.T) {
 		m := tokenCounter(t, spec, words{})
 		sample := rapid.Int64Range(1, 5000).Draw(t, "sample")
 		c := newInputCounter(m, spec, sample).begin(context.Background())
-		var want shard.Size
+		var want shard.TokenCounts
 		for range rapid.IntRange(0, 2000).Draw(t, "rows") {
 			n := rapid.IntRange(0, 9).Draw(t, "words")
 			_ = c.add(strings.Repeat("word ", n))
@@ -51,7 +51,7 @@ func TestInputCounter_CountsEveryRow(t *testing.T) {
 }
 
 // counting begins to count rows for a job.
-func counting(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *inputCounter {
+func counting(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *inputTokenCounter {
 	if spec.Model.ID == "" {
 		spec.Model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}
 	}

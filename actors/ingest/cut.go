@@ -23,7 +23,7 @@ import (
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
 	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).bounded()
-	g.groups = order.NewGroups()
+	g.groups = order.NewPrefixGrouper()
 	g.lookForCopies(ctx)
 	moment := &processorTurn{ingester: g}
 	counted.compute = g.Compute
@@ -51,14 +51,14 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 }
 
 // cutAll writes shards until there are no more rows, and adds them to m.
-func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, announcer *announcer, m *shard.Manifest) error {
+func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, announcer *announcer, m *shard.Manifest) error {
 	if err := moment.acquire(ctx); err != nil {
 		return err
 	}
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
-		info := shard.Info{First: m.Rows}
+		info := shard.ShardInfo{First: m.Rows}
 		info, err = g.cutShard(ctx, moment, rows, counted, &row, len(m.Shards), info, len(m.Fields) > 0)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
@@ -74,7 +74,7 @@ func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input
 
 // cutShard writes shard n, which begins with row. It then stores in row the first row
 // that did not fit into the shard. It returns the reader's error, also io.EOF.
-func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
+func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, row *rowmill.Row, n int, info shard.ShardInfo, fields bool) (shard.ShardInfo, error) {
 	w, err := g.Bucket.Create(ctx, layout.ShardKey(g.id, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -83,7 +83,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	out := shard.NewWriter(buffered, info.First, g.spec.IDColumn != "")
 	if fields {
-		out.WithFields()
+		out.EnableFields()
 	}
 	var next error
 	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)+len(row.Fields)) <= g.ShardBytes) {
@@ -98,7 +98,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 	if next != nil && !errors.Is(next, io.EOF) {
 		return info, next
 	}
-	whole := shard.Info{First: info.First, Rows: out.Rows(), Bytes: out.Size()}
+	whole := shard.ShardInfo{First: info.First, Rows: out.Rows(), Bytes: out.Size()}
 	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
 		return info, err
 	}
@@ -122,7 +122,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 
 // cutRow adds a row to a shard, adds it to the counter, and checks the quotas. index is
 // the row's number in the input.
-func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64, row *rowmill.Row) error {
+func (g *ingester) cutRow(out *shard.Writer, counted *inputTokenCounter, index int64, row *rowmill.Row) error {
 	text := row.Text
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")

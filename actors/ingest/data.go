@@ -7,9 +7,9 @@ import "strings"
 // for an image, not tokens in proportion to the length of the string.
 const dataBytes = 1 << 10
 
-// withoutData returns the JSON of a request without long strings of encoded data,
+// stripEncodedData returns the JSON of a request without long strings of encoded data,
 // because a tokenizer for texts cannot count their tokens.
-func withoutData(body string) string {
+func stripEncodedData(body string) string {
 	if len(body) < dataBytes {
 		return body
 	}

@@ -14,7 +14,7 @@ func TestWithoutData(t *testing.T) {
 		`{"a":"\\\"","b":"` + long + `"}`:                                     `{"a":"\\\"","b":""}`,
 		`{"n":1,"b":["` + long + `",2]}`:                                      `{"n":1,"b":["",2]}`,
 	} {
-		if got := withoutData(body); got != want {
+		if got := stripEncodedData(body); got != want {
 			t.Errorf("%.80s became %.80s", body, got)
 		}
 	}

@@ -27,7 +27,7 @@ func (g *ingester) download(ctx context.Context) error {
 	if g.rec.DownloadFinished != nil {
 		return nil
 	}
-	if err := g.obtain(ctx); err != nil || g.rec.DownloadFinished != nil {
+	if err := g.ensureInputStored(ctx); err != nil || g.rec.DownloadFinished != nil {
 		return err
 	}
 	return g.markDownloaded(ctx)
@@ -35,7 +35,7 @@ func (g *ingester) download(ctx context.Context) error {
 
 // markDownloaded records that the download has finished.
 func (g *ingester) markDownloaded(ctx context.Context) error {
-	return g.mark(ctx, func(r *store.Record, now time.Time) {
+	return g.updateRecord(ctx, func(r *store.Record, now time.Time) {
 		if r.DownloadStarted == nil {
 			r.DownloadStarted = &now
 		}
@@ -46,9 +46,9 @@ func (g *ingester) markDownloaded(ctx context.Context) error {
 	})
 }
 
-// obtain downloads the input, or waits for a download that has already started. It
+// ensureInputStored downloads the input, or waits for a download that has already started. It
 // returns when the complete input is stored.
-func (g *ingester) obtain(ctx context.Context) error {
+func (g *ingester) ensureInputStored(ctx context.Context) error {
 	if d := g.Downloads.findRunning(g.rec.Job.ID); d != nil { // this node started the download under an earlier lease
 		return d.wait(ctx)
 	}
@@ -57,7 +57,7 @@ func (g *ingester) obtain(ctx context.Context) error {
 	case there || err != nil:
 		return err
 	case g.rec.DownloadStarted != nil:
-		return g.await(ctx)
+		return g.waitForOtherDownload(ctx)
 	}
 	return g.fetch(ctx)
 }
@@ -81,9 +81,9 @@ func (g *ingester) isInputStored(ctx context.Context) (bool, error) {
 // ended.
 const lookInterval = time.Second
 
-// await waits until the node that started the download has stored the input. That node
+// waitForOtherDownload waits until the node that started the download has stored the input. That node
 // no longer owns the job, or it is an earlier process at this node's address.
-func (g *ingester) await(ctx context.Context) error {
+func (g *ingester) waitForOtherDownload(ctx context.Context) error {
 	heard := time.Now()
 	for {
 		running, err := g.DownloadsAt(ctx, g.rec.Downloader, g.rec.Job.ID)
@@ -121,7 +121,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	if g.Ready != nil {
 		if leave, ok := g.Stream(); ok {
 			defer leave()
-			d.tail = newTail(tailBytes, tailPatience)
+			d.tail = newDownloadTail(tailBytes, tailPatience)
 		}
 	}
 	// Writes with this context are retried while the bucket fails. Meanwhile this node reads
@@ -165,7 +165,7 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	if err := raw.Close(); err != nil {
 		return fmt.Errorf("write input object: %w", err)
 	}
-	if d.tail != nil && d.tail.end(d.ctx) {
+	if d.tail != nil && d.tail.finishWriting(d.ctx) {
 		return nil
 	}
 	if _, err := w.Commit(); err != nil {
@@ -186,7 +186,7 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	if err != nil {
 		return nil, fmt.Errorf("create input object: %w", err)
 	}
-	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
+	if err := g.updateRecord(ctx, func(r *store.Record, now time.Time) {
 		r.DownloadStarted, r.Downloader = &now, g.Address
 		_ = r.Job.Become(rowmill.StatusStarting, now) // fails if an earlier owner has set a later status
 		r.SetMessage(downloading, false, now)
@@ -238,8 +238,8 @@ func (h *stallMeter) addStall(err error) error {
 // receiver reads nothing.
 const patienceOfServers = 10 * time.Second
 
-// mark changes the record of the job in the store with set, and updates g.rec.
-func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
+// updateRecord changes the record of the job in the store with set, and updates g.rec.
+func (g *ingester) updateRecord(ctx context.Context, set func(*store.Record, time.Time)) error {
 	now := g.Clock().UTC()
 	var updated store.Record
 	err := g.Wait(ctx, func() (err error) {

@@ -60,7 +60,7 @@ type download struct {
 	came   atomic.Int64 // number of bytes received
 	size   atomic.Int64 // size in bytes that the server announced; 0 if it announced none
 	// tail has the last bytes for a reader during the download; nil if there is no reader.
-	tail *tail
+	tail *downloadTail
 }
 
 // Running reports whether the input of a job is being downloaded.
@@ -90,9 +90,9 @@ func (s *Downloads) Message(job string) string {
 	case came == 0:
 		return downloading
 	case size == 0:
-		return fmt.Sprintf("Downloading the input: %s so far.", textfmt.Size(came))
+		return fmt.Sprintf("Downloading the input: %s so far.", textfmt.FormatSize(came))
 	}
-	return fmt.Sprintf("Downloading the input: %s of %s.", textfmt.Size(came), textfmt.Size(size))
+	return fmt.Sprintf("Downloading the input: %s of %s.", textfmt.FormatSize(came), textfmt.FormatSize(size))
 }
 
 // IsIdle reports whether this node downloads no input.

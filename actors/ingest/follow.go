@@ -24,10 +24,10 @@ const tailBytes = 8 << 20
 // enough for some gigabytes over a fast line, and no longer than any server waits.
 const tailPatience = patienceOfServers
 
-// A tail has the last bytes of a running download for its reader. The writer waits for
+// A downloadTail has the last bytes of a running download for its reader. The writer waits for
 // the reader, but only for a limited time. After that, bytes that were not read are
 // overwritten, and the reader must read them from the stored object.
-type tail struct {
+type downloadTail struct {
 	patience time.Duration // time for which the writer may still wait; only the writer uses it
 	left     chan struct{} // closed when the reader has ended
 	taken    chan struct{} // gets a token after each read
@@ -41,10 +41,10 @@ type tail struct {
 	grown chan struct{} // closed when more bytes arrive
 }
 
-// newTail returns a tail that has the last bytes bytes and whose writer waits for at
+// newDownloadTail returns a tail that has the last bytes bytes and whose writer waits for at
 // most patience in total.
-func newTail(bytes int, patience time.Duration) *tail {
-	return &tail{
+func newDownloadTail(bytes int, patience time.Duration) *downloadTail {
+	return &downloadTail{
 		patience: patience, left: make(chan struct{}), taken: make(chan struct{}, 1),
 		whole: make(chan struct{}), settled: make(chan bool, 1),
 		ring: make([]byte, bytes), grown: make(chan struct{}),
@@ -52,7 +52,7 @@ func newTail(bytes int, patience time.Duration) *tail {
 }
 
 // write adds the next bytes of the download.
-func (t *tail) write(ctx context.Context, p []byte) {
+func (t *downloadTail) write(ctx context.Context, p []byte) {
 	for len(p) > 0 {
 		n := t.put(p, t.patience <= 0)
 		if p = p[n:]; n == 0 {
@@ -63,7 +63,7 @@ func (t *tail) write(ctx context.Context, p []byte) {
 
 // put adds as many bytes of p as fit without overwriting unread bytes, and returns
 // their number. If overwrite is true, put adds all of p.
-func (t *tail) put(p []byte, overwrite bool) int {
+func (t *downloadTail) put(p []byte, overwrite bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	size := int64(len(t.ring))
@@ -85,7 +85,7 @@ func (t *tail) put(p []byte, overwrite bool) int {
 
 // wait waits until the reader has read bytes. If the reader has ended, ctx ends, or
 // patience is used up, wait returns and later writes do not wait any more.
-func (t *tail) wait(ctx context.Context) {
+func (t *downloadTail) wait(ctx context.Context) {
 	began := time.Now()
 	select {
 	case <-t.taken:
@@ -98,10 +98,10 @@ func (t *tail) wait(ctx context.Context) {
 	t.patience = 0
 }
 
-// get copies bytes of the download from offset at. If they have not arrived yet, n is
+// readAtOffset copies bytes of the download from offset at. If they have not arrived yet, n is
 // 0, and the channel grown is closed when more bytes arrive. lost is true if the bytes
 // were overwritten.
-func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{}) {
+func (t *downloadTail) readAtOffset(p []byte, at int64) (n int, lost bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	size := int64(len(t.ring))
@@ -127,9 +127,9 @@ func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{})
 // this time.
 const settlePatience = time.Second
 
-// end tells the reader that all bytes have arrived. It then waits for settle, and
+// finishWriting tells the reader that all bytes have arrived. It then waits for settle, and
 // returns true if the download need not be stored because shards have all its rows.
-func (t *tail) end(ctx context.Context) bool {
+func (t *downloadTail) finishWriting(ctx context.Context) bool {
 	close(t.whole)
 	select {
 	case replaced := <-t.settled:
@@ -140,9 +140,9 @@ func (t *tail) end(ctx context.Context) bool {
 	return false
 }
 
-// settle tells end whether the stored shards have all rows of the download, so that the
+// reportReplaced tells end whether the stored shards have all rows of the download, so that the
 // download itself need not be stored. Only the first call has an effect.
-func (t *tail) settle(replaced bool) {
+func (t *downloadTail) reportReplaced(replaced bool) {
 	select {
 	case t.settled <- replaced:
 	default:
@@ -156,7 +156,7 @@ type follower struct {
 	download *download
 	bucket   blob.Bucket
 	key      string                  // key of the stored input
-	rest     func(wait func()) error // see inputCounter.releaseDuring
+	rest     func(wait func()) error // see inputTokenCounter.releaseDuring
 
 	at     int64       // number of bytes read so far
 	object blob.Object // the stored input; nil before the follower needs it
@@ -165,7 +165,7 @@ type follower struct {
 
 func (f *follower) Read(p []byte) (int, error) {
 	for f.stored == nil {
-		n, lost, grown := f.download.tail.get(p, f.at)
+		n, lost, grown := f.download.tail.readAtOffset(p, f.at)
 		if f.at += int64(n); n > 0 || len(p) == 0 {
 			return n, nil
 		}
@@ -180,7 +180,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case whole:
-			n, lost, _ = f.download.tail.get(p, f.at) // the last bytes
+			n, lost, _ = f.download.tail.readAtOffset(p, f.at) // the last bytes
 			if f.at += int64(n); n > 0 {
 				return n, nil
 			}
@@ -195,7 +195,7 @@ func (f *follower) Read(p []byte) (int, error) {
 // openStored waits until the input is stored, and continues to read it at the same
 // byte.
 func (f *follower) openStored() (err error) {
-	f.download.tail.settle(false)
+	f.download.tail.reportReplaced(false)
 	var ended error
 	err = f.rest(func() { ended = f.download.wait(f.ctx) })
 	if err = errors.Join(ended, err); err != nil {
@@ -204,7 +204,7 @@ func (f *follower) openStored() (err error) {
 	if f.object, err = f.bucket.Open(f.ctx, f.key); err != nil {
 		return err
 	}
-	if f.stored, err = input.Decompress(blob.NewReader(f.object)); err != nil {
+	if f.stored, err = input.OpenOriginal(blob.NewReader(f.object)); err != nil {
 		return err
 	}
 	_, err = io.CopyN(io.Discard, f.stored, f.at)
@@ -247,7 +247,7 @@ func (g *ingester) cutDuringDownload(ctx context.Context, d *download) error {
 	if err == nil {
 		err = g.replaceDownload(ctx, whole)
 	}
-	d.tail.settle(err == nil)
+	d.tail.reportReplaced(err == nil)
 	var failure *rowmill.Failure
 	switch {
 	case err == nil:

@@ -32,7 +32,7 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 		file := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "file")
 		key := layout.RawInputKey(rowmill.NewJobID())
 		patience := rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond, time.Hour}).Draw(t, "patience")
-		d := &download{done: make(chan struct{}), tail: newTail(rapid.IntRange(1, 100).Draw(t, "kept"), patience)}
+		d := &download{done: make(chan struct{}), tail: newDownloadTail(rapid.IntRange(1, 100).Draw(t, "kept"), patience)}
 		f := &follower{ctx: context.Background(), download: d, bucket: r.Bucket, key: key, rest: func(wait func()) error { wait(); return nil }}
 		chunks := rapid.SliceOfN(rapid.IntRange(1, 150), 1, 8).Draw(t, "chunks")
 		var writes sync.WaitGroup
@@ -61,10 +61,10 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 // A download does not wait for a reader that has left.
 func TestTail_WithoutAReader(t *testing.T) {
 	t.Parallel()
-	tail := newTail(10, time.Hour)
+	tail := newDownloadTail(10, time.Hour)
 	close(tail.left)
 	tail.write(t.Context(), make([]byte, 1000))
-	if _, lost, _ := tail.get(make([]byte, 10), 0); tail.came != 1000 || !lost {
+	if _, lost, _ := tail.readAtOffset(make([]byte, 10), 0); tail.came != 1000 || !lost {
 		t.Errorf("%d bytes came", tail.came)
 	}
 }
@@ -120,7 +120,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 	r := setup(t)
 	rows := numbered(730)
 	server := &halting{first: "text\n" + csvOf(rows[:350]), rest: csvOf(rows[350:]), may: make(chan struct{})}
-	var told []shard.Info
+	var told []shard.ShardInfo
 	m, texts, err := r.alongside(t, server, func(b EarlyShards) {
 		before := len(told)
 		if told = append(told, b.Shards...); before < 3 && len(told) >= 3 {
@@ -193,7 +193,7 @@ func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 		}
 		return nil
 	}}
-	var told []shard.Info
+	var told []shard.ShardInfo
 	rows := numbered(unassigned + 350)
 	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b EarlyShards) { told = append(told, b.Shards...) })
 	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !failed {
@@ -250,7 +250,7 @@ func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 		t.Errorf("slow %t: stored %d times", slow, kept.Load())
 	}
 	objects := must(r.Bucket.List(t.Context(), layout.Jobs))(t)
-	if slices.ContainsFunc(objects, func(o blob.Info) bool { return strings.HasSuffix(o.Key, "/raw") }) {
+	if slices.ContainsFunc(objects, func(o blob.ObjectInfo) bool { return strings.HasSuffix(o.Key, "/raw") }) {
 		t.Errorf("slow %t: the download is still there", slow)
 	}
 }

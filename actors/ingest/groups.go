@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeGroups stores the group of each row (see order.Groups), if the rows have groups.
+// writeGroups stores the group of each row (see order.PrefixGrouper), if the rows have groups.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	groups := g.groups.Rows()
 	if len(groups) == 0 || g.spec.Estimate { // the sample of an estimate is its first rows

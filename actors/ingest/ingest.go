@@ -92,8 +92,8 @@ type ingester struct {
 	fence     store.Fence
 	counter   *prompt.Counter
 	rec       *store.Record
-	groups    *order.Groups // groups of the rows that were cut
-	copies    *copies       // finds equal rows; nil if the job does not look for copies
+	groups    *order.PrefixGrouper // groups of the rows that were cut
+	copies    *copyFinder       // finds equal rows; nil if the job does not look for copies
 	id        string        // id of the job
 	spec      rowmill.Spec  // spec of the job
 	size      int64         // size of the original input in bytes; 0 if unknown
@@ -212,13 +212,13 @@ func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []stri
 // inline returns the manifest of rows that are in the record and need no objects. It
 // counts their tokens and finds copies.
 func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
-	m := shard.Inline(g.rec.Spec.Inline)
+	m := shard.InlineManifest(g.rec.Spec.Inline)
 	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
 		return m, err
 	}
 	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).begin(ctx)
 	if g.spec.Dedup {
-		g.copies = newCopies(len(g.spec.Inline), nil)
+		g.copies = newCopyFinder(len(g.spec.Inline), nil)
 	}
 	for row, text := range g.spec.Inline {
 		if g.copies != nil && g.copies.add(int64(row), text) {
@@ -252,7 +252,7 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	}
 	o, err := g.Bucket.Open(ctx, key)
 	if !own && errors.Is(err, rowmill.ErrNotFound) {
-		return nil, inputGone(source.Job.ID)
+		return nil, inputGoneFailure(source.Job.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
@@ -349,7 +349,7 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 		return nil
 	}
 	for _, in := range spec.Function.Inputs {
-		if !results.FieldHidden(in.Name) {
+		if !results.IsFieldHidden(in.Name) {
 			names = append(names, in.Name)
 		}
 	}
@@ -361,12 +361,12 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 func keptFields(template *function.Prompt, values []string) string {
 	shown := make([]string, 0, len(values))
 	for i, in := range template.Inputs() {
-		if !results.FieldHidden(in.Name) {
+		if !results.IsFieldHidden(in.Name) {
 			shown = append(shown, values[i])
 		}
 	}
 	if len(shown) == 0 {
 		return ""
 	}
-	return results.FieldsOf(shown)
+	return results.EncodeFields(shown)
 }

@@ -206,7 +206,7 @@ func (w hookedWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-func (w hookedWriter) Commit() (blob.Info, error) {
+func (w hookedWriter) Commit() (blob.ObjectInfo, error) {
 	if w.bucket.commit != nil {
 		w.bucket.commit(w.key)
 	}
@@ -500,11 +500,11 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 func TestOpenShard_Missing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ShardInfo{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 	r.put(t, layout.ShardKey("job-none", 3), "damaged")
-	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ShardInfo{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 }
@@ -513,7 +513,7 @@ func TestOpenShard_Missing(t *testing.T) {
 func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
-	return must(prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System))(t)
+	return must(prompt.NewCounterFactory(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).NewCounter(spec.Model, spec.System))(t)
 }
 
 // noError fails the test if err is not nil.

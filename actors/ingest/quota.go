@@ -8,17 +8,17 @@ import (
 
 // checkRows returns a failure if a number of rows exceeds the job's quota. more means
 // that further rows may follow.
-func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
+func checkRows(rows int64, mayBeMore bool, spec *rowmill.Spec) error {
 	if spec.RowQuota == 0 || rows <= spec.RowQuota {
 		return nil
 	}
 	return rowmill.Failf(rowmill.CodeRowQuota, "The input has %s rows, and the quota of a job of priority %d is %d rows. %s",
-		formatCount(rows, more), spec.Priority, spec.RowQuota, quotaAdvice(spec, "rows", rows, more))
+		formatCount(rows, mayBeMore), spec.Priority, spec.RowQuota, quotaAdvice(spec, "rows", rows, mayBeMore))
 }
 
-// tooManyTokens returns the failure of a job whose rows up to row have more tokens than
+// tokenQuotaFailure returns the failure of a job whose rows up to row have more tokens than
 // its quota.
-func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
+func tokenQuotaFailure(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeTokenQuota, "The input has %s tokens, counted to row %d, and the quota of a job of priority %d is %d tokens. %s",
 		formatCount(tokens, true), row, spec.Priority, spec.TokenQuota, quotaAdvice(spec, "tokens", tokens, true))
 }

@@ -19,7 +19,7 @@ func TestQuotaFailuresNameLimitValueAndCommand(t *testing.T) {
 			"Split the input, submit it with priority 1, or ask an administrator to raise the quota: rowmill quotas set --priority 0 --rows 1500."},
 		{checkRows(1001, true, production), "The input has at least 1001 rows, and the quota of a job of priority 1 is 1000 rows. " +
 			"Split the input, or ask an administrator to raise the quota: rowmill quotas set --priority 1 --rows N."},
-		{tooManyTokens(50_007, 12, production), "The input has at least 50007 tokens, counted to row 12, and the quota of a job of priority 1 is 50000 tokens. " +
+		{tokenQuotaFailure(50_007, 12, production), "The input has at least 50007 tokens, counted to row 12, and the quota of a job of priority 1 is 50000 tokens. " +
 			"Split the input, or ask an administrator to raise the quota: rowmill quotas set --priority 1 --tokens N."},
 	} {
 		if got := test.err.Error(); got != test.want {

@@ -17,7 +17,7 @@ type EarlyShards struct {
 	rowmill.IDType
 	Fields []string     // names of the field columns, as in shard.Manifest
 	About  int64        // estimated number of rows in the whole input; 0 if unknown
-	Shards []shard.Info // the next shards; each shard is passed once
+	Shards []shard.ShardInfo // the next shards; each shard is passed once
 	// Copies has, for each of these shards, the rows that do not run because they are
 	// copies (see shard.Copies); nil for none.
 	Copies []*roaring.Bitmap
@@ -33,14 +33,14 @@ func CanRunEarly(spec *rowmill.Spec) bool {
 
 // An announcer passes shards to Config.Ready as soon as they are stored and all their
 // rows are counted, and so are within the quotas. At first it waits a little to learn
-// whether rows will be assigned by prefix (see order.Groups). If so, it passes on no
+// whether rows will be assigned by prefix (see order.PrefixGrouper). If so, it passes on no
 // more shards, because that order needs the whole input.
 type announcer struct {
 	tell      func(EarlyShards) // Config.Ready; nil if shards are not announced
 	begun     EarlyShards       // the data that all shards share
 	size      int64             // size of the whole input in bytes; 0 if unknown
-	counted   *inputCounter
-	groups    *order.Groups // decides whether rows are assigned by prefix; only the caller of add uses it
+	counted   *inputTokenCounter
+	groups    *order.PrefixGrouper // decides whether rows are assigned by prefix; only the caller of add uses it
 	announced int           // number of announced shards, also in earlier attempts
 
 	stored chan storedShard // shards that add has passed on
@@ -48,10 +48,10 @@ type announcer struct {
 	done   chan struct{}    // closed when run has ended
 }
 
-// A storedShard is a shard in the bucket, and what order.Groups had decided when it was
+// A storedShard is a shard in the bucket, and what the order.PrefixGrouper had decided when it was
 // stored.
 type storedShard struct {
-	shard.Info
+	shard.ShardInfo
 	copies           *roaring.Bitmap
 	decided          bool // the decision whether rows are assigned by prefix is final
 	assignedByPrefix bool // the decision is yes
@@ -68,7 +68,7 @@ const storedAhead = 64
 
 // announcer starts an announcer for shards that share the data in begun. The caller
 // must close it.
-func (g *ingester) announcer(begun EarlyShards, counted *inputCounter) *announcer {
+func (g *ingester) announcer(begun EarlyShards, counted *inputTokenCounter) *announcer {
 	h := &announcer{
 		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, announced: g.announced,
 		size: g.size, stored: make(chan storedShard, storedAhead), woken: make(chan struct{}, 1), done: make(chan struct{}),
@@ -134,7 +134,7 @@ func (h *announcer) announce(waiting []storedShard) (count int) {
 		h.announced += count
 		begun := h.begun
 		for _, s := range waiting[:count] {
-			begun.Shards, begun.Copies = append(begun.Shards, s.Info), append(begun.Copies, s.copies)
+			begun.Shards, begun.Copies = append(begun.Shards, s.ShardInfo), append(begun.Copies, s.copies)
 		}
 		h.tell(begun)
 	}
@@ -142,7 +142,7 @@ func (h *announcer) announce(waiting []storedShard) (count int) {
 }
 
 // add tells the announcer that a shard is stored. copies has the copies in the shard.
-func (h *announcer) add(info shard.Info, copies *roaring.Bitmap) {
+func (h *announcer) add(info shard.ShardInfo, copies *roaring.Bitmap) {
 	if h.tell != nil {
 		decided, dealt := h.groups.Decided()
 		h.stored <- storedShard{info, copies, decided, dealt}

@@ -28,8 +28,8 @@ type takeover struct {
 	old     store.Record       // record of the old job
 	failed  bool               // failed rows of the old job run again in the new job
 	input   shard.Manifest     // manifest of the old job
-	rows    *archive.Committed // the committed rows of the old job
-	counted *inputCounter      // counts the tokens of the rows that will run
+	rows    *archive.CommittedRows // the committed rows of the old job
+	counted *inputTokenCounter      // counts the tokens of the rows that will run
 	taken   int64              // number of rows that were taken over
 	runs    int64              // number of rows that will run
 }
@@ -49,7 +49,7 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost bool, err error) {
 	t := &takeover{ingester: g}
 	id := g.rec.Spec.Continue.Job
-	cut, err := t.find(ctx)
+	cut, err := t.findOldJob(ctx)
 	if err != nil {
 		return m, false, err
 	}
@@ -85,10 +85,10 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
-// find reads the record of the old job: the job to continue. If that job ended before
+// findOldJob reads the record of the old job: the job to continue. If that job ended before
 // it took over the rows of its own predecessor, find uses the predecessor, which has
 // all rows. cut is true if the old job has shards.
-func (t *takeover) find(ctx context.Context) (cut bool, err error) {
+func (t *takeover) findOldJob(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
 		t.failed = t.failed || next.Failed
 		t.old, err = t.Jobs.Get(ctx, next.Job)
@@ -98,7 +98,7 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
-			return false, inputGone(next.Job)
+			return false, inputGoneFailure(next.Job)
 		case !t.old.Job.Status.Terminal(): // the old job had ended before this job was submitted
 			return false, fmt.Errorf("%w: the store has lost the record that job %s ended; its status is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
@@ -112,9 +112,9 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	}
 }
 
-// inputGone returns the failure of a job that continues the job id, whose input does
+// inputGoneFailure returns the failure of a job that continues the job id, whose input does
 // not exist any more.
-func inputGone(id string) *rowmill.Failure {
+func inputGoneFailure(id string) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeDownloadFailed,
 		"The input of %s, which this job continues, is not kept any more. Submit it again as a new job.", id)
 }
@@ -123,7 +123,7 @@ func inputGone(id string) *rowmill.Failure {
 // job is missing. It returns other errors unchanged.
 func (t *takeover) explain(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
-		return errors.Join(inputGone(t.old.Job.ID), err)
+		return errors.Join(inputGoneFailure(t.old.Job.ID), err)
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (t *takeover) explain(err error) error {
 // manifest returns the list of shards of the old job.
 func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	if t.old.Spec.Inline != nil {
-		return shard.Inline(t.old.Spec.Inline), nil
+		return shard.InlineManifest(t.old.Spec.Inline), nil
 	}
 	return archive.ReadManifest(ctx, t.Bucket, &t.old)
 }
@@ -150,13 +150,13 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	t.lookForCopies(ctx)
 	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows}
 	for n := range t.input.Shards {
-		var info shard.Info
+		var info shard.ShardInfo
 		var taken *roaring.Bitmap
 		if info, err = t.copyShard(ctx, n); err == nil {
 			taken, err = t.takeShard(ctx, n, info, have[n])
 		}
 		if err == nil {
-			err = t.count(ctx, n, info, taken)
+			err = t.countRemainingRows(ctx, n, info, taken)
 		}
 		if err != nil {
 			break
@@ -169,13 +169,13 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		return m, err
 	}
 	m.Size, m.Taken = size, t.taken
-	err = t.record(ctx, &m)
+	err = t.recordTakeover(ctx, &m)
 	return m, err
 }
 
-// record writes the lists of copies and groups, and stores the number of rows taken
+// recordTakeover writes the lists of copies and groups, and stores the number of rows taken
 // over in the job's record.
-func (t *takeover) record(ctx context.Context, m *shard.Manifest) (err error) {
+func (t *takeover) recordTakeover(ctx context.Context, m *shard.Manifest) (err error) {
 	if t.copies != nil {
 		m.Copies = t.copies.count
 	}
@@ -197,12 +197,12 @@ func (t *takeover) record(ctx context.Context, m *shard.Manifest) (err error) {
 }
 
 // copyShard copies shard n of the old job to the new job.
-func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
+func (t *takeover) copyShard(ctx context.Context, n int) (shard.ShardInfo, error) {
 	if texts := t.old.Spec.Inline; texts != nil {
 		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
 	if err := t.Bucket.Copy(ctx, layout.ShardKey(t.old.Job.ID, n), layout.ShardKey(t.rec.Job.ID, n)); err != nil {
-		return shard.Info{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
+		return shard.ShardInfo{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
 	}
 	return t.input.Shards[n], nil
 }
@@ -210,7 +210,7 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
 // takeShard returns the rows of shard n that are taken over. It commits them, unless
 // parts of the new job already have them. parts are the parts of the new job for this
 // shard.
-func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts []store.Part) (*roaring.Bitmap, error) {
+func (t *takeover) takeShard(ctx context.Context, n int, info shard.ShardInfo, parts []store.Part) (*roaring.Bitmap, error) {
 	own := roaring.New()
 	for _, p := range parts {
 		rows, err := archive.AcceptedRows(p)
@@ -223,15 +223,15 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts 
 		return t.carryShard(ctx, n, info, own)
 	}
 	// In a merged part the carried rows are no longer marked.
-	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
+	return t.forEachTakenRow(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
 }
 
-// eachToTake calls visit for each row of shard n to take over: a row that the old job
+// forEachTakenRow calls visit for each row of shard n to take over: a row that the old job
 // has committed, unless it failed there and should run again. It returns the set of
 // these rows.
-func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit results.Visit) (*roaring.Bitmap, error) {
+func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.ShardInfo, visit results.RowVisitor) (*roaring.Bitmap, error) {
 	rows := roaring.New()
-	err := t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
+	err := t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
 		if out.Failed() && t.failed {
 			return nil
 		}
@@ -251,12 +251,12 @@ var errNoRows = errors.New("no rows are taken over")
 // and returns its rows. own has rows that the new job has run itself; carry leaves them
 // out. The totals have no tokens, because the tokens of these rows belong to the old
 // job.
-func (t *takeover) carryShard(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
+func (t *takeover) carryShard(ctx context.Context, n int, info shard.ShardInfo, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
 	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
 	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
-		taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
+		taken, err = t.forEachTakenRow(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
 			switch {
 			case own.Contains(uint32(row.Index - info.First)):
 				return nil
@@ -289,9 +289,9 @@ func (t *takeover) carryShard(ctx context.Context, n int, info shard.Info, own *
 	return taken, t.Parts.CommitParts(ctx, t.fence, []store.Part{part})
 }
 
-// count adds the rows of shard n that will run to the counter, and checks the quotas.
+// countRemainingRows adds the rows of shard n that will run to the counter, and checks the quotas.
 // taken has the rows that are taken over and do not run.
-func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roaring.Bitmap) error {
+func (t *takeover) countRemainingRows(ctx context.Context, n int, info shard.ShardInfo, taken *roaring.Bitmap) error {
 	left := int64(info.Rows) - int64(taken.GetCardinality())
 	t.runs += left
 	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || left == 0 && t.copies == nil {

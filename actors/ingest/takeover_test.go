@@ -115,7 +115,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 			}
 			return err
 		}))(t)
-		p := store.Part{Key: key, Size: size, Shard: n, Rows: rows, Complete: rows == 10, Totals: store.Totals{Rows: rows, InputTokens: 5 * rows, OutputTokens: 7 * rows}}
+		p := store.Part{Key: key, Size: size, Shard: n, Rows: rows, Complete: rows == 10, Totals: store.RowTotals{Rows: rows, InputTokens: 5 * rows, OutputTokens: 7 * rows}}
 		if failed >= 0 {
 			p.Totals.Failed = 1
 		}
@@ -245,8 +245,8 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 	t.Parallel()
 	within := roaring.BitmapOf(0, 2, 3) // in shard 1; row 12 was also taken over
 	accepted, _ := within.ToBytes()
-	own := store.Part{Key: "own", Shard: 1, Rows: 3, Accepted: accepted, Totals: store.Totals{Rows: 3, InputTokens: 15, OutputTokens: 21}}
-	merged := store.Part{Key: "merged", Shard: 1, Rows: 10, Complete: true, Totals: store.Totals{Rows: 10, InputTokens: 35, OutputTokens: 49}}
+	own := store.Part{Key: "own", Shard: 1, Rows: 3, Accepted: accepted, Totals: store.RowTotals{Rows: 3, InputTokens: 15, OutputTokens: 21}}
+	merged := store.Part{Key: "merged", Shard: 1, Rows: 10, Complete: true, Totals: store.RowTotals{Rows: 10, InputTokens: 35, OutputTokens: 49}}
 	for name, test := range map[string]struct {
 		own   store.Part
 		taken int64
@@ -268,7 +268,7 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 			if len(parts) != test.parts {
 				t.Errorf("parts %+v", parts)
 			}
-			all := store.Totals{}
+			all := store.RowTotals{}
 			for _, p := range parts {
 				all = all.Plus(p.Totals)
 			}

@@ -20,9 +20,9 @@ func Rank(job, self string, members []cluster.Member) (before int) {
 	return before
 }
 
-// First returns the member that comes first for a job, among the members that own jobs.
+// FirstRanked returns the member that comes first for a job, among the members that own jobs.
 // ok is false if no member owns jobs.
-func First(job string, members []cluster.Member) (first cluster.Member, ok bool) {
+func FirstRanked(job string, members []cluster.Member) (first cluster.Member, ok bool) {
 	for _, m := range members {
 		if m.Owns && (!ok || rendezvous(job, m.ID) > rendezvous(job, first.ID)) {
 			first, ok = m, true

@@ -31,7 +31,7 @@ func TestRanksAgree(t *testing.T) {
 		if slices.Contains(order, "") {
 			t.Fatalf("ranks are not 0 to %d: %q", len(owners)-1, order)
 		}
-		first, ok := First(job, members)
+		first, ok := FirstRanked(job, members)
 		if ok != (len(owners) > 0) || ok && first.ID != order[0] {
 			t.Fatalf("first is %q (%v), want that of %q", first.ID, ok, order)
 		}
@@ -58,7 +58,7 @@ func TestJobsSpread(t *testing.T) {
 	members := []cluster.Member{{ID: "a", Owns: true}, {ID: "b", Owns: true}, {ID: "c", Owns: true}, {ID: "d"}}
 	count := map[string]int{}
 	for i := range 3000 {
-		first, _ := First(fmt.Sprint("job-", i), members)
+		first, _ := FirstRanked(fmt.Sprint("job-", i), members)
 		count[first.ID]++
 	}
 	for _, id := range []string{"a", "b", "c"} {

@@ -23,17 +23,17 @@ type silence struct {
 // twice the timeout of a request. A node gets several requests per second for each job.
 const minReportedSilence = 3 * time.Second
 
-// Answered records that a node has answered, which ends its silence.
-func (s *Silences) Answered(address string) {
+// RecordAnswer records that a node has answered, which ends its silence.
+func (s *Silences) RecordAnswer(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.silent, address)
 }
 
-// Unanswered records a request to which a node did not answer. It returns true once in
+// RecordUnanswered records a request to which a node did not answer. It returns true once in
 // each silence: the caller then logs the silence. gone means that the node refuses
 // connections.
-func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
+func (s *Silences) RecordUnanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, was := range s.silent {

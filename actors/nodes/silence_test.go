@@ -33,10 +33,10 @@ func TestSilences(t *testing.T) {
 		{at: 5*minReportedSilence + 2*time.Minute, node: "a"}, // no request was sent to it meanwhile
 	} {
 		if step.answered {
-			s.Answered(step.node)
+			s.RecordAnswer(step.node)
 			continue
 		}
-		if news := s.Unanswered(step.node, step.gone, began.Add(step.at)); news != step.news {
+		if news := s.RecordUnanswered(step.node, step.gone, began.Add(step.at)); news != step.news {
 			t.Errorf("%+v: news %v", step, news)
 		}
 	}

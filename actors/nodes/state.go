@@ -63,17 +63,17 @@ func DecodeState(m cluster.Member) (s State, ok bool) {
 // time, so without this limit each node would send its state all the time.
 const loadStep = 0.25
 
-// Near reports whether a node need not send its state s to nodes that have its earlier
+// IsCloseTo reports whether a node need not send its state s to nodes that have its earlier
 // state said. This is true if only the load has changed, and only a little.
-func (s State) Near(said State) bool {
-	return s.Draining == said.Draining && s.Objects == said.Objects && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
+func (s State) IsCloseTo(sent State) bool {
+	return s.Draining == sent.Draining && s.Objects == sent.Objects && s.Jobs == sent.Jobs && slices.EqualFunc(s.Engines, sent.Engines, Engine.isCloseTo)
 }
 
-// near reports whether an engine differs from its earlier state said only by a small
+// isCloseTo reports whether an engine differs from its earlier state said only by a small
 // change of its load.
-func (e Engine) near(said Engine) bool {
-	step := loadStep * float64(said.Window)
+func (e Engine) isCloseTo(sent Engine) bool {
+	step := loadStep * float64(sent.Window)
 	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }
-	return e.Name == said.Name && e.Kind == said.Kind && e.Simulated == said.Simulated && slices.Equal(e.Models, said.Models) && maps.Equal(e.Resting, said.Resting) &&
-		(e.InFlight == 0) == (said.InFlight == 0) && !far(e.InFlight, said.InFlight) && !far(e.Window, said.Window)
+	return e.Name == sent.Name && e.Kind == sent.Kind && e.Simulated == sent.Simulated && slices.Equal(e.Models, sent.Models) && maps.Equal(e.Resting, sent.Resting) &&
+		(e.InFlight == 0) == (sent.InFlight == 0) && !far(e.InFlight, sent.InFlight) && !far(e.Window, sent.Window)
 }

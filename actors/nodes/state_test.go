@@ -36,12 +36,12 @@ func TestStateNear(t *testing.T) {
 		now := said
 		now.Engines = slices.Clone(said.Engines)
 		test.change(&now)
-		if now.Near(said) != test.near {
+		if now.IsCloseTo(said) != test.near {
 			t.Errorf("%s: near is %v", name, !test.near)
 		}
 	}
 	few := State{Engines: []Engine{{Window: 100, InFlight: 1}}}
-	if none := (State{Engines: []Engine{{Window: 100}}}); none.Near(few) || few.Near(none) {
+	if none := (State{Engines: []Engine{{Window: 100}}}); none.IsCloseTo(few) || few.IsCloseTo(none) {
 		t.Error("a row or none make no difference")
 	}
 }

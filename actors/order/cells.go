@@ -5,43 +5,43 @@ import (
 	"slices"
 )
 
-// A class is a size class of rows together with a region of the input.
-type class struct{ size, region uint8 }
+// A rowClass is a size class of rows together with a region of the input.
+type rowClass struct{ size, region uint8 }
 
 // classOf returns the class of a row with this many bytes at this position in an input
 // of total rows.
-func classOf(bytes int, position, total int64) class {
-	return class{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
+func classOf(bytes int, position, total int64) rowClass {
+	return rowClass{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
 }
 
-// cells has rows in cells, one cell for each class. It returns rows of the cell with
+// rankedRows has rows in cells, one cell for each class. It returns rows of the cell with
 // the highest rank first.
-type cells[T any] struct {
-	list   []cell[T]     // the cells, in no order
-	index  map[class]int // by class: index of the cell in list; nil while list is short
+type rankedRows[T any] struct {
+	list   []classRows[T]     // the cells, in no order
+	index  map[rowClass]int // by class: index of the cell in list; nil while list is short
 	order  []int32       // indexes of cells in list, the highest rank first; empty cells are skipped
 	ranked int64         // Lengths.count when the cells were last sorted
 	stale  bool          // a cell was added or got rows after the last sort
 	count  int           // number of rows
 }
 
-// A cell has the rows of one class.
-type cell[T any] struct {
-	class class
+// A classRows has the rows of one class.
+type classRows[T any] struct {
+	class rowClass
 	rank  float64 // expected length of the answers (see Lengths.rank)
 	rows  []Row[T]
 	taken int // number of rows removed from the front of rows
 }
 
 // left returns the number of rows that are still in the cell.
-func (c *cell[T]) left() int { return len(c.rows) - c.taken }
+func (c *classRows[T]) left() int { return len(c.rows) - c.taken }
 
 // shortList is the maximum number of cells that find searches one by one, without
 // index.
 const shortList = 8
 
-// find returns the cell of class k, and adds the cell if it does not exist.
-func (c *cells[T]) find(k class) *cell[T] {
+// findOrAdd returns the cell of class k, and adds the cell if it does not exist.
+func (c *rankedRows[T]) findOrAdd(k rowClass) *classRows[T] {
 	if c.index != nil {
 		if i, ok := c.index[k]; ok {
 			return &c.list[i]
@@ -53,12 +53,12 @@ func (c *cells[T]) find(k class) *cell[T] {
 			}
 		}
 	}
-	c.list = append(c.list, cell[T]{class: k})
+	c.list = append(c.list, classRows[T]{class: k})
 	switch {
 	case c.index != nil:
 		c.index[k] = len(c.list) - 1
 	case len(c.list) > shortList:
-		c.index = make(map[class]int, 4*shortList)
+		c.index = make(map[rowClass]int, 4*shortList)
 		for i := range c.list {
 			c.index[c.list[i].class] = i
 		}
@@ -66,8 +66,8 @@ func (c *cells[T]) find(k class) *cell[T] {
 	return &c.list[len(c.list)-1]
 }
 
-func (c *cells[T]) add(r Row[T]) {
-	cell := c.find(r.class)
+func (c *rankedRows[T]) add(r Row[T]) {
+	cell := c.findOrAdd(r.class)
 	c.stale = c.stale || cell.left() == 0
 	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // reuse the memory of taken rows
 		left := copy(cell.rows, cell.rows[cell.taken:])
@@ -80,7 +80,7 @@ func (c *cells[T]) add(r Row[T]) {
 
 // best returns the cell with the highest rank among the cells with rows. There must be
 // a row.
-func (c *cells[T]) best(l *Lengths) *cell[T] {
+func (c *rankedRows[T]) best(l *LengthEstimator) *classRows[T] {
 	if c.stale || l.count >= c.ranked+c.ranked/8+64 {
 		c.sort(l)
 	}
@@ -91,7 +91,7 @@ func (c *cells[T]) best(l *Lengths) *cell[T] {
 }
 
 // sort computes the rank of each cell that has rows, and sorts these cells.
-func (c *cells[T]) sort(l *Lengths) {
+func (c *rankedRows[T]) sort(l *LengthEstimator) {
 	c.stale, c.ranked = false, l.count
 	c.order = c.order[:0]
 	for i := range c.list {
@@ -124,11 +124,11 @@ func scatter(region uint8) uint8 {
 }
 
 // top returns the highest rank of all cells with rows. There must be a row.
-func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
+func (c *rankedRows[T]) top(l *LengthEstimator) float64 { return c.best(l).rank }
 
-// take removes and returns the next row of the cell with the highest rank. There must
+// popHighest removes and returns the next row of the cell with the highest rank. There must
 // be a row.
-func (c *cells[T]) take(l *Lengths) Row[T] {
+func (c *rankedRows[T]) popHighest(l *LengthEstimator) Row[T] {
 	cell := c.best(l)
 	r := cell.rows[cell.taken]
 	cell.rows[cell.taken] = Row[T]{} // so that the row's text can be freed
@@ -141,7 +141,7 @@ func (c *cells[T]) take(l *Lengths) Row[T] {
 }
 
 // filter removes the rows for which keep returns false.
-func (c *cells[T]) filter(keep func(Row[T]) bool) {
+func (c *rankedRows[T]) filter(keep func(Row[T]) bool) {
 	c.count = 0
 	for i := range c.list {
 		cell := &c.list[i]

@@ -11,25 +11,25 @@ import (
 func TestCellsGiveTheBest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var c cells[int]
-		var l Lengths
+		var c rankedRows[int]
+		var l LengthEstimator
 		for range rapid.IntRange(0, 200).Draw(t, "learned") {
 			l.Learn(rapid.IntRange(0, 5000).Draw(t, "bytes"), rapid.Int64Range(0, 99).Draw(t, "at"), 100, 10, rapid.Int64Range(1, 500).Draw(t, "tokens"))
 		}
-		inside := map[int]class{}
-		next, last := 0, map[class]int{}
+		inside := map[int]rowClass{}
+		next, last := 0, map[rowClass]int{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1, 2:
 				for range rapid.IntRange(1, 20).Draw(t, "rows") {
-					k := class{uint8(rapid.IntRange(0, 6).Draw(t, "size")), uint8(rapid.IntRange(0, 3).Draw(t, "region"))}
+					k := rowClass{uint8(rapid.IntRange(0, 6).Draw(t, "size")), uint8(rapid.IntRange(0, 3).Draw(t, "region"))}
 					next++
 					c.add(Row[int]{Value: next, class: k})
 					inside[next] = k
 				}
 			case 3, 4:
 				for range min(rapid.IntRange(1, 10).Draw(t, "take"), c.count) {
-					r := c.take(&l)
+					r := c.popHighest(&l)
 					k, there := inside[r.Value]
 					if !there || k != r.class {
 						t.Fatalf("row %d came out twice, or of another class", r.Value)

@@ -6,11 +6,11 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Groups decides, while the rows of a job are read, whether the owner should assign
+// PrefixGrouper decides, while the rows of a job are read, whether the owner should assign
 // rows to workers by prefix. If so, it gives each row a group: rows with the same
 // prefix are in the same group. A worker orders the rows that it has loaded itself.
-// Groups bring rows with the same prefix together that are further apart in the input.
-type Groups struct {
+// So rows with the same prefix run together even if they are far apart in the input.
+type PrefixGrouper struct {
 	limit   int              // maximum number of rows with groups
 	sample  [][levels]uint64 // by row: hash of its prefix of each level; 0 if the row is shorter
 	bytes   int64            // size of the sample's texts in bytes
@@ -30,11 +30,11 @@ const (
 	maxGrouped = 8 << 20
 )
 
-// NewGroups returns a Groups before the first row.
-func NewGroups() *Groups { return &Groups{limit: maxGrouped, depth: none} }
+// NewPrefixGrouper returns a PrefixGrouper before the first row.
+func NewPrefixGrouper() *PrefixGrouper { return &PrefixGrouper{limit: maxGrouped, depth: none} }
 
 // Add adds the text of the next row of the input.
-func (g *Groups) Add(text string) {
+func (g *PrefixGrouper) Add(text string) {
 	if g.decided {
 		if g.depth != none && len(g.groups) < g.limit {
 			g.groups = append(g.groups, g.group(text))
@@ -54,11 +54,11 @@ func (g *Groups) Add(text string) {
 
 // Decided reports whether Groups has seen enough rows to decide, and whether it decided
 // that rows are assigned by groups (dealt).
-func (g *Groups) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
+func (g *PrefixGrouper) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
 
 // Rows returns the group of each added row, up to the limit. It returns nil if groups
 // would save too little.
-func (g *Groups) Rows() []byte {
+func (g *PrefixGrouper) Rows() []byte {
 	if !g.decided {
 		g.decide(len(g.sample))
 	}
@@ -67,7 +67,7 @@ func (g *Groups) Rows() []byte {
 
 // decide chooses the length of prefix that saves the most computation in an input of
 // total rows. It chooses none if no length saves enough.
-func (g *Groups) decide(total int) {
+func (g *PrefixGrouper) decide(total int) {
 	g.decided = true
 	n := float64(len(g.sample))
 	mean := float64(g.bytes) / n
@@ -75,7 +75,7 @@ func (g *Groups) decide(total int) {
 	best := worthwhile
 	for i := range g.level {
 		length := float64(int64(shortest) << i)
-		if saved := g.level[i].saves(length, held/n, block/n) * length / mean / n; saved > best {
+		if saved := g.level[i].estimateSavings(length, held/n, block/n) * length / mean / n; saved > best {
 			best, g.depth = saved, i
 		}
 	}
@@ -89,19 +89,19 @@ func (g *Groups) decide(total int) {
 	g.level.release()
 }
 
-// saves estimates for how many rows of the sample servers need not compute the prefix
+// estimateSavings estimates for how many rows of the sample servers need not compute the prefix
 // if rows are assigned by groups within a block. Rows that already benefit because the
 // worker orders its loaded rows do not count. length is the size of the prefix in
 // bytes. held is the number of rows that a worker has loaded, and block is the number
 // of rows in a block, both in multiples of the sample.
-func (s *sketch) saves(length, held, block float64) float64 {
+func (s *sketch) estimateSavings(length, held, block float64) float64 {
 	distinct := float64(len(s.hashes))
 	repeats := float64(s.rows) - distinct
 	if repeats <= 0 {
 		return 0
 	}
 	rows := float64(s.rows)
-	prefixes := population(rows, distinct)
+	prefixes := estimatePrefixCount(rows, distinct)
 	if prefixes*length <= assumedCache/2 {
 		return 0
 	}
@@ -114,9 +114,9 @@ func (s *sketch) saves(length, held, block float64) float64 {
 // prefix, if there are this many prefixes, all equally frequent.
 func firstFraction(prefixes, n float64) float64 { return prefixes / n * -math.Expm1(-n/prefixes) }
 
-// population returns the number of equally frequent prefixes for which n rows are
+// estimatePrefixCount returns the number of equally frequent prefixes for which n rows are
 // expected to have this many distinct prefixes. distinct must be less than n.
-func population(n, distinct float64) float64 {
+func estimatePrefixCount(n, distinct float64) float64 {
 	low, high := distinct, n*n // with n*n prefixes, half a repetition is expected
 	for range 64 {
 		middle := math.Sqrt(low * high)
@@ -131,7 +131,7 @@ func population(n, distinct float64) float64 {
 
 // group returns the group of a text by its prefix of the chosen length; 0 if the text
 // is shorter.
-func (g *Groups) group(text string) (group byte) {
+func (g *PrefixGrouper) group(text string) (group byte) {
 	if len(text) >= shortest<<g.depth {
 		hashPrefixes(text, g.depth, func(_ int, h uint64) { group = groupOf(h) })
 	}

@@ -6,8 +6,8 @@ import (
 )
 
 // grouped returns the groups of n texts.
-func grouped(n int, text func(i int) string) (*Groups, []byte) {
-	g := NewGroups()
+func grouped(n int, text func(i int) string) (*PrefixGrouper, []byte) {
+	g := NewPrefixGrouper()
 	for i := range n {
 		g.Add(text(i))
 	}
@@ -77,7 +77,7 @@ func TestAPrefixHasOneGroup(t *testing.T) {
 func TestGroupsHaveALimit(t *testing.T) {
 	t.Parallel()
 	order := rand.New(rand.NewPCG(3, 3)).Perm(6000)
-	g := NewGroups()
+	g := NewPrefixGrouper()
 	g.limit = 5000
 	for i := range 6000 {
 		g.Add(shared(order[i]%500, 8192, 500, i))
@@ -89,7 +89,7 @@ func TestGroupsHaveALimit(t *testing.T) {
 
 func TestAnEmptyInputHasNoGroups(t *testing.T) {
 	t.Parallel()
-	if groups := NewGroups().Rows(); groups != nil {
+	if groups := NewPrefixGrouper().Rows(); groups != nil {
 		t.Errorf("there are %d", len(groups))
 	}
 }

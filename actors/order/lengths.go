@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Lengths learns how many tokens the answers of a job have. The expectation depends on
+// LengthEstimator learns how many tokens the answers of a job have. The expectation depends on
 // the size of the row, because long texts tend to get long answers, and on the position
 // of the row, because tables are often sorted or grouped. The zero value has learned
 // nothing.
@@ -13,7 +13,7 @@ import (
 // The logarithm of the length is modelled as a sum: mean + effect of the size class +
 // effect of the region. Each effect is the mean of the difference that the other terms
 // do not explain. It is reduced towards 0 while it is based on few answers.
-type Lengths struct {
+type LengthEstimator struct {
 	count  int64           // number of answers learned
 	mean   float64         // mean of ln(1 + tokens of the answer)
 	size   [sizes]effect   // by size class
@@ -72,7 +72,7 @@ func regionOf(position, total int64) int {
 // Learn learns from an accepted answer: from the bytes and the position of the row, the
 // tokens of the prompt as counted by the server, and the tokens of the answer. total is
 // the number of rows of the job.
-func (l *Lengths) Learn(bytes int, position, total int64, promptTokens, outputTokens int64) {
+func (l *LengthEstimator) Learn(bytes int, position, total int64, promptTokens, outputTokens int64) {
 	y := math.Log1p(float64(outputTokens))
 	l.count++
 	l.mean += (y - l.mean) / float64(min(l.count, memory))
@@ -95,7 +95,7 @@ func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + priorWe
 
 // rank returns the rank of a size class in a region: the expected logarithm of the
 // answers' length, raised where few answers are known.
-func (l *Lengths) rank(size, region int) float64 {
+func (l *LengthEstimator) rank(size, region int) float64 {
 	s, r := &l.size[size], &l.region[region]
 	known := s.count / (s.count + priorWeight)
 	prior := sizeSlope * math.Ln2 / 2 * float64(size-sizes/2)
@@ -103,7 +103,7 @@ func (l *Lengths) rank(size, region int) float64 {
 }
 
 // Expect returns the expected number of tokens in the answer to a row.
-func (l *Lengths) Expect(bytes int, position, total int64) int64 {
+func (l *LengthEstimator) Expect(bytes int, position, total int64) int64 {
 	if l.count == 0 {
 		return firstAnswer
 	}
@@ -118,7 +118,7 @@ func (l *Lengths) Expect(bytes int, position, total int64) int64 {
 const meanOverMedian = 1.32
 
 // PromptTokens estimates the tokens of a prompt from the bytes of its row.
-func (l *Lengths) PromptTokens(bytes int) int64 {
+func (l *LengthEstimator) PromptTokens(bytes int) int64 {
 	if l.promptTokens == 0 || l.promptBytes == 0 {
 		return int64(bytes)/firstRatio + 1
 	}

@@ -41,7 +41,7 @@ func TestRegionsCoverTheInput(t *testing.T) {
 
 func TestNothingLearned(t *testing.T) {
 	t.Parallel()
-	var l Lengths
+	var l LengthEstimator
 	if got := l.Expect(100, 0, 10); got != firstAnswer {
 		t.Errorf("an answer of %d tokens is expected", got)
 	}
@@ -57,7 +57,7 @@ func TestNothingLearned(t *testing.T) {
 func TestEffectsAreSeparate(t *testing.T) {
 	t.Parallel()
 	const total = 10_000
-	var l Lengths
+	var l LengthEstimator
 	for i := range int64(4000) {
 		at := i * 5 % total
 		bytes, tokens := 100, int64(20)
@@ -88,7 +88,7 @@ func TestEffectsAreSeparate(t *testing.T) {
 // disappears with its answers.
 func TestUnknownRegionsAreTriedEarly(t *testing.T) {
 	t.Parallel()
-	var l Lengths
+	var l LengthEstimator
 	for range 100 {
 		l.Learn(100, 0, 6400, 20, 50)
 	}
@@ -101,7 +101,7 @@ func TestUnknownRegionsAreTriedEarly(t *testing.T) {
 // If the input changes, the new lengths are learned.
 func TestOldAnswersLoseWeight(t *testing.T) {
 	t.Parallel()
-	var l Lengths
+	var l LengthEstimator
 	for range 3 * memory {
 		l.Learn(100, 0, 10, 20, 10)
 	}

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// A Port is the number of a server that gets rows. The caller numbers the servers.
-type Port int
+// A ServerIndex is the number of a server that gets rows. The caller numbers the servers.
+type ServerIndex int
 
 // None is the number that belongs to no server.
-const None Port = -1
+const None ServerIndex = -1
 
 // A Row is a row in a Pool, with the data that decides when the row is taken.
 type Row[T any] struct {
@@ -20,24 +20,24 @@ type Row[T any] struct {
 	// Share is the row's share if rows are assigned by prefix, and 0 otherwise. Prefixes
 	// of a lower share go first.
 	Share int
-	Avoid Port   // a server that gets the row only if there is no other server; None for none
+	Avoid ServerIndex   // a server that gets the row only if there is no other server; None for none
 	hash  uint64 // hash of the row's prefix; 0 if the row has none
-	class class
+	class rowClass
 }
 
 // A Pool has the loaded rows of a job that were not sent. It returns rows for a server
 // in this order: rows put in front, then rows of the groups from which the server
 // already gets rows, then the rows with the longest expected answers.
 type Pool[T any] struct {
-	lengths  *Lengths
+	lengths  *LengthEstimator
 	total    int64
 	prefixes *prefixes
 
 	front       []Row[T]              // rows that leave before all other rows
-	single      cells[T]              // rows that belong to no group
+	single      rankedRows[T]              // rows that belong to no group
 	groups      map[uint64]*group[T]  // rows with the same prefix, by hash of the prefix
 	open        []*group[T]           // groups without a server: sorted by share, then by expected length
-	rotations   map[Port]*rotation[T] // the groups that each server works on
+	rotations   map[ServerIndex]*rotation[T] // the groups that each server works on
 	preferences map[uint64]preference // by hash of the prefix: only for groups that have no rows now
 	ranked      int64                 // Lengths.count when open was last sorted; -1 if it must be sorted
 	size        int                   // number of rows in the pool
@@ -50,30 +50,30 @@ type Pool[T any] struct {
 type group[T any] struct {
 	hash  uint64
 	share int // Share of the group's first row
-	rows  cells[T]
+	rows  rankedRows[T]
 	rank  float64 // expected length of the answers (see Lengths.rank)
-	ports ports   // servers that have had rows of the group
+	ports serverSet   // servers that have had rows of the group
 }
 
-// ports is a set of servers, with one bit for each Port modulo 64.
-type ports uint64
+// serverSet is a set of servers, with one bit for each Port modulo 64.
+type serverSet uint64
 
-func (s ports) with(p Port) ports { return s | 1<<(uint64(p)%64) }
-func (s ports) has(p Port) bool   { return s == s.with(p) }
+func (s serverSet) with(p ServerIndex) serverSet { return s | 1<<(uint64(p)%64) }
+func (s serverSet) has(p ServerIndex) bool   { return s == s.with(p) }
 
 // A preference is the server that last worked on a prefix. Later rows with the prefix
 // go to the same server, even before rows with a higher rank. Only jobs whose rows are
 // assigned by prefix have preferences: their rows are ordered by share before length.
 type preference struct {
-	port  Port
-	ports ports // servers that have had rows of the group
+	port  ServerIndex
+	ports serverSet // servers that have had rows of the group
 }
 
 // A rotation has the groups from which one server gets rows in turn. With rows from a
 // single group, the group's first rows would reach the server at the same time, and the
 // server would compute the prefix for each of them.
 type rotation[T any] struct {
-	port   Port
+	port   ServerIndex
 	groups []*group[T]
 	turn   int // index in groups of the next group
 }
@@ -89,10 +89,10 @@ const mostPreferences = 4096
 const rotationSize = 8
 
 // NewPool returns a pool for an input of total rows.
-func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
+func NewPool[T any](lengths *LengthEstimator, total int64) *Pool[T] {
 	return &Pool[T]{
 		lengths: lengths, total: total, prefixes: newPrefixes(),
-		groups: make(map[uint64]*group[T]), rotations: make(map[Port]*rotation[T]), preferences: make(map[uint64]preference),
+		groups: make(map[uint64]*group[T]), rotations: make(map[ServerIndex]*rotation[T]), preferences: make(map[uint64]preference),
 		batches: make(map[int]int),
 	}
 }
@@ -100,10 +100,10 @@ func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 // SetCacheBytes sets the size of a server's prefix cache, in bytes of text.
 func (p *Pool[T]) SetCacheBytes(bytes int64) { p.prefixes.cache = bytes }
 
-// InOrder makes rows leave in the order in which they were added, except rows with a
-// share. It is for jobs whose answers all have the same length. Call InOrder before
+// KeepInputOrder makes rows leave in the order in which they were added, except rows with a
+// share. It is for jobs whose answers all have the same length. Call KeepInputOrder before
 // Add.
-func (p *Pool[T]) InOrder() { p.plain = true }
+func (p *Pool[T]) KeepInputOrder() { p.plain = true }
 
 // Len returns the number of rows in the pool.
 func (p *Pool[T]) Len() int { return p.size }
@@ -131,9 +131,9 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	}
 }
 
-// Front adds rows that leave before all other rows, for example rows that a server has
+// AddToFront adds rows that leave before all other rows, for example rows that a server has
 // returned.
-func (p *Pool[T]) Front(rows ...Row[T]) {
+func (p *Pool[T]) AddToFront(rows ...Row[T]) {
 	p.size += len(rows)
 	for i := range rows {
 		rows[i].class = classOf(len(rows[i].Text), rows[i].Position, p.total)
@@ -188,7 +188,7 @@ func (p *Pool[T]) removeFromBatch(batch int) {
 }
 
 // Leave removes a server: other servers can get its groups.
-func (p *Pool[T]) Leave(port Port) {
+func (p *Pool[T]) Leave(port ServerIndex) {
 	if d := p.rotations[port]; d != nil {
 		delete(p.rotations, port)
 		p.open = append(p.open, d.groups...)
@@ -198,7 +198,7 @@ func (p *Pool[T]) Leave(port Port) {
 
 // Take removes and returns up to n rows for a server. alone means that there is no
 // other server, so the server also gets rows that avoid it.
-func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
+func (p *Pool[T]) Take(port ServerIndex, n int, alone bool) []Row[T] {
 	rows := make([]Row[T], 0, min(n, p.size))
 	rows = p.takeFront(rows, port, n, alone)
 	for len(rows) < n {
@@ -218,7 +218,7 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 const mostSkipped = 256
 
 // takeFront moves rows from the front to rows, until rows has n rows.
-func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T] {
+func (p *Pool[T]) takeFront(rows []Row[T], port ServerIndex, n int, alone bool) []Row[T] {
 	kept := 0
 	i := 0
 	for ; i < len(p.front) && len(rows) < n && kept < mostSkipped; i++ {
@@ -236,7 +236,7 @@ func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T
 
 // next removes and returns the next row that is not in front, for a server. It returns
 // false if there is none.
-func (p *Pool[T]) next(port Port) (Row[T], bool) {
+func (p *Pool[T]) next(port ServerIndex) (Row[T], bool) {
 	d := p.rotations[port]
 	if d == nil {
 		d = &rotation[T]{port: port}
@@ -253,7 +253,7 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 		return p.takeFrom(d, port), true
 	}
 	if p.single.count > 0 {
-		return p.single.take(p.lengths), true
+		return p.single.popHighest(p.lengths), true
 	}
 	if other := p.busiest(); other != nil { // other servers work on all remaining groups
 		if len(other.groups) == 1 || !p.prefixes.many {
@@ -266,10 +266,10 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 }
 
 // takeFrom removes and returns a row of the rotation's next group, for a server.
-func (p *Pool[T]) takeFrom(d *rotation[T], port Port) Row[T] {
+func (p *Pool[T]) takeFrom(d *rotation[T], port ServerIndex) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
-	r := g.rows.take(p.lengths)
+	r := g.rows.popHighest(p.lengths)
 	g.ports = g.ports.with(port)
 	if g.rows.count > 0 {
 		d.turn++
@@ -289,7 +289,7 @@ func (p *Pool[T]) takeFrom(d *rotation[T], port Port) Row[T] {
 // give removes a group from the rotation and returns it for another server. It prefers
 // a group with rows that this server already had, and then the group with the most
 // rows, so that few prefixes are computed twice.
-func (d *rotation[T]) give(port Port) *group[T] {
+func (d *rotation[T]) give(port ServerIndex) *group[T] {
 	best := 0
 	for i, g := range d.groups {
 		most := d.groups[best]
@@ -356,7 +356,7 @@ func (p *Pool[T]) regroup() {
 	p.open = nil
 	slices.SortFunc(rows, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
 	for _, r := range rows {
-		if !p.plain || r.Share > 0 { // see InOrder
+		if !p.plain || r.Share > 0 { // see KeepInputOrder
 			r.hash = p.prefixes.hash(r.Text)
 		}
 		p.addToGroup(r)

@@ -23,7 +23,7 @@ func rows(n int, text func(i int) string) []row {
 }
 
 // pool returns a pool for servers that cache this many bytes.
-func pool(lengths *order.Lengths, total, cache int64) *order.Pool[int] {
+func pool(lengths *order.LengthEstimator, total, cache int64) *order.Pool[int] {
 	p := order.NewPool[int](lengths, total)
 	p.SetCacheBytes(cache)
 	return p
@@ -33,7 +33,7 @@ func pool(lengths *order.Lengths, total, cache int64) *order.Pool[int] {
 func TestPoolLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var lengths order.Lengths
+		var lengths order.LengthEstimator
 		const total = 4000
 		p := pool(&lengths, total, 2048)
 		next := 0
@@ -69,12 +69,12 @@ func TestPoolLosesNothing(t *testing.T) {
 					for i := range got {
 						got[i].Avoid = 0
 					}
-					p.Front(got...)
+					p.AddToFront(got...)
 				}
 			case 4:
-				p.Leave(order.Port(rapid.IntRange(0, 2).Draw(t, "port")))
+				p.Leave(order.ServerIndex(rapid.IntRange(0, 2).Draw(t, "port")))
 			default:
-				port := order.Port(rapid.IntRange(0, 2).Draw(t, "port"))
+				port := order.ServerIndex(rapid.IntRange(0, 2).Draw(t, "port"))
 				got := p.Take(port, rapid.IntRange(0, 60).Draw(t, "take"), false)
 				check(got)
 				for _, r := range got {
@@ -105,7 +105,7 @@ func TestPoolLearnsLengths(t *testing.T) {
 		"by place": func(i, _ int) int64 { return int64(i) },
 		"backward": func(i, _ int) int64 { return int64(total - i) },
 	} {
-		var lengths order.Lengths
+		var lengths order.LengthEstimator
 		p := order.NewPool[int](&lengths, total)
 		random := rand.New(rand.NewPCG(1, 2))
 		p.Add(rows(total, func(int) string { return strings.Repeat("x", 20+random.IntN(2000)) }))
@@ -134,14 +134,14 @@ func prefixed(of, i int) string {
 }
 
 // A spread has the ports that rows of each prefix went to.
-type spread map[int]map[order.Port]bool
+type spread map[int]map[order.ServerIndex]bool
 
 // take takes the next row in turn i, for one of four ports.
 func (s spread) take(p *order.Pool[int], i, prefixes int) (of int) {
-	port := order.Port(i % 4)
+	port := order.ServerIndex(i % 4)
 	of = p.Take(port, 1, true)[0].Value % prefixes
 	if s[of] == nil {
-		s[of] = make(map[order.Port]bool)
+		s[of] = make(map[order.ServerIndex]bool)
 	}
 	s[of][port] = true
 	return of
@@ -160,7 +160,7 @@ func (s spread) split() (n int) {
 func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 400, 8
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, prefixes*each, 64<<10)
 	all := rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) })
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -199,7 +199,7 @@ func dealt(rows []order.Row[int]) []order.Row[int] {
 func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	const prefixes, each, atOnce = 400, 8, 2 * 400
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, prefixes*each, 64<<10)
 	all := dealt(rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) }))
 	ports := spread{}
@@ -219,7 +219,7 @@ func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 8, 20 // as many as one rotation holds
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, 10_000, 8<<10)
 	p.Add(dealt(rows(4096, func(i int) string { return prefixed(i%512, i) }))) // the pool learns from these rows how much is shared
 	p.Take(0, 4096, true)
@@ -238,7 +238,7 @@ func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 // order.
 func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
 	t.Parallel()
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, 1000, 1<<20)
 	p.Add(rows(1000, func(i int) string { return strings.Repeat(fmt.Sprint(i%5), 1000+i) }))
 	previous := 1 << 30
@@ -253,7 +253,7 @@ func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
 
 func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	t.Parallel()
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := order.NewPool[int](&lengths, 6400)
 	p.Add(rows(6400, func(int) string { return "the same size" }))
 	seen := make(map[int]bool)
@@ -265,17 +265,17 @@ func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	}
 }
 
-// With InOrder, all rows leave in the order of arrival, except rows put in front.
+// With KeepInputOrder, all rows leave in the order of arrival, except rows put in front.
 func TestPoolInOrder(t *testing.T) {
 	t.Parallel()
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := order.NewPool[int](&lengths, 1000)
-	p.InOrder()
+	p.KeepInputOrder()
 	all := rows(1000, func(i int) string { return strings.Repeat("the same beginning ", 1+i%50) })
 	p.Add(all[:600])
 	lengths.Learn(20, 999, 1000, 5, 500) // the end of the input has long answers
 	p.Add(all[600:])
-	p.Front(rows(1, func(int) string { return "" })...)
+	p.AddToFront(rows(1, func(int) string { return "" })...)
 	next := -1
 	for p.Len() > 0 {
 		for _, r := range p.Take(0, 7, true) {
@@ -290,13 +290,13 @@ func TestPoolInOrder(t *testing.T) {
 	}
 }
 
-// With InOrder, rows without a share also leave in the order of arrival after the pool has
+// With KeepInputOrder, rows without a share also leave in the order of arrival after the pool has
 // chosen another length of prefix.
 func TestPoolInOrderAfterANewLength(t *testing.T) {
 	t.Parallel()
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, 10_000, 8<<10)
-	p.InOrder()
+	p.KeepInputOrder()
 	p.Add(rows(600, func(i int) string { return prefixed(i%20, i) }))
 	p.Add(dealt(rows(4096, func(i int) string { return prefixed(i%512, i) })))
 	next := 0
@@ -316,7 +316,7 @@ func TestPoolInOrderAfterANewLength(t *testing.T) {
 
 // A pool's memory does not grow with the length of the input.
 func TestPoolFreesMemory(t *testing.T) {
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	const total, batch = 2_000_000, 1000
 	p := order.NewPool[int](&lengths, total)
 	var before, after runtime.MemStats
@@ -361,13 +361,13 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for done := 0; done < b.N; {
-				var lengths order.Lengths
+				var lengths order.LengthEstimator
 				p := pool(&lengths, int64(len(texts)), 1<<20)
 				for at := 0; at < len(texts); at += 1024 {
 					p.Add(rows(1024, func(i int) string { return texts[at+i] }))
 				}
 				for i := 0; p.Len() > 0; i++ {
-					for _, r := range p.Take(order.Port(i%4), 8, true) {
+					for _, r := range p.Take(order.ServerIndex(i%4), 8, true) {
 						lengths.Learn(len(r.Text), r.Position, int64(len(texts)), 500, int64(random.IntN(1000)))
 						done++
 					}
@@ -381,7 +381,7 @@ func BenchmarkPlan(b *testing.B) {
 func TestPoolExpeditesWholePrefixes(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 40, 8
-	var lengths order.Lengths
+	var lengths order.LengthEstimator
 	p := pool(&lengths, prefixes*each, 64<<10)
 	p.Add(rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) }))
 	p.Expedite(0)

@@ -106,8 +106,8 @@ func (e *Entry) oldest() time.Duration {
 	return max(0, time.Duration(e.registry.now()-came))
 }
 
-// Restarted records that the actor has restarted by itself, and the reason why.
-func (e *Entry) Restarted(why string) {
+// MarkRestarted records that the actor has restarted by itself, and the reason why.
+func (e *Entry) MarkRestarted(why string) {
 	e.setTrouble(why)
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
@@ -120,8 +120,8 @@ func (e *Entry) setTrouble(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
 }
 
-// actor returns the state of the actor for a listing.
-func (e *Entry) actor() Actor {
+// snapshot returns the state of the actor for a listing.
+func (e *Entry) snapshot() Actor {
 	a := Actor{
 		Identity: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts + int(e.again.Load()),
 		Depth: e.depth(), Oldest: e.oldest(), Trouble: e.trouble.Load(),

@@ -75,8 +75,8 @@ type Filter struct {
 	MinAge time.Duration `json:"min_age,omitempty"`
 }
 
-// takes reports whether the filter selects an actor.
-func (f Filter) takes(a Actor) bool {
+// matches reports whether the filter selects an actor.
+func (f Filter) matches(a Actor) bool {
 	return (f.Kind == "" || f.Kind == a.Kind) && (f.Job == "" || f.Job == a.Job) && a.age() >= f.MinAge
 }
 
@@ -108,8 +108,8 @@ func New(clock func() time.Time) *Registry {
 // never returns 0, because 0 means that there is no time.
 func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
 
-// Entry returns an entry for an actor that will be started.
-func (r *Registry) Entry(of Identity) *Entry {
+// NewEntry returns an entry for an actor that will be started.
+func (r *Registry) NewEntry(of Identity) *Entry {
 	return &Entry{registry: r, of: of, tasks: make(map[*Task]struct{})}
 }
 
@@ -128,15 +128,15 @@ func (r *Registry) start(of Identity) (before int) {
 	return before
 }
 
-// Panicked records that the actor with this id was stopped after a panic, and the
+// MarkPanicked records that the actor with this id was stopped after a panic, and the
 // reason.
-func (r *Registry) Panicked(id, reason string) {
+func (r *Registry) MarkPanicked(id, reason string) {
 	for _, e := range r.entries() {
 		if e.id != id {
 			continue
 		}
 		e.setTrouble(reason)
-		a := e.actor()
+		a := e.snapshot()
 		a.State = Panicked
 		a.Depth, a.Oldest, a.Tasks, a.Task, a.TaskTime = 0, 0, 0, "", 0
 		e.MarkStopped()
@@ -164,13 +164,13 @@ func (r *Registry) entries() []*Entry {
 func (r *Registry) List(f Filter) Listing {
 	var l Listing
 	for _, e := range r.entries() {
-		if a := e.actor(); f.takes(a) {
+		if a := e.snapshot(); f.matches(a) {
 			l.Actors = append(l.Actors, a)
 		}
 	}
 	r.mu.Lock()
 	for _, a := range r.lost {
-		if f.takes(a) {
+		if f.matches(a) {
 			l.Actors = append(l.Actors, a)
 		}
 	}
@@ -184,16 +184,16 @@ func (r *Registry) List(f Filter) Listing {
 	return l
 }
 
-// A Figure has the totals over all actors of one kind.
-type Figure struct {
+// A KindTotals has the totals over all actors of one kind.
+type KindTotals struct {
 	Depth  int64 // number of messages that wait or are being handled
 	Oldest time.Duration
 	Tasks  map[string]time.Duration // by task name: the longest running time
 }
 
 // Figures returns a Figure for each kind with running actors, by kind.
-func (r *Registry) Figures() map[string]Figure {
-	all := make(map[string]Figure)
+func (r *Registry) Figures() map[string]KindTotals {
+	all := make(map[string]KindTotals)
 	for _, e := range r.entries() {
 		f := all[e.of.Kind]
 		f.Depth += e.depth()

@@ -27,7 +27,7 @@ func TestTheOldestMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.Entry(Identity{Kind: "job", Job: "job-1"})
+		e := r.NewEntry(Identity{Kind: "job", Job: "job-1"})
 		e.MarkStarted("node/job-1")
 		want := func(depth int64, oldest time.Duration) {
 			t.Helper()
@@ -60,7 +60,7 @@ func TestTheOldestMessage(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
-	e := r.Entry(Identity{Kind: "job"})
+	e := r.NewEntry(Identity{Kind: "job"})
 	e.MarkStarted("a")
 	var all sync.WaitGroup
 	const each = 2000
@@ -76,7 +76,7 @@ func TestManyMessages(t *testing.T) {
 	all.Go(func() {
 		for range 4 * each {
 			e.MessageReceived(<-came)
-			if a := e.actor(); a.Oldest > time.Minute || a.Depth < 0 {
+			if a := e.snapshot(); a.Oldest > time.Minute || a.Depth < 0 {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -91,7 +91,7 @@ func TestTasksAndTroubles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.Entry(Identity{Kind: "worker", Job: "job-1"})
+		e := r.NewEntry(Identity{Kind: "worker", Job: "job-1"})
 		e.MarkStarted("node/worker-job-1-1")
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
@@ -121,7 +121,7 @@ func TestWarningsAreTroubles(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 		r := New(time.Now)
-		e := r.Entry(Identity{Kind: "job"})
+		e := r.NewEntry(Identity{Kind: "job"})
 		e.MarkStarted("a")
 		var out bytes.Buffer
 		log := e.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))).With("job", "job-1").WithGroup("g")
@@ -143,27 +143,27 @@ func TestRestartsAndPanics(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
 	for i := range 3 {
-		e := r.Entry(Identity{Kind: "job", Job: "job-1"})
+		e := r.NewEntry(Identity{Kind: "job", Job: "job-1"})
 		e.MarkStarted(fmt.Sprint("node/job-1-", i))
 		if a := one(t, r); a.Restarts != i {
 			t.Errorf("start %d: %+v", i, a)
 		}
 		e.MarkStopped()
 	}
-	e := r.Entry(Identity{Kind: "worker", Job: "job-1"})
+	e := r.NewEntry(Identity{Kind: "worker", Job: "job-1"})
 	e.MarkStarted("node/worker")
 	e.MessagePosted(1)
-	r.Panicked("node/nobody", "why")
-	r.Panicked("node/worker", "panic: no")
+	r.MarkPanicked("node/nobody", "why")
+	r.MarkPanicked("node/worker", "panic: no")
 	e.MarkStopped()
 	if a := one(t, r); a.State != Panicked || a.Trouble.Text != "panic: no" || a.Depth != 0 || a.Restarts != 0 {
 		t.Errorf("%+v", a)
 	}
 	for i := range 2 * mostStarts {
-		e := r.Entry(Identity{Kind: "job", Job: fmt.Sprint(i)})
+		e := r.NewEntry(Identity{Kind: "job", Job: fmt.Sprint(i)})
 		e.MarkStarted(fmt.Sprint("node/", i))
 		if i%100 == 0 {
-			r.Panicked(fmt.Sprint("node/", i), "panic: again")
+			r.MarkPanicked(fmt.Sprint("node/", i), "panic: again")
 		}
 		e.MarkStopped()
 	}
@@ -177,7 +177,7 @@ func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
 		for i := range maxListed + 10 {
-			e := r.Entry(Identity{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
+			e := r.NewEntry(Identity{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
 			e.MarkStarted(fmt.Sprintf("node/%04d", i))
 			e.MessagePosted(1)
 			time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestListing(t *testing.T) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	e := New(time.Now).Entry(Identity{Kind: "job"})
+	e := New(time.Now).NewEntry(Identity{Kind: "job"})
 	for b.Loop() {
 		e.MessagePosted(nil)
 		e.MessageReceived(nil)
@@ -204,7 +204,7 @@ func BenchmarkMessage(b *testing.B) {
 }
 
 func BenchmarkTask(b *testing.B) {
-	e := New(time.Now).Entry(Identity{Kind: "job"})
+	e := New(time.Now).NewEntry(Identity{Kind: "job"})
 	for b.Loop() {
 		task := e.Begin("write a part")
 		_ = task.NewContext(b.Context())

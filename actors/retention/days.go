@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Retention compares ages with its own date instead of the clock (see days).
+// Retention compares ages with its own date instead of the clock (see retentionDate).
 // The date is stored under dateValue whenever it differs from the stored date by keepEvery. A
 // new process continues from the stored date. Until the date has caught up with the
 // clock, no job that ended after the date is cleaned up. If the date is more than lateAfter
@@ -26,12 +26,12 @@ type date struct {
 	Time time.Time `json:"time"`
 }
 
-// days has the date of retention. The date follows the store's time, but moves at most
+// retentionDate has the date of retention. The date follows the store's time, but moves at most
 // CatchUp times as fast as the process runs. Without this limit, all data would be
 // removed at once when a clock jumps by a hundred days or a machine starts with a wrong
 // clock. So operators have days to see the warning, and a service that was suspended
 // for a week catches up within hours.
-type days struct {
+type retentionDate struct {
 	at      time.Time     // the date of retention
 	ran     time.Duration // running time of the process when at was set
 	kept    time.Time     // the date in the store
@@ -39,8 +39,8 @@ type days struct {
 	late    bool          // the warning was logged that at is behind the clock
 }
 
-// today moves the date of retention forward and returns it. now is the store's time.
-func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
+// advanceDate moves the date of retention forward and returns it. now is the store's time.
+func (j *Janitor) advanceDate(ctx context.Context, now time.Time) (time.Time, error) {
 	d, ran := &j.days, j.Running()
 	if d.at.IsZero() {
 		if err := j.readDate(ctx, now); err != nil {
@@ -48,11 +48,11 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 		}
 		d.ran = ran
 	}
-	d.at = earlier(now, passed(d.at, ran-d.ran, j.CatchUp))
+	d.at = earlier(now, latestDate(d.at, ran-d.ran, j.CatchUp))
 	d.ran = ran
 	today := d.at
 	if d.at.Sub(d.kept).Abs() >= keepEvery {
-		if err := j.keepDate(ctx); err != nil {
+		if err := j.storeDate(ctx); err != nil {
 			return now, err
 		}
 	}
@@ -68,9 +68,9 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	return today, nil
 }
 
-// passed returns the latest date that may follow the date at after the process has run
+// latestDate returns the latest date that may follow the date at after the process has run
 // for ran: dates move at most times as fast as the process runs.
-func passed(at time.Time, ran time.Duration, times int) time.Time {
+func latestDate(at time.Time, ran time.Duration, times int) time.Time {
 	const longest = 100 * 365 * 24 * time.Hour
 	return at.Add(time.Duration(min(float64(ran)*float64(times), float64(longest))))
 }
@@ -88,7 +88,7 @@ func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 	text, version, err := j.Store.GetValue(ctx, dateValue)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		j.days.at, j.days.version = now, 0
-		return j.keepDate(ctx)
+		return j.storeDate(ctx)
 	}
 	var found date
 	if err == nil {
@@ -101,9 +101,9 @@ func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// keepDate stores the date. If another janitor has stored a date meanwhile, the next
+// storeDate stores the date. If another janitor has stored a date meanwhile, the next
 // round continues from that date.
-func (j *Janitor) keepDate(ctx context.Context) error {
+func (j *Janitor) storeDate(ctx context.Context) error {
 	d := &j.days
 	text, err := json.Marshal(date{d.at.UTC()})
 	if err != nil {
@@ -111,7 +111,7 @@ func (j *Janitor) keepDate(ctx context.Context) error {
 	}
 	version, err := j.Store.PutValue(ctx, dateValue, text, d.version)
 	if err != nil {
-		*d = days{late: d.late}
+		*d = retentionDate{late: d.late}
 		if errors.Is(err, rowmill.ErrConflict) {
 			return nil
 		}

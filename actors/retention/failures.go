@@ -31,10 +31,10 @@ type backoff struct {
 // due is the value of backoff.of for jobs from Retention.DueJobs.
 const due = ""
 
-// count returns the number of failed jobs whose backoff.of is of.
-func (a failures) count(of string) (n int) {
+// count returns the number of failed jobs whose backoff.of is source.
+func (a failures) count(source string) (n int) {
 	for _, b := range a {
-		if b.of == of {
+		if b.of == source {
 			n++
 		}
 	}
@@ -45,15 +45,15 @@ func (a failures) count(of string) (n int) {
 // running time of the process.
 func (a failures) waits(job string, now time.Duration) bool { return now < a[job].until }
 
-// failed records that an attempt at a job has failed, and sets the time of the next
+// recordFailure records that an attempt at a job has failed, and sets the time of the next
 // attempt.
-func (a failures) failed(of, job string, now time.Duration) {
+func (a failures) recordFailure(source, job string, now time.Duration) {
 	pause := min(max(firstBackoff, 2*a[job].pause), maxBackoff)
-	a[job] = backoff{of: of, pause: pause, until: now + pause}
+	a[job] = backoff{of: source, pause: pause, until: now + pause}
 }
 
 // forgetUnlisted forgets the failures of all jobs that are not in listed and whose backoff.of is
-// of. listed has all failed jobs that still have something to remove.
-func (a failures) forgetUnlisted(of string, listed []string) {
-	maps.DeleteFunc(a, func(job string, b backoff) bool { return b.of == of && !slices.Contains(listed, job) })
+// source. listed has all failed jobs that still have something to remove.
+func (a failures) forgetUnlisted(source string, listed []string) {
+	maps.DeleteFunc(a, func(job string, b backoff) bool { return b.of == source && !slices.Contains(listed, job) })
 }

@@ -59,7 +59,7 @@ type Config struct {
 // time may use it.
 type Janitor struct {
 	Config
-	days     days
+	days     retentionDate
 	failures failures
 	sweep    sweep
 	findings Findings
@@ -122,11 +122,11 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	today, err := j.today(ctx, now)
+	today, err := j.advanceDate(ctx, now)
 	if err != nil {
 		return false, err
 	}
-	if more, err = j.expire(ctx, now, today); more {
+	if more, err = j.expireJobs(ctx, now, today); more {
 		return true, err
 	}
 	err = errors.Join(err, j.expireFiles(ctx, today), j.expireUploads(ctx, today))
@@ -182,10 +182,10 @@ type expiringAccount struct {
 	ended   time.Time // data of jobs that ended before this time is removed
 }
 
-// expire removes the data of up to Batch jobs that ended longer ago than the retention
+// expireJobs removes the data of up to Batch jobs that ended longer ago than the retention
 // of their account. Accounts take turns. more is true if accounts still wait.
-func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, err error) {
-	lines, err := j.lines(ctx, today)
+func (j *Janitor) expireJobs(ctx context.Context, now, today time.Time) (more bool, err error) {
+	lines, err := j.listExpiringAccounts(ctx, today)
 	if err != nil {
 		return false, err
 	}
@@ -207,8 +207,8 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 	return len(lines) > 0, errors.Join(errs...)
 }
 
-// lines returns the accounts that have data and whose settings have a retention.
-func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []expiringAccount, err error) {
+// listExpiringAccounts returns the accounts that have data and whose settings have a retention.
+func (j *Janitor) listExpiringAccounts(ctx context.Context, today time.Time) (lines []expiringAccount, err error) {
 	accounts, err := j.Store.AccountsWithData(ctx)
 	if err != nil {
 		return nil, err
@@ -248,8 +248,8 @@ func (j *Janitor) expireSome(ctx context.Context, at expiringAccount, limit int,
 			continue
 		}
 		done++
-		if removeErr := j.remove(ctx, id, now); removeErr != nil {
-			j.failures.failed(at.account, id, j.Running())
+		if removeErr := j.removeJobData(ctx, id, now); removeErr != nil {
+			j.failures.recordFailure(at.account, id, j.Running())
 			if failed++; failed == 1 {
 				err = removeErr
 			}
@@ -258,10 +258,10 @@ func (j *Janitor) expireSome(ctx context.Context, at expiringAccount, limit int,
 	return done, failed, err
 }
 
-// remove removes the data of a job. It changes the record first, so that new requests
+// removeJobData removes the data of a job. It changes the record first, so that new requests
 // get the answer that the data was removed. Requests that already read the data may
 // fail.
-func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
+func (j *Janitor) removeJobData(ctx context.Context, id string, now time.Time) error {
 	if err := j.Announce(ctx, id); err != nil {
 		return err
 	}

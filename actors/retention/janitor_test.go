@@ -182,7 +182,7 @@ func (r *rig) open(account string) (id string, fence store.Fence) {
 // commit records a part with all rows of a job.
 func (r *rig) commit(id string, fence store.Fence) {
 	r.Helper()
-	totals := store.Totals{Rows: 3}
+	totals := store.RowTotals{Rows: 3}
 	part := store.Part{Key: r.put(id, "parts/one.parquet"), Rows: 3, Complete: true, Totals: totals, Size: 1}
 	if err := r.store.CommitParts(r.Context(), fence, []store.Part{part}); err != nil {
 		r.Fatal(err)

@@ -67,7 +67,7 @@ func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Ti
 	rec, err := j.Store.Get(ctx, id)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
-		return 0, j.setAside(ctx, id, today, before)
+		return 0, j.quarantineJob(ctx, id, today, before)
 	case errors.Is(err, store.ErrDamaged):
 		j.sweep.found.Damaged++
 		j.Log.Error("the record of a job is damaged; restore the records from a backup", "job", id, "err", err)
@@ -150,14 +150,14 @@ func (j *Janitor) neededKeys(ctx context.Context, rec store.Record) (map[string]
 	return keys, err
 }
 
-// setAside writes a note about a job without a record, unless the job may be a
+// quarantineJob writes a note about a job without a record, unless the job may be a
 // submission that is still running.
-func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Time) error {
+func (j *Janitor) quarantineJob(ctx context.Context, id string, today, before time.Time) error {
 	objects, err := j.Bucket.List(ctx, layout.JobPrefix(id))
 	if err != nil || len(objects) == 0 {
 		return err
 	}
-	if under, err := j.submitting(ctx, id, objects, before); under || err != nil {
+	if under, err := j.isSubmission(ctx, id, objects, before); under || err != nil {
 		return err
 	}
 	now := deployment.NewQuarantineNote(id, objects, today)
@@ -179,9 +179,9 @@ func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Ti
 	return nil
 }
 
-// submitting reports whether the objects belong to a running or crashed submission.
+// isSubmission reports whether the objects belong to a running or crashed submission.
 // Either its record may still be written, or removeSpooled will remove the objects.
-func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info, before time.Time) (bool, error) {
+func (j *Janitor) isSubmission(ctx context.Context, id string, objects []blob.ObjectInfo, before time.Time) (bool, error) {
 	if len(objects) != 1 || objects[0].Key != layout.SpooledRowsKey(id) {
 		return false, nil
 	}
@@ -239,7 +239,7 @@ func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 func (j *Janitor) removeMark(ctx context.Context, id string) error {
 	_, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		var objects []blob.Info
+		var objects []blob.ObjectInfo
 		if objects, err = j.Bucket.List(ctx, layout.JobPrefix(id)); err != nil {
 			return err
 		}

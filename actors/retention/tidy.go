@@ -32,7 +32,7 @@ func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, er
 		tried++
 		if err := j.tidyJob(ctx, id, now); err != nil {
 			errs = append(errs, fmt.Errorf("clean up after job %s: %w", id, err))
-			j.failures.failed(due, id, j.Running())
+			j.failures.recordFailure(due, id, j.Running())
 		}
 	}
 	return tried >= j.Batch, errors.Join(errs...)
@@ -42,7 +42,7 @@ func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, er
 func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
 	rec, err := j.Store.Get(ctx, id)
 	if err == nil && rec.DataRemoved != nil {
-		return j.remove(ctx, id, now)
+		return j.removeJobData(ctx, id, now)
 	}
 	return j.Tidy(ctx, id)
 }

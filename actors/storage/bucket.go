@@ -14,7 +14,7 @@ import (
 // A watchedBucket is a bucket that reports to status whether each call has succeeded.
 type watchedBucket struct {
 	blob.Bucket
-	status *status
+	status *storageStatus
 	atOnce bool // calls fail at once during an outage, instead of trying the bucket
 }
 
@@ -69,12 +69,12 @@ func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, erro
 	return &watchedObject{o, b.status}, nil
 }
 
-func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	return call(b, reads, func() (blob.Info, error) { return b.Bucket.Stat(ctx, key) })
+func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) {
+	return call(b, reads, func() (blob.ObjectInfo, error) { return b.Bucket.Stat(ctx, key) })
 }
 
-func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	return call(b, reads, func() ([]blob.Info, error) { return b.Bucket.List(ctx, prefix) })
+func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.ObjectInfo, error) {
+	return call(b, reads, func() ([]blob.ObjectInfo, error) { return b.Bucket.List(ctx, prefix) })
 }
 
 func (b *watchedBucket) Copy(ctx context.Context, from, to string) error {
@@ -115,7 +115,7 @@ const probeSize = 256 << 10
 // succeeded.
 type watchedWriter struct {
 	blob.Writer
-	status *status
+	status *storageStatus
 }
 
 func (w *watchedWriter) Write(p []byte) (int, error) {
@@ -126,7 +126,7 @@ func (w *watchedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *watchedWriter) Commit() (blob.Info, error) {
+func (w *watchedWriter) Commit() (blob.ObjectInfo, error) {
 	info, err := w.Writer.Commit()
 	return info, w.status.recordResult(err, writes)
 }
@@ -146,7 +146,7 @@ func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
 // A watchedObject is an object that reports to status whether each read has succeeded.
 type watchedObject struct {
 	blob.Object
-	status *status
+	status *storageStatus
 }
 
 func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {

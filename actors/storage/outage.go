@@ -63,7 +63,7 @@ func IsPermanent(err error) bool {
 	}
 	var failure *rowmill.Failure
 	var invalid *rowmill.InvalidError
-	var limit *store.LimitError
+	var limit *store.CostLimitError
 	var says interface{ IsPermanent() bool }
 	if errors.As(err, &says) {
 		return says.IsPermanent()

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A status tracks whether one storage of a node can be used: the store of records or
+// A storageStatus tracks whether one storage of a node can be used: the store of records or
 // the bucket of objects.
-type status struct {
+type storageStatus struct {
 	name, title   string // name of the storage in logs, and name for clients
 	config        Config
 	changed       chan<- struct{}  // gets a token when an outage starts or ends
@@ -35,7 +35,7 @@ const (
 // A storageError is the error of a call together with the status of the storage that
 // returned it.
 type storageError struct {
-	status *status
+	status *storageStatus
 	error
 }
 
@@ -43,7 +43,7 @@ func (e *storageError) Unwrap() error { return e.error }
 
 // recordResult records the result of a call of this kind, and returns the call's error. A
 // successful read does not end a failure of writes, because a full disk can be read.
-func (s *status) recordResult(err error, kind string) error {
+func (s *storageStatus) recordResult(err error, kind string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -66,16 +66,16 @@ func (s *status) recordResult(err error, kind string) error {
 }
 
 // addWaiter records that the operation who waits because of an error.
-func (s *status) addWaiter(who any, err error) { s.change(func() { s.fails[who] = err }) }
+func (s *storageStatus) addWaiter(waiter any, err error) { s.change(func() { s.fails[waiter] = err }) }
 
 // removeWaiter records that the operation who no longer waits.
-func (s *status) removeWaiter(who any) { s.change(func() { delete(s.fails, who) }) }
+func (s *storageStatus) removeWaiter(waiter any) { s.change(func() { delete(s.fails, waiter) }) }
 
 // change calls how, which changes s.fails, and then logs and announces the start or the
 // end of an outage.
-func (s *status) change(how func()) {
+func (s *storageStatus) change(update func()) {
 	s.mu.Lock()
-	how()
+	update()
 	s.waiting.Set(float64(s.waiters()))
 	before, after := s.now, s.now
 	switch {
@@ -113,7 +113,7 @@ func (s *status) change(how func()) {
 }
 
 // worst returns one of the current errors. An error about missing room goes first.
-func (s *status) worst() (err error) {
+func (s *storageStatus) worst() (err error) {
 	for _, err = range s.fails {
 		if isFull(err) {
 			return err
@@ -123,7 +123,7 @@ func (s *status) worst() (err error) {
 }
 
 // waiters returns the number of operations that wait.
-func (s *status) waiters() int {
+func (s *storageStatus) waiters() int {
 	n := len(s.fails)
 	for _, kind := range []string{reads, writes} {
 		if _, met := s.fails[kind]; met {
@@ -134,7 +134,7 @@ func (s *status) waiters() int {
 }
 
 // outage returns the current outage; false means that there is none.
-func (s *status) outage() (Outage, bool) {
+func (s *storageStatus) outage() (Outage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == nil {
@@ -145,9 +145,9 @@ func (s *status) outage() (Outage, bool) {
 	return now, true
 }
 
-// unsure reports whether a probe would give new information: no call has succeeded for
+// needsProbe reports whether a probe would give new information: no call has succeeded for
 // the time fresh, or there is an outage in which no operation waits and retries.
-func (s *status) unsure(fresh time.Duration) bool {
+func (s *storageStatus) needsProbe(fresh time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != nil {
@@ -157,7 +157,7 @@ func (s *status) unsure(fresh time.Duration) bool {
 }
 
 // mustWrite reports whether only a successful write can end the outage.
-func (s *status) mustWrite() bool {
+func (s *storageStatus) mustWrite() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, met := s.fails[writes]

@@ -11,7 +11,7 @@ import (
 // Calls of other methods are not reported: they are rare, and would show nothing new.
 type watchedStore struct {
 	store.Store
-	status *status
+	status *storageStatus
 }
 
 func (s *watchedStore) Ping(ctx context.Context) error {
@@ -38,13 +38,13 @@ func (s *watchedStore) Get(ctx context.Context, jobID string) (store.Record, err
 	return rec, s.status.recordResult(err, reads)
 }
 
-func (s *watchedStore) Head(ctx context.Context, jobID string) (*store.Head, error) {
+func (s *watchedStore) Head(ctx context.Context, jobID string) (*store.JobHead, error) {
 	head, err := s.Store.Head(ctx, jobID)
 	return head, s.status.recordResult(err, reads)
 }
 
-func (s *watchedStore) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
-	found, err := s.Store.Active(ctx, accounts, since, limit)
+func (s *watchedStore) ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	found, err := s.Store.ListActiveJobs(ctx, accounts, since, limit)
 	return found, s.status.recordResult(err, reads)
 }
 
@@ -62,8 +62,8 @@ func (s *watchedStore) Release(ctx context.Context, f store.Fence) error {
 	return s.status.recordResult(s.Store.Release(ctx, f), writes)
 }
 
-func (s *watchedStore) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
-	return s.status.recordResult(s.Store.Park(ctx, f, rest, message), writes)
+func (s *watchedStore) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
+	return s.status.recordResult(s.Store.Park(ctx, f, pause, message), writes)
 }
 
 func (s *watchedStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {

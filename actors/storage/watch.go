@@ -46,8 +46,8 @@ type Watch struct {
 	config    Config
 	store     *watchedStore
 	bucket    *watchedBucket
-	records   *status       // status of the store
-	objects   *status       // status of the bucket
+	records   *storageStatus       // status of the store
+	objects   *storageStatus       // status of the bucket
 	elsewhere atomic.Bool   // the last argument of Leave
 	changed   chan struct{} // gets a token after an outage has started or ended
 }
@@ -62,8 +62,8 @@ func NewWatch(config Config) *Watch {
 		Name: "rowmill_storage_away", Help: "1 while storage cannot be used, by storage (records or objects).",
 	}, []string{"storage"})
 	w := &Watch{config: config, changed: make(chan struct{}, 1)}
-	open := func(name, title string) *status {
-		return &status{
+	open := func(name, title string) *storageStatus {
+		return &storageStatus{
 			name: name, title: title, config: config, changed: w.changed, fails: make(map[any]error),
 			waiting: waiting.WithLabelValues(name), away: away.WithLabelValues(name),
 		}
@@ -80,9 +80,9 @@ func (w *Watch) Store() store.Store { return w.store }
 // Bucket returns the bucket whose calls the Watch observes.
 func (w *Watch) Bucket() blob.Bucket { return w.bucket }
 
-// Waiting returns a message for clients during an outage of the records; empty if there
+// OutageMessage returns a message for clients during an outage of the records; empty if there
 // is no outage. During an outage the message cannot be written into the jobs' records.
-func (w *Watch) Waiting() string {
+func (w *Watch) OutageMessage() string {
 	if outage, away := w.Records(); away {
 		return outage.Message()
 	}
@@ -106,7 +106,7 @@ func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // SetElsewhere sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
 // in calls that already wait. now is true if other nodes can use the objects.
-func (w *Watch) SetElsewhere(now bool) { w.elsewhere.Store(now) }
+func (w *Watch) SetElsewhere(usable bool) { w.elsewhere.Store(usable) }
 
 // Wait calls do until it succeeds, and returns the last error of do. It gives up if
 // retries cannot change the error, if unknown errors have lasted for Config.Patience,
@@ -118,7 +118,7 @@ func (w *Watch) Wait(ctx context.Context, do func() error) error { return w.wait
 func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.wait(ctx, do, true) }
 
 // wait is Wait, or WaitHere if leaves is true.
-func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
+func (w *Watch) wait(ctx context.Context, do func() error, mayMove bool) error {
 	waiter := new(int)
 	defer func() {
 		w.records.removeWaiter(waiter)
@@ -134,7 +134,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 			return !IsPermanent(err) && time.Since(odd) < w.config.Patience
 		}
 		odd = time.Time{}
-		left = leaves && w.elsewhere.Load() && w.statusOf(err) == w.objects
+		left = mayMove && w.elsewhere.Load() && w.statusOf(err) == w.objects
 		return !left
 	}, func(err error) {
 		if IsTransient(err) {
@@ -150,7 +150,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 
 // statusOf returns the status of the storage that returned an error. An error that comes from
 // no observed call counts as an error of the records.
-func (w *Watch) statusOf(err error) *status {
+func (w *Watch) statusOf(err error) *storageStatus {
 	var known *storageError
 	if errors.As(err, &known) {
 		return known.status
@@ -170,11 +170,11 @@ func (w *Watch) Probe(ctx context.Context, fresh time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if w.records.unsure(fresh) {
+		if w.records.needsProbe(fresh) {
 			_ = w.store.Ping(ctx) // the status gets the result
 		}
 	}()
-	if w.objects.unsure(fresh) {
+	if w.objects.needsProbe(fresh) {
 		w.bucket.probe(ctx, w.config.Node)
 	}
 	<-done

@@ -56,11 +56,11 @@ type brokenBucket struct {
 	err, writes atomic.Pointer[error]
 }
 
-func (b *brokenBucket) Stat(context.Context, string) (blob.Info, error) {
+func (b *brokenBucket) Stat(context.Context, string) (blob.ObjectInfo, error) {
 	if err := met(&b.err); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
-	return blob.Info{}, rowmill.ErrNotFound
+	return blob.ObjectInfo{}, rowmill.ErrNotFound
 }
 
 func (b *brokenBucket) Delete(context.Context, string) error { return met(&b.err) }
@@ -72,8 +72,8 @@ func (b *brokenBucket) Create(context.Context, string, string) (blob.Writer, err
 type brokenWriter struct{ b *brokenBucket }
 
 func (w brokenWriter) Write(p []byte) (int, error) { return len(p), met(&w.b.writes) }
-func (w brokenWriter) Commit() (blob.Info, error) {
-	return blob.Info{}, errors.Join(met(&w.b.err), met(&w.b.writes))
+func (w brokenWriter) Commit() (blob.ObjectInfo, error) {
+	return blob.ObjectInfo{}, errors.Join(met(&w.b.err), met(&w.b.writes))
 }
 func (brokenWriter) Abort() {}
 
@@ -130,7 +130,7 @@ var faults = map[string]struct {
 	"taken, and away":         {err: fmt.Errorf("%w: %w", rowmill.ErrUnavailable, rowmill.ErrLeaseLost)},
 	"a fault of the input":    {err: rowmill.Failf(rowmill.CodeRowQuota, "too many")},
 	"a broken rule":           {err: rowmill.Invalid("cursor", "nonsense")},
-	"a cost beyond a limit":   {err: &store.LimitError{}},
+	"a cost beyond a limit":   {err: &store.CostLimitError{}},
 	"a damaged record":        {err: store.ErrDamaged},
 	"a damaged part":          {err: errors.New("no Parquet"), bounds: true},
 	"a file that was removed": {err: &os.PathError{Op: "chtimes", Err: syscall.ENOENT}, bounds: true},

@@ -99,7 +99,7 @@ func (m *Memory) acquire(n int, size int64, p purpose) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	got := m.guaranteed(p) - m.account.bytes
-	if !b.otherFirst(m.account, p) {
+	if !b.mustYield(m.account, p) {
 		got = max(got, b.room(m, p)-b.used)
 	}
 	n = int(min(int64(n), max(got, 0)/max(size, 1)))
@@ -126,9 +126,9 @@ func (b *Budget) room(m *Memory, p purpose) int64 {
 	return int64(room)
 }
 
-// otherFirst reports whether another account should get free bytes first: it has fewer
+// mustYield reports whether another account should get free bytes first: it has fewer
 // bytes in proportion to its weight and waits to send, or waits to load if p is toLoad.
-func (b *Budget) otherFirst(asking *usage, p purpose) bool {
+func (b *Budget) mustYield(asking *usage, p purpose) bool {
 	for _, other := range b.accounts {
 		waits := other.waits[toSend]
 		if p == toLoad {
@@ -233,8 +233,8 @@ func wake(woken []*Memory) {
 	}
 }
 
-// scarce reports whether at least this share of the budget is in use.
-func (m *Memory) scarce(share float64) bool {
+// isScarce reports whether at least this share of the budget is in use.
+func (m *Memory) isScarce(share float64) bool {
 	return float64(m.budget.InUse()) >= share*float64(m.budget.limit)
 }
 

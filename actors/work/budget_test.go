@@ -119,7 +119,7 @@ func TestBudget(t *testing.T) {
 		}
 		ask := func(t *rapid.T, c *caller) {
 			size, p := int64(rapid.IntRange(1, 300).Draw(t, "size")), rapid.SampledFrom([]purpose{toLoad, toSend}).Draw(t, "purpose")
-			own, behind := c.account.bytes+size <= c.guaranteed(p), b.otherFirst(c.account, p)
+			own, behind := c.account.bytes+size <= c.guaranteed(p), b.mustYield(c.account, p)
 			room := b.used+size <= b.room(c.Memory, p)
 			switch got := c.acquire(1, size, p); {
 			case got == 1 && !own && (behind || !room):

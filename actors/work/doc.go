@@ -4,7 +4,7 @@
 // of jobs, and runs nothing in the background: the caller runs the loads and writes, and
 // passes their results back.
 //
-//	spans ─► Loader ─► dispatch.Rows ─► Sender ─► queues of the servers
+//	spans ─► Loader ─► dispatch.PendingRows ─► Sender ─► queues of the servers
 //	                                                 │
 //	parts ◄── WritePart ◄── Flusher ◄── finished rows
 //

@@ -26,7 +26,7 @@ type Batch struct {
 type Flusher struct {
 	size    int64         // target size of a part in bytes
 	grace   time.Duration // the maximum time from the end of a row until its part is recorded
-	inOrder bool          // InOrder was called: rows finish approximately in the order of the input
+	inOrder bool          // ExpectInputOrder was called: rows finish approximately in the order of the input
 
 	gathering map[int]*Batch    // by shard: rows that are not cut into a batch yet
 	gathered  int64             // total bytes in gathering
@@ -42,11 +42,11 @@ func NewFlusher(size int64, grace time.Duration) *Flusher {
 	return &Flusher{size: size, grace: grace, gathering: make(map[int]*Batch), durable: make(map[string]*Batch)}
 }
 
-// InOrder tells the Flusher that rows finish approximately in the order of the input.
+// ExpectInputOrder tells the Flusher that rows finish approximately in the order of the input.
 // Then a batch that is cut because of its size has consecutive rows, and rows after a
 // gap wait for the next part. The parts of a shard can then be joined without decoding
 // them.
-func (f *Flusher) InOrder() { f.inOrder = true }
+func (f *Flusher) ExpectInputOrder() { f.inOrder = true }
 
 // Add adds a finished row. now is the time at which it finished.
 func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
@@ -163,21 +163,21 @@ func (f *Flusher) CutDue(finished time.Time) (batches []*Batch) {
 	return batches
 }
 
-// Failed records that a batch could not be written.
-func (f *Flusher) Failed(b *Batch) {
+// MarkFailed records that a batch could not be written.
+func (f *Flusher) MarkFailed(b *Batch) {
 	f.writing--
 	b.Tasks = nil
 }
 
-// Wrote records that a batch is stored as the part with this key.
-func (f *Flusher) Wrote(key string, b *Batch) {
+// MarkWritten records that a batch is stored as the part with this key.
+func (f *Flusher) MarkWritten(key string, b *Batch) {
 	f.writing--
 	b.Tasks = nil
 	f.durable[key] = b
 }
 
-// Acked forgets the batch of a part that the owner has acknowledged.
-func (f *Flusher) Acked(key string) {
+// MarkAcked forgets the batch of a part that the owner has acknowledged.
+func (f *Flusher) MarkAcked(key string) {
 	b := f.durable[key]
 	if b == nil {
 		return

@@ -44,14 +44,14 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	if len(all) != 1 || len(all[0].Tasks) != 7 || f.Gathers() || f.Idle() {
 		t.Fatalf("cut %v", all)
 	}
-	f.Wrote("one", got[0])
-	f.Wrote("two", all[0])
+	f.MarkWritten("one", got[0])
+	f.MarkWritten("two", all[0])
 	if !f.Idle() || !f.Behind() {
 		t.Error("a written batch is dropped before its acknowledgement")
 	}
-	f.Acked("two")
-	f.Acked("two")
-	f.Acked("unknown")
+	f.MarkAcked("two")
+	f.MarkAcked("two")
+	f.MarkAcked("unknown")
 	if f.Behind() || f.unacked != 3900 {
 		t.Errorf("%d bytes wait after all but one was acknowledged", f.unacked)
 	}
@@ -62,7 +62,7 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 func TestFlusherCutsRuns(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(10_000, time.Minute)
-	f.InOrder()
+	f.ExpectInputOrder()
 	add := func(at time.Time, rels ...int) {
 		for _, rel := range rels {
 			task := finished(0, 1000)
@@ -149,11 +149,11 @@ func TestFlusherReportsRowsAtRisk(t *testing.T) {
 	if !f.AtRisk(late) {
 		t.Error("a batch that is being written is not at risk")
 	}
-	f.Wrote("key", batch)
+	f.MarkWritten("key", batch)
 	if !f.AtRisk(late) {
 		t.Error("a written batch is not at risk")
 	}
-	f.Acked("key")
+	f.MarkAcked("key")
 	if f.AtRisk(late) {
 		t.Error("a recorded batch is still at risk")
 	}
@@ -167,7 +167,7 @@ func TestFlusherKeepsFailedBatches(t *testing.T) {
 	if f.Cut(4) != nil {
 		t.Error("cut a shard of which nothing gathers")
 	}
-	f.Failed(f.Cut(3)[0])
+	f.MarkFailed(f.Cut(3)[0])
 	if !f.Idle() || !f.Behind() || !f.AtRisk(start.Add(time.Hour)) {
 		t.Error("a part that failed does not hold further rows back")
 	}

@@ -19,10 +19,10 @@ import (
 // its last block stay open while more rows of the shard may come.
 type Loader struct {
 	memory *Memory
-	shards []shard.Info
+	shards []shard.ShardInfo
 	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error) // opens the shard of a span
 	// trail has the trace spans of the job; nil if the job is not traced.
-	trail *Trail
+	trail *WorkerTrace
 
 	todo      []assign.Span // spans to load; while a load runs, it loads from the first span
 	inputs    map[int]input // open shards, by number
@@ -41,9 +41,9 @@ type input struct {
 	block  *shard.Block // the last block that was read; the next span may begin in this block
 }
 
-// A Load is a block that must be read. The caller calls Run to read it, and then
-// Loader.Loaded.
-type Load struct {
+// A BlockLoad is a block that must be read. The caller calls Run to read it, and then
+// Loader.FinishLoad.
+type BlockLoad struct {
 	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
 	bytes int64         // bytes taken from the budget for the block
@@ -54,7 +54,7 @@ type Load struct {
 // NewLoader returns a Loader. open opens the shard of a span. shards has the
 // descriptions of all shards, for spans that do not contain one. trail is nil if the
 // job is not traced.
-func NewLoader(memory *Memory, shards []shard.Info, trail *Trail, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
+func NewLoader(memory *Memory, shards []shard.ShardInfo, trail *WorkerTrace, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
 	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]input)}
 }
 
@@ -86,8 +86,8 @@ func (l *Loader) Empty() bool { return len(l.todo) == 0 }
 // Loading reports whether a Load is running.
 func (l *Loader) Loading() bool { return l.loading }
 
-// Waiting returns the number of rows in spans from which no block is being loaded.
-func (l *Loader) Waiting() (rows int) {
+// CountQueuedRows returns the number of rows in spans from which no block is being loaded.
+func (l *Loader) CountQueuedRows() (rows int) {
 	for _, s := range l.queued() {
 		rows += s.Count()
 	}
@@ -105,20 +105,20 @@ func (l *Loader) queued() []assign.Span {
 // Next returns the next block to load; ok is false if a Load runs, no span is left, or
 // the budget has no room. nothing means that the worker has no rows in memory: then the
 // budget always has room, so that each job makes progress.
-func (l *Loader) Next(nothing bool) (load Load, ok bool) {
+func (l *Loader) Next(isMemoryEmpty bool) (load BlockLoad, ok bool) {
 	if l.loading || l.full || len(l.todo) == 0 {
-		return Load{}, false
+		return BlockLoad{}, false
 	}
 	s := l.todo[0]
 	size := spanBytes(s)
-	if nothing {
+	if isMemoryEmpty {
 		l.memory.adjustBytes(size)
 	} else if l.memory.acquire(1, size, toLoad) == 0 {
 		l.full = true
-		return Load{}, false
+		return BlockLoad{}, false
 	}
 	l.loading = true
-	return Load{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
+	return BlockLoad{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
 }
 
 // spanBytes estimates the memory that the next block of a span needs.
@@ -128,7 +128,7 @@ func spanBytes(s assign.Span) int64 {
 }
 
 // Run reads the block. After an error the caller may call Run again.
-func (l *Load) Run(ctx context.Context) (err error) {
+func (l *BlockLoad) Run(ctx context.Context) (err error) {
 	s, fresh := l.span, l.reader == nil
 	if fresh {
 		if l.reader, err = l.open(ctx, s); err != nil {
@@ -148,9 +148,9 @@ func (l *Load) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// Loaded takes a block that was read, and returns the rows of the span in this block as
+// FinishLoad takes a block that was read, and returns the rows of the span in this block as
 // tasks.
-func (l *Loader) Loaded(m Load) []*dispatch.Task {
+func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.Task {
 	l.loading = false
 	l.inputs[m.span.Shard] = m.input
 	end := min(m.span.To, m.block.First+m.block.Rows())
@@ -181,7 +181,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 			}
 		}
 	}
-	l.trail.loaded(m.span.Shard, m.rows, tasks)
+	l.trail.attachTasks(m.span.Shard, m.rows, tasks)
 	l.memory.adjustBytes(bytes - m.bytes)
 	if rest := m.span.After(end); rest.Count() > 0 {
 		l.todo[0] = rest
@@ -191,10 +191,10 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	return tasks
 }
 
-// Failed takes back a Load that could not be read.
-func (l *Loader) Failed(m Load) {
+// FailLoad takes back a Load that could not be read.
+func (l *Loader) FailLoad(m BlockLoad) {
 	l.loading = false
-	l.trail.Ended(m.span.Shard, m.rows, nil)
+	l.trail.EndSpan(m.span.Shard, m.rows, nil)
 	if m.reader != nil {
 		l.inputs[m.span.Shard] = m.input
 	}
@@ -230,7 +230,7 @@ func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }
 func (l *Loader) Release(shard int) error {
 	in, open := l.inputs[shard]
 	delete(l.inputs, shard)
-	l.trail.closed(shard)
+	l.trail.markClosed(shard)
 	if !open {
 		return nil
 	}

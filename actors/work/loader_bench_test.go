@@ -24,7 +24,7 @@ func BenchmarkLoad(b *testing.B) {
 		noError(b, w.Add(strings.Repeat("x", 1000), rowmill.ID{}))
 	}
 	noError(b, w.Close())
-	infos := []shard.Info{{Rows: rows, Bytes: int64(object.Len())}}
+	infos := []shard.ShardInfo{{Rows: rows, Bytes: int64(object.Len())}}
 	for _, shares := range []int{1, 65} {
 		b.Run(map[int]string{1: "ordered", 65: "dealt"}[shares], func(b *testing.B) {
 			others := roaring.New()
@@ -43,7 +43,7 @@ func BenchmarkLoad(b *testing.B) {
 				for l.Add([]assign.Span{span.After(0)}, true); !l.Empty(); {
 					load, _ := l.Next(true)
 					noError(b, load.Run(b.Context()))
-					n += len(l.Loaded(load))
+					n += len(l.FinishLoad(load))
 				}
 			}
 		})

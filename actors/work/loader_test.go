@@ -21,7 +21,7 @@ import (
 // counts how often shards are opened and closed.
 type shards struct {
 	objects [][]byte
-	infos   []shard.Info
+	infos   []shard.ShardInfo
 	opened  int
 	closed  int
 	fail    error // error of the next open
@@ -39,7 +39,7 @@ func newShards(t *testing.T, rows ...int) *shards {
 		}
 		noError(t, w.Close())
 		s.objects = append(s.objects, b.Bytes())
-		s.infos = append(s.infos, shard.Info{First: first, Rows: count, Bytes: int64(b.Len())})
+		s.infos = append(s.infos, shard.ShardInfo{First: first, Rows: count, Bytes: int64(b.Len())})
 		first += int64(count)
 	}
 	return s
@@ -84,7 +84,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 			t.Fatal("nothing to load, although spans wait")
 		}
 		noError(t, load.Run(t.Context()))
-		some := l.Loaded(load)
+		some := l.FinishLoad(load)
 		tasks = append(tasks, some...)
 		for _, task := range some {
 			texts = append(texts, task.Row.Text)
@@ -128,7 +128,7 @@ func TestLoaderReadsABlockOnce(t *testing.T) {
 	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 50}, assign.Span{From: 50, To: 100})
 	first, _ := l.Next(false)
 	noError(t, first.Run(t.Context()))
-	l.Loaded(first)
+	l.FinishLoad(first)
 	second, _ := l.Next(false)
 	if second.block == nil || second.block != first.block || second.reader != first.reader {
 		t.Error("the second span of a block does not find it")
@@ -160,19 +160,19 @@ func TestLoaderRevokesWaitingRows(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
 	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 10}, assign.Span{From: 10, To: 30}, assign.Span{From: 30, To: 60})
-	if l.Wants() || l.Waiting() != 60 {
-		t.Errorf("wants %v, %d rows wait", l.Wants(), l.Waiting())
+	if l.Wants() || l.CountQueuedRows() != 60 {
+		t.Errorf("wants %v, %d rows wait", l.Wants(), l.CountQueuedRows())
 	}
 	l.Next(false)
-	if got := l.Revoke(0); got != nil || l.Waiting() != 50 {
+	if got := l.Revoke(0); got != nil || l.CountQueuedRows() != 50 {
 		t.Errorf("revoked %v though nothing was asked for", got)
 	}
-	if got := l.Revoke(29); len(got) != 1 || got[0].From != 31 || got[0].To != 60 || l.Waiting() != 21 {
-		t.Errorf("revoked %v, %d rows wait, instead of the last 29 of 50", got, l.Waiting())
+	if got := l.Revoke(29); len(got) != 1 || got[0].From != 31 || got[0].To != 60 || l.CountQueuedRows() != 21 {
+		t.Errorf("revoked %v, %d rows wait, instead of the last 29 of 50", got, l.CountQueuedRows())
 	}
 	got := l.Revoke(100)
-	if len(got) != 2 || got[0].From != 30 || got[0].To != 31 || got[1].From != 10 || got[1].To != 30 || l.Waiting() != 0 || l.Empty() {
-		t.Errorf("revoked %v, %d rows wait", got, l.Waiting())
+	if len(got) != 2 || got[0].From != 30 || got[0].To != 31 || got[1].From != 10 || got[1].To != 30 || l.CountQueuedRows() != 0 || l.Empty() {
+		t.Errorf("revoked %v, %d rows wait", got, l.CountQueuedRows())
 	}
 }
 
@@ -194,7 +194,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 	}
 	s.objects[0] = whole
 	noError(t, load.Run(t.Context()))
-	if tasks := l.Loaded(load); len(tasks) != 10 {
+	if tasks := l.FinishLoad(load); len(tasks) != 10 {
 		t.Errorf("%d rows", len(tasks))
 	}
 }
@@ -208,7 +208,7 @@ func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	if err := load.Run(t.Context()); err == nil {
 		t.Error("a row that is not there was read")
 	}
-	l.Failed(load)
+	l.FailLoad(load)
 	if l.Loading() {
 		t.Error("a load that failed goes on")
 	}
@@ -236,7 +236,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 	for ; !l.Empty(); loads++ {
 		load, _ := l.Next(true)
 		noError(t, load.Run(t.Context()))
-		some := l.Loaded(load)
+		some := l.FinishLoad(load)
 		if len(some) == 0 {
 			t.Errorf("load %d brought nothing", loads)
 		}
@@ -264,7 +264,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 func TestLoaderMarksSuspects(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 10), memory(1<<30)
-	l := s.loader(m, assign.Span{To: 10, Suspects: []assign.Suspect{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
+	l := s.loader(m, assign.Span{To: 10, Suspects: []assign.SuspectRow{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
 	_, tasks := loadAll(t, l)
 	for _, task := range tasks {
 		group, crashes := task.SuspectInfo()

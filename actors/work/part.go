@@ -40,8 +40,8 @@ func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, k
 }
 
 // totalsOf returns the totals of one row.
-func totalsOf(t *dispatch.Task) store.Totals {
-	sum := store.Totals{Rows: 1}
+func totalsOf(t *dispatch.Task) store.RowTotals {
+	sum := store.RowTotals{Rows: 1}
 	if t.Out.Failed() {
 		sum.Failed = 1
 		return sum

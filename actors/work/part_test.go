@@ -28,7 +28,7 @@ func TestWritePart(t *testing.T) {
 	tasks[2].Out.Err = &rowmill.RowError{Code: rowmill.RowRejected, Message: "no"}
 	part, err := WritePart(t.Context(), bucket, results.Schema{JobID: "job"}, "jobs/job/parts/x", f.CutAll()[0])
 	noError(t, err)
-	want := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 30, OutputTokens: 4}
+	want := store.RowTotals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 30, OutputTokens: 4}
 	if part.Totals != want || part.Shard != 2 || !part.Rows.Equals(roaring.BitmapOf(0, 1, 3, 4)) {
 		t.Errorf("part %+v, want totals %+v", part, want)
 	}

@@ -13,10 +13,10 @@ import (
 // A Sender sends the rows of a job to servers. It sends no more rows than the servers
 // want, and no more than the memory budget allows, including the expected answers.
 type Sender struct {
-	Rows *dispatch.Rows // loaded rows, including rows that wait for a retry
+	Rows *dispatch.PendingRows // loaded rows, including rows that wait for a retry
 
 	memory *Memory
-	ports  map[string]*port // by name of the server
+	ports  map[string]*serverPort // by name of the server
 	opened int              // number of servers added so far
 	sent   int              // number of rows at servers or in their queues
 	answer int64            // expected size of an answer in bytes: a moving average
@@ -26,7 +26,7 @@ type Sender struct {
 // A Queue sends rows to one server, as dispatch.Queue does.
 type Queue interface {
 	Demand() int        // number of rows of this job that should be at the server
-	Group() int         // number of rows in a request
+	RowsPerRequest() int         // number of rows in a request
 	CacheTokens() int64 // size of the server's KV cache in tokens; 0 if unknown
 	Waiting() int       // number of rows of this job that are not in flight yet
 	Warnings() []string // warnings for the job about the server
@@ -34,9 +34,9 @@ type Queue interface {
 	Withdraw() []*dispatch.Task
 }
 
-// A port is a server to which rows are sent.
-type port struct {
-	id    order.Port
+// A serverPort is a server to which rows are sent.
+type serverPort struct {
+	id    order.ServerIndex
 	queue Queue
 	sent  int // number of rows at the server or in its queue
 	left  int // during Fill: number of rows for which the server has room
@@ -52,12 +52,12 @@ func NewSender(memory *Memory, rows, answer int64) *Sender {
 	if answer == 0 {
 		answer = firstAnswer
 	}
-	return &Sender{Rows: dispatch.NewRows(rows), memory: memory, ports: make(map[string]*port), answer: answer}
+	return &Sender{Rows: dispatch.NewPendingRows(rows), memory: memory, ports: make(map[string]*serverPort), answer: answer}
 }
 
 // Open adds a server with its queue.
 func (s *Sender) Open(server string, q Queue) {
-	s.ports[server] = &port{id: order.Port(s.opened), queue: q}
+	s.ports[server] = &serverPort{id: order.ServerIndex(s.opened), queue: q}
 	s.opened++
 	if tokens := q.CacheTokens(); tokens > 0 {
 		s.Rows.SetCacheTokens(tokens)
@@ -67,8 +67,8 @@ func (s *Sender) Open(server string, q Queue) {
 // Uses reports whether a server was added and not removed.
 func (s *Sender) Uses(server string) bool { return s.ports[server] != nil }
 
-// Ports returns the number of servers.
-func (s *Sender) Ports() int { return len(s.ports) }
+// CountServers returns the number of servers.
+func (s *Sender) CountServers() int { return len(s.ports) }
 
 // Sent returns the number of rows that are at servers or in their queues.
 func (s *Sender) Sent() int { return s.sent }
@@ -117,7 +117,7 @@ func (s *Sender) Withdraw() {
 }
 
 // withdraw takes back the rows of one server that are not in flight.
-func (s *Sender) withdraw(p *port) {
+func (s *Sender) withdraw(p *serverPort) {
 	back := p.queue.Withdraw()
 	s.sent -= len(back)
 	p.sent -= len(back)
@@ -139,29 +139,29 @@ func (s *Sender) Room() (rows int) {
 }
 
 // room returns the number of rows for which the server has room; it may be negative.
-func (p *port) room() int { return p.queue.Demand() - p.sent }
+func (p *serverPort) room() int { return p.queue.Demand() - p.sent }
 
-// Fill sends rows to servers, first to the server with the most room. If there are few
+// SendRows sends rows to servers, first to the server with the most room. If there are few
 // rows, it sends only a few at a time. full means that the budget ran out of room
 // during this call: then finished rows should be written.
-func (s *Sender) Fill() (full bool) {
-	open := make([]*port, 0, len(s.ports))
+func (s *Sender) SendRows() (full bool) {
+	open := make([]*serverPort, 0, len(s.ports))
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[server]
-		if p.left = p.room(); p.left >= p.queue.Group() { // fewer rows than a group are not worth a request
+		if p.left = p.room(); p.left >= p.queue.RowsPerRequest() { // fewer rows than a group are not worth a request
 			open = append(open, p)
 		}
 	}
 	before := s.full
 	for len(open) > 0 && s.Rows.Ready() > 0 {
-		p := slices.MinFunc(open, func(a, b *port) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
-		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.Group(), 1)
+		p := slices.MinFunc(open, func(a, b *serverPort) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
+		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.RowsPerRequest(), 1)
 		n := s.reserveAnswers(min(p.left, share, s.Rows.Ready()))
 		tasks := s.Rows.Take(p.id, n, len(s.ports) == 1)
 		s.memory.adjustBytes(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
 		s.send(p, tasks)
-		if p.left -= n; n == 0 || len(tasks) < n || p.left < p.queue.Group() {
-			open = slices.DeleteFunc(open, func(other *port) bool { return other == p })
+		if p.left -= n; n == 0 || len(tasks) < n || p.left < p.queue.RowsPerRequest() {
+			open = slices.DeleteFunc(open, func(other *serverPort) bool { return other == p })
 		}
 	}
 	return s.full && !before
@@ -187,7 +187,7 @@ func (s *Sender) reserveAnswers(n int) int {
 }
 
 // send gives tasks to a server. The memory for their answers must be reserved.
-func (s *Sender) send(p *port, tasks []*dispatch.Task) {
+func (s *Sender) send(p *serverPort, tasks []*dispatch.Task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -209,9 +209,9 @@ func (s *Sender) MarkReturned(t *dispatch.Task) {
 	}
 }
 
-// Answered replaces the memory that was reserved for the answer of a task by the actual
+// RecordAnswer replaces the memory that was reserved for the answer of a task by the actual
 // size of the answer, and learns from it.
-func (s *Sender) Answered(t *dispatch.Task) {
+func (s *Sender) RecordAnswer(t *dispatch.Task) {
 	n := t.OutputBytes()
 	s.answer += (n - s.answer) / 64
 	if !t.Out.Failed() {
@@ -238,7 +238,7 @@ const (
 // which the servers had room before Fill.
 func (s *Sender) Wants(room int) bool {
 	ready := s.Rows.Ready()
-	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.scarce(aheadShare))
+	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.isScarce(aheadShare))
 }
 
 // Retry stores a task for another attempt.

@@ -16,7 +16,7 @@ type line struct {
 }
 
 func (q *line) Demand() int                { return q.demand }
-func (q *line) Group() int                 { return max(q.group, 1) }
+func (q *line) RowsPerRequest() int                 { return max(q.group, 1) }
 func (q *line) CacheTokens() int64         { return 1000 }
 func (q *line) Waiting() int               { return len(q.tasks) }
 func (q *line) Put(tasks []*dispatch.Task) { q.tasks = append(q.tasks, tasks...) }
@@ -54,7 +54,7 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	if room := s.Room(); room != 40 {
 		t.Errorf("room for %d rows, want 40", room)
 	}
-	if s.Fill() {
+	if s.SendRows() {
 		t.Error("a budget of a gigabyte is full")
 	}
 	if len(a.tasks) != 30 || len(b.tasks) != 10 || s.Sent() != 40 || s.Rows.Ready() != 60 {
@@ -63,7 +63,7 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	busy, idle := &line{demand: 10}, &line{demand: 30}
 	few := sender(memory(1<<30), 8, 0, busy)
 	few.Open("b", idle)
-	if few.Fill(); len(idle.tasks) != 8 {
+	if few.SendRows(); len(idle.tasks) != 8 {
 		t.Errorf("%d of 8 rows went to the server with more room", len(idle.tasks))
 	}
 	if s.Wants(40) != true { // all rows are loaded ahead
@@ -76,7 +76,7 @@ func TestSenderTakesBackWaitingRows(t *testing.T) {
 	t.Parallel()
 	m, a := memory(1<<30), &line{demand: 10}
 	s := sender(m, 10, 100, a)
-	s.Fill()
+	s.SendRows()
 	if m.held != 10*100 {
 		t.Errorf("%d bytes held for 10 answers of 100 bytes", m.held)
 	}
@@ -88,7 +88,7 @@ func TestSenderTakesBackWaitingRows(t *testing.T) {
 	}
 	b := &line{demand: 10}
 	s.Open("b", b)
-	s.Fill()
+	s.SendRows()
 	if len(b.tasks) != 8 {
 		t.Errorf("%d rows went to the other server", len(b.tasks))
 	}
@@ -110,14 +110,14 @@ func TestSenderSendsOneRowWithAFullBudget(t *testing.T) {
 	t.Parallel()
 	a := &line{demand: 10}
 	s := sender(memory(10), 10, 100, a)
-	if !s.Fill() || len(a.tasks) != 1 {
+	if !s.SendRows() || len(a.tasks) != 1 {
 		t.Errorf("%d rows sent, want one and a word that memory is full", len(a.tasks))
 	}
-	if s.Fill() || len(a.tasks) != 1 {
+	if s.SendRows() || len(a.tasks) != 1 {
 		t.Errorf("%d rows sent, want no more before there is room", len(a.tasks))
 	}
 	s.Resume()
-	if !s.Fill() || len(a.tasks) != 1 {
+	if !s.SendRows() || len(a.tasks) != 1 {
 		t.Errorf("%d rows sent", len(a.tasks))
 	}
 }
@@ -128,11 +128,11 @@ func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 	m, a := memory(1<<30), &line{demand: 1}
 	s := sender(m, 1000, 0, a)
 	for range 500 {
-		s.Fill()
+		s.SendRows()
 		for _, task := range a.Withdraw() {
 			task.Out.Text = strings.Repeat("y", 20<<10)
 			s.MarkReturned(task)
-			s.Answered(task)
+			s.RecordAnswer(task)
 			m.Free([]*dispatch.Task{task})
 		}
 	}
@@ -149,11 +149,11 @@ func TestSenderWaitsForWholeGroups(t *testing.T) {
 	t.Parallel()
 	a := &line{demand: 7, group: 8}
 	s := sender(memory(1<<30), 100, 0, a)
-	if s.Fill(); len(a.tasks) != 0 {
+	if s.SendRows(); len(a.tasks) != 0 {
 		t.Errorf("%d texts sent to a server that has room for 7", len(a.tasks))
 	}
 	a.demand = 20
-	if s.Fill(); len(a.tasks) < 16 {
+	if s.SendRows(); len(a.tasks) < 16 {
 		t.Errorf("%d texts sent to a server that has room for 20", len(a.tasks))
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Trail has the trace spans of a worker: one for each shard, and as its children one for
+// A WorkerTrace has the trace spans of a worker: one for each shard, and as its children one for
 // each group of rows that are loaded together and one for each part. The span of a shard
 // lasts from its first load until its children have ended and no more of its rows are
-// expected. The Trail of a job without traces is nil, and all methods accept a nil Trail.
-type Trail struct {
-	job    *tracing.Job
+// expected. The WorkerTrace of a job without traces is nil, and all methods accept a nil WorkerTrace.
+type WorkerTrace struct {
+	job    *tracing.JobTrace
 	shards map[int]*visit // by number of the shard
 }
 
@@ -24,16 +24,16 @@ type visit struct {
 	closed bool                       // no more rows of the shard are expected
 }
 
-// NewTrail returns the Trail of a worker; it is nil if job is nil.
-func NewTrail(job *tracing.Job) *Trail {
+// NewWorkerTrace returns the Trail of a worker; it is nil if job is nil.
+func NewWorkerTrace(job *tracing.JobTrace) *WorkerTrace {
 	if job == nil {
 		return nil
 	}
-	return &Trail{job: job, shards: make(map[int]*visit)}
+	return &WorkerTrace{job: job, shards: make(map[int]*visit)}
 }
 
 // load begins the span for rows of a shard that are being loaded.
-func (t *Trail) load(shard int) *tracing.Span {
+func (t *WorkerTrace) load(shard int) *tracing.Span {
 	span := t.begin(shard, "rows")
 	if t != nil {
 		t.shards[shard].closed = false
@@ -42,11 +42,11 @@ func (t *Trail) load(shard int) *tracing.Span {
 }
 
 // Part begins the span for a part of a shard that is being written.
-func (t *Trail) Part(shard int) *tracing.Span { return t.begin(shard, "write a part") }
+func (t *WorkerTrace) Part(shard int) *tracing.Span { return t.begin(shard, "write a part") }
 
 // begin begins a child of the shard's span, and the shard's span itself if it has not
 // begun.
-func (t *Trail) begin(shard int, name string) *tracing.Span {
+func (t *WorkerTrace) begin(shard int, name string) *tracing.Span {
 	if t == nil {
 		return nil
 	}
@@ -60,23 +60,23 @@ func (t *Trail) begin(shard int, name string) *tracing.Span {
 	return span
 }
 
-// loaded makes span, which load returned, the parent of the spans of the tasks'
+// attachTasks makes span, which load returned, the parent of the spans of the tasks'
 // requests. span ends when the last of the tasks is freed.
-func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
+func (t *WorkerTrace) attachTasks(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	if t == nil {
 		return
 	}
 	if len(tasks) == 0 {
-		t.Ended(shard, span, nil)
+		t.EndSpan(shard, span, nil)
 		return
 	}
 	t.shards[shard].rows += len(tasks)
 	span.Set(slog.Int64("rowmill.row", tasks[0].Row.Index), slog.Int("rowmill.rows", len(tasks)))
-	dispatch.Trace(tasks, span, func() { t.Ended(shard, span, nil) })
+	dispatch.Trace(tasks, span, func() { t.EndSpan(shard, span, nil) })
 }
 
-// Ended ends a span that load or Part returned.
-func (t *Trail) Ended(shard int, span *tracing.Span, err error) {
+// EndSpan ends a span that load or Part returned.
+func (t *WorkerTrace) EndSpan(shard int, span *tracing.Span, err error) {
 	if t == nil {
 		return
 	}
@@ -87,8 +87,8 @@ func (t *Trail) Ended(shard int, span *tracing.Span, err error) {
 	}
 }
 
-// closed records that no more rows of a shard are expected.
-func (t *Trail) closed(shard int) {
+// markClosed records that no more rows of a shard are expected.
+func (t *WorkerTrace) markClosed(shard int) {
 	if t == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (t *Trail) closed(shard int) {
 
 // settle ends the span of a shard if no more rows are expected and all its children
 // have ended.
-func (t *Trail) settle(shard int, v *visit) {
+func (t *WorkerTrace) settle(shard int, v *visit) {
 	if v.closed && len(v.below) == 0 {
 		v.span.Set(slog.Int("rowmill.rows", v.rows))
 		v.span.End(nil)
@@ -109,7 +109,7 @@ func (t *Trail) settle(shard int, v *visit) {
 }
 
 // end ends all open spans when the worker stops.
-func (t *Trail) end() {
+func (t *WorkerTrace) end() {
 	if t == nil {
 		return
 	}

@@ -23,7 +23,7 @@ func testTrail(t *testing.T) {
 	var c spantest.Collector
 	tracer := c.Start(t, nil)
 	s, m := newShards(t, 5000, 10), memory(1<<30)
-	trail := NewTrail(tracer.Job(rowmill.NewJobID(), ""))
+	trail := NewWorkerTrace(tracer.Job(rowmill.NewJobID(), ""))
 	l := NewLoader(m, s.infos, trail, s.open)
 	l.Add([]assign.Span{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
 	_, tasks := loadAll(t, l)
@@ -33,19 +33,19 @@ func testTrail(t *testing.T) {
 	tick()
 	m.Free(tasks[:5000])
 	tick()
-	trail.Ended(0, part, nil)
+	trail.EndSpan(0, part, nil)
 	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
 	s.fail = errors.New("away")
 	load, ok := l.Next(false)
 	if !ok || load.Run(t.Context()) == nil {
 		t.Fatal("a load that should have failed")
 	}
-	l.Failed(load)
+	l.FailLoad(load)
 	late := trail.Part(1)
 	tick()
 	noError(t, l.Close()) // the worker stops
 	tick()
-	trail.Ended(1, late, nil) // a later step of the stopped worker
+	trail.EndSpan(1, late, nil) // a later step of the stopped worker
 	m.Free(tasks[5000:])
 	tracer.Close(t.Context())
 
@@ -78,12 +78,12 @@ func testTrail(t *testing.T) {
 // A nil Trail, of a job without traces, does nothing.
 func TestTrail_Nil(t *testing.T) {
 	t.Parallel()
-	trail := NewTrail(nil)
+	trail := NewWorkerTrace(nil)
 	if trail != nil || trail.load(1) != nil || trail.Part(1) != nil {
 		t.Error("there are spans")
 	}
-	trail.loaded(1, nil, nil)
-	trail.Ended(1, nil, nil)
-	trail.closed(1)
+	trail.attachTasks(1, nil, nil)
+	trail.EndSpan(1, nil, nil)
+	trail.markClosed(1)
 	trail.end()
 }

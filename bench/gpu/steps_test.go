@@ -20,7 +20,7 @@ import (
 // simulated answers chats like the simulator's engine, with a fixed delay and without a
 // network, so that tests run in virtual time.
 type simulated struct {
-	pace sim.Pace
+	pace sim.LatencyModel
 	late time.Duration
 	more int // tokens per word
 }
@@ -34,7 +34,7 @@ func (s simulated) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	text := asked.Messages[0].Content
-	work := sim.Work{Prompt: []byte(text), PromptTokens: s.more * len(strings.Fields(text)), OutputTokens: asked.MaxTokens}
+	work := sim.EngineRequest{Prompt: []byte(text), PromptTokens: s.more * len(strings.Fields(text)), OutputTokens: asked.MaxTokens}
 	run, err := s.pace.Start(work)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func TestStopwatchOnTheSimulator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
-		pace := must(sim.NewBatching(batching.Config{Profile: profile, NoJitter: true}))(t)
+		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 7 * time.Millisecond, 1}}, URL: "http://simulated", Shape: Llama8B,
 			Profile: &profile, Rounds: 1, Random: rand.New(rand.NewPCG(1, 1)), Few: 128, Many: 256,
@@ -84,7 +84,7 @@ func TestStopwatchGoesByTheServersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
-		pace := must(sim.NewBatching(batching.Config{Profile: profile, NoJitter: true}))(t)
+		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 0, 2}}, URL: "http://simulated", Shape: Tiny,
 			Profile: &profile, Rounds: 3, Random: rand.New(rand.NewPCG(1, 1)), Few: 4, Many: 8,

@@ -94,7 +94,7 @@ func ownMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 	for _, p := range parts {
 		sources = append(sources, results.PartSource{Source: p})
 	}
-	must(results.Merge(tb.Context(), w, schema(), sources))(tb)
+	must(results.MergeParts(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []string) {
@@ -105,14 +105,14 @@ func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []strin
 	join := results.ConcatRows
 	if slices.Equal(keep, fullColumns()) {
 		join = func(ctx context.Context, w io.Writer, s results.Schema, parts []results.Source) (int64, error) {
-			return results.Concat(ctx, w, s, parts, results.Full)
+			return results.ConcatParts(ctx, w, s, parts, results.Full)
 		}
 	}
 	must(join(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownSubset(tb testing.TB, w io.Writer, full *io.SectionReader) {
-	check(tb, results.Subset(tb.Context(), w, full, schema(), results.Variant{}))
+	check(tb, results.WriteSubset(tb.Context(), w, full, schema(), results.FileVariant{}))
 }
 
 // The input files of both sides.

@@ -110,7 +110,7 @@ func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error)
 	if err != nil {
 		return 0, fmt.Errorf("list bucket: %w", err)
 	}
-	at := slices.IndexFunc(objects, func(o blob.Info) bool { return o.Size == size })
+	at := slices.IndexFunc(objects, func(o blob.ObjectInfo) bool { return o.Size == size })
 	if at < 0 {
 		return 0, fmt.Errorf("no object has the %d bytes of the result", size)
 	}

@@ -65,7 +65,7 @@ func (r row) request() *batching.Request {
 	q := &batching.Request{PromptTokens: r.prompt, OutputTokens: r.output}
 	hash := uint64(r.prefix + 1)
 	for range r.prefixTokens / batching.BlockTokens {
-		hash = batching.Chain(hash, nil)
+		hash = batching.ChainHash(hash, nil)
 		q.Prompt = append(q.Prompt, hash)
 	}
 	return q
@@ -74,7 +74,7 @@ func (r row) request() *batching.Request {
 // A gpu is an engine.Engine in front of a simulated GPU, without HTTP.
 type gpu struct {
 	name     string
-	pace     *sim.Batching
+	pace     *sim.BatchingEngine
 	answered atomic.Int64
 	last     atomic.Int64 // time of the last answer, ns
 }
@@ -111,7 +111,7 @@ func (g *gpu) Generate(ctx context.Context, r engine.Row) (engine.Reply, error) 
 			break
 		}
 	}
-	run, err := g.pace.Start(sim.Work{Prompt: r.Text, PromptTokens: words, OutputTokens: output})
+	run, err := g.pace.Start(sim.EngineRequest{Prompt: r.Text, PromptTokens: words, OutputTokens: output})
 	if err != nil {
 		return engine.Reply{}, &engine.Error{Class: engine.Transient, Message: err.Error()}
 	}
@@ -150,7 +150,7 @@ func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	for i := range gpus {
 		own := c
 		own.Seed += int64(i)
-		pace := must(sim.NewBatching(own))(t)
+		pace := must(sim.NewBatchingEngine(own))(t)
 		g := &gpu{name: fmt.Sprintf("gpu-%d", i), pace: pace}
 		n.gpus = append(n.gpus, g)
 		config.Engines = append(config.Engines, g)

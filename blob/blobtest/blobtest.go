@@ -141,21 +141,21 @@ func (s *suite) must(err error) {
 }
 
 // put stores an object. An error ends the test.
-func (s *suite) put(key string, content []byte) blob.Info {
+func (s *suite) put(key string, content []byte) blob.ObjectInfo {
 	s.Helper()
 	info, err := put(s, s.Bucket, key, content)
 	s.must(err)
 	return info
 }
 
-func put(s *suite, b blob.Bucket, key string, content []byte) (blob.Info, error) {
+func put(s *suite, b blob.Bucket, key string, content []byte) (blob.ObjectInfo, error) {
 	w, err := b.Create(s.Context(), key, "application/octet-stream")
 	if err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	defer w.Abort()
 	if _, err := w.Write(content); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	return w.Commit()
 }
@@ -170,7 +170,7 @@ func (s *suite) open(key string) blob.Object {
 }
 
 // stat describes an object. An error ends the test.
-func (s *suite) stat(key string) blob.Info {
+func (s *suite) stat(key string) blob.ObjectInfo {
 	s.Helper()
 	info, err := s.Stat(s.Context(), key)
 	s.must(err)

@@ -46,7 +46,7 @@ func testPutAndGet(s *suite) {
 
 // checkOpenInfo opens an object and then replaces the object. The open object must
 // still have the Info of the old version, which is stat.
-func (s *suite) checkOpenInfo(key string, stat blob.Info) {
+func (s *suite) checkOpenInfo(key string, stat blob.ObjectInfo) {
 	s.Helper()
 	o := s.open(key)
 	s.put(key, []byte("something else"))

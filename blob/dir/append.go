@@ -30,7 +30,7 @@ func (w *writer) Append(o blob.Object, offset, size int64) error {
 	return blob.Wrap(err, "append "+o.Info().Key+" to object", w.key)
 }
 
-func (w *writer) appendFile(from blob.Info, offset, size int64) error {
+func (w *writer) appendFile(from blob.ObjectInfo, offset, size int64) error {
 	if err := w.buffer.Flush(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // supports that. This is safe because a committed file is never changed, only replaced.
 // Otherwise Copy writes another file.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
-	err := errors.Join(checkCall(ctx, from), checkCall(ctx, to))
+	err := errors.Join(checkContextAndKey(ctx, from), checkContextAndKey(ctx, to))
 	if err == nil {
 		err = b.copy(ctx, from, to)
 	}
@@ -24,7 +24,7 @@ func (b *Bucket) Copy(ctx context.Context, from, to string) error {
 }
 
 func (b *Bucket) copy(ctx context.Context, from, to string) error {
-	kind, err := b.contentType(from)
+	kind, err := b.readContentType(from)
 	if err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return rowmill.ErrNotFound
 	case err != nil:
-		return b.rewrite(ctx, from, to, kind)
+		return b.copyBytes(ctx, from, to, kind)
 	}
 	// If temp and path are already names of the same file, the rename does nothing
 	// and leaves temp.
 	defer os.Remove(temp)
-	if err := b.setType(path, to, kind); err != nil {
+	if err := b.storeContentType(path, to, kind); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
@@ -51,8 +51,8 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	return b.folders.makeDurable(filepath.Dir(path))
 }
 
-// rewrite copies an object by writing its bytes to another file.
-func (b *Bucket) rewrite(ctx context.Context, from, to, kind string) error {
+// copyBytes copies an object by writing its bytes to another file.
+func (b *Bucket) copyBytes(ctx context.Context, from, to, kind string) error {
 	source, err := b.Open(ctx, from)
 	if err != nil {
 		return err

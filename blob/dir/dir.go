@@ -137,7 +137,7 @@ func (b *Bucket) path(key string) string { return filepath.Join(b.objects, filep
 
 // Open opens an object for reading.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	err := checkCall(ctx, key)
+	err := checkContextAndKey(ctx, key)
 	var file *os.File
 	var info fs.FileInfo
 	if err == nil {
@@ -153,39 +153,39 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 // replacement.
 type object struct {
 	*os.File
-	info blob.Info
+	info blob.ObjectInfo
 }
 
 func (o *object) Size() int64     { return o.info.Size }
-func (o *object) Info() blob.Info { return o.info }
+func (o *object) Info() blob.ObjectInfo { return o.info }
 
 // openFile opens the file of an object, or returns rowmill.ErrNotFound.
 func (b *Bucket) openFile(key string) (*os.File, fs.FileInfo, error) {
 	file, err := os.Open(b.path(key))
 	if err != nil {
-		return nil, nil, notFound(err)
+		return nil, nil, translateMissing(err)
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist // a folder, not an object
 	}
 	if err != nil {
-		return nil, nil, errors.Join(notFound(err), file.Close())
+		return nil, nil, errors.Join(translateMissing(err), file.Close())
 	}
 	return file, info, nil
 }
 
 // Stat describes an object.
-func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return blob.Info{}, blob.Wrap(err, "stat object", key)
+func (b *Bucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) {
+	if err := checkContextAndKey(ctx, key); err != nil {
+		return blob.ObjectInfo{}, blob.Wrap(err, "stat object", key)
 	}
 	info, err := os.Stat(b.path(key))
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return blob.Info{}, blob.Wrap(notFound(err), "stat object", key)
+		return blob.ObjectInfo{}, blob.Wrap(translateMissing(err), "stat object", key)
 	}
 	return describe(key, info), nil
 }
@@ -197,8 +197,8 @@ func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
 // different, later time. It survives restarts and copies that keep file times,
 // because the file system stores it with the file. To compute it, describe need
 // not read the content.
-func describe(key string, info fs.FileInfo) blob.Info {
-	return blob.Info{
+func describe(key string, info fs.FileInfo) blob.ObjectInfo {
+	return blob.ObjectInfo{
 		Key:      key,
 		Size:     info.Size(),
 		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),

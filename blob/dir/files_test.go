@@ -23,7 +23,7 @@ func create(t testing.TB, b *Bucket, key string, content []byte) blob.Writer {
 	return w
 }
 
-func mustPut(t testing.TB, b *Bucket, key string, content []byte) blob.Info {
+func mustPut(t testing.TB, b *Bucket, key string, content []byte) blob.ObjectInfo {
 	t.Helper()
 	info, err := create(t, b, key, content).Commit()
 	check(t, err)

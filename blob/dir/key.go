@@ -28,8 +28,8 @@ func checkKey(key string) error {
 	return blob.CheckKey(key)
 }
 
-// checkCall does the checks that every call with a key begins with.
-func checkCall(ctx context.Context, key string) error { return cmp.Or(ctx.Err(), checkKey(key)) }
+// checkContextAndKey does the checks that every call with a key begins with.
+func checkContextAndKey(ctx context.Context, key string) error { return cmp.Or(ctx.Err(), checkKey(key)) }
 
 // isMissing reports whether err means that a file does not exist. ENOTDIR means this
 // too: a parent folder of the file is an object, not a folder.
@@ -37,9 +37,9 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// notFound returns rowmill.ErrNotFound if err means that a file does not exist, and
+// translateMissing returns rowmill.ErrNotFound if err means that a file does not exist, and
 // err otherwise.
-func notFound(err error) error {
+func translateMissing(err error) error {
 	if isMissing(err) {
 		return rowmill.ErrNotFound
 	}

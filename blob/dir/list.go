@@ -15,12 +15,12 @@ import (
 
 // List returns the objects under a prefix in key order. It reads each folder
 // once and calls stat once per object.
-func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.ObjectInfo, error) {
 	if err := blob.CheckPrefixCall(ctx, prefix); err != nil {
 		return nil, blob.Wrap(err, "list objects under", prefix)
 	}
 	top := b.path(prefix)
-	var found []blob.Info
+	var found []blob.ObjectInfo
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -49,7 +49,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 		return nil, blob.Wrap(err, "list objects under", prefix)
 	}
 	// The walk visits a/b before a-b, because it sorts the names within a folder.
-	slices.SortFunc(found, func(x, y blob.Info) int { return strings.Compare(x.Key, y.Key) })
+	slices.SortFunc(found, func(x, y blob.ObjectInfo) int { return strings.Compare(x.Key, y.Key) })
 	return found, nil
 }
 
@@ -80,7 +80,7 @@ func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := checkCall(ctx, key)
+	err := checkContextAndKey(ctx, key)
 	if err == nil {
 		err = b.delete(b.path(key))
 	}
@@ -146,7 +146,7 @@ func (b *Bucket) deletePrefix(prefix string) error {
 	}
 	b.folders.forget(path)
 	trash := b.scratch.newPath()
-	if err := b.discard(path, trash); err != nil {
+	if err := b.moveToTrash(path, trash); err != nil {
 		if isMissing(err) { // another call removed the folder first
 			return nil
 		}
@@ -155,9 +155,9 @@ func (b *Bucket) deletePrefix(prefix string) error {
 	return errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash))
 }
 
-// discard moves the folder of objects at path to trash. If a snapshot is being made,
+// moveToTrash moves the folder of objects at path to trash. If a snapshot is being made,
 // discard first gives the files a second name in the snapshot.
-func (b *Bucket) discard(path, trash string) error {
+func (b *Bucket) moveToTrash(path, trash string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()
 	b.linker.linkBeforeDelete(path)

@@ -63,29 +63,29 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 		return err
 	}
 	defer func() { _ = file.Close() }() // the file was only read, so a failed Close loses no data
-	contentType, err := b.contentType(granted.key)
+	contentType, err := b.readContentType(granted.key)
 	if err != nil {
 		return err
 	}
 	described := describe(granted.key, info)
 	header := w.Header()
 	header.Set("Content-Type", contentType)
-	header.Set("Content-Disposition", blob.Disposition(granted.filename))
+	header.Set("Content-Disposition", blob.ContentDisposition(granted.filename))
 	header.Set("ETag", described.ETag)
 	header.Set("Cache-Control", "private, no-transform") // a proxy must not compress the object or share it between clients
 	header.Set("X-Content-Type-Options", "nosniff")
-	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", described.Modified, file)
+	http.ServeContent(&rangeErrorWriter{ResponseWriter: w}, r, "", described.Modified, file)
 	return nil
 }
 
-// rangeWriter replaces the error body that http.ServeContent sends with status
+// rangeErrorWriter replaces the error body that http.ServeContent sends with status
 // 416.
-type rangeWriter struct {
+type rangeErrorWriter struct {
 	http.ResponseWriter
 	refused bool
 }
 
-func (w *rangeWriter) WriteHeader(status int) {
+func (w *rangeErrorWriter) WriteHeader(status int) {
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		w.ResponseWriter.WriteHeader(status)
 		return
@@ -95,7 +95,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 	writeError(w.ResponseWriter, status, "invalid_range", "The range does not lie within the object; Content-Range says how long it is.")
 }
 
-func (w *rangeWriter) Write(p []byte) (int, error) {
+func (w *rangeErrorWriter) Write(p []byte) (int, error) {
 	if w.refused {
 		return len(p), nil
 	}
@@ -103,7 +103,7 @@ func (w *rangeWriter) Write(p []byte) (int, error) {
 }
 
 // ReadFrom lets the server send a file without copying it through memory.
-func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
+func (w *rangeErrorWriter) ReadFrom(r io.Reader) (int64, error) {
 	if w.refused {
 		return io.Copy(io.Discard, r)
 	}
@@ -111,7 +111,7 @@ func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Unwrap returns the underlying writer for http.ResponseController.
-func (w *rangeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *rangeErrorWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // writeError sends an error body.
 func writeError(w http.ResponseWriter, status int, code, message string) {

@@ -57,7 +57,7 @@ func (b *Bucket) SetPublicURL(base string) error {
 // SignURL returns a URL that permits one method on an object. It does not check
 // whether the object exists.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := cmp.Or(checkCall(ctx, key), blob.CheckSigned(method, filename, expires)); err != nil {
+	if err := cmp.Or(checkContextAndKey(ctx, key), blob.CheckSignRequest(method, filename, expires)); err != nil {
 		return "", blob.Wrap(err, "sign URL of", key)
 	}
 	base := strings.TrimSuffix(*b.public.Load(), "/")

@@ -39,7 +39,7 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 
 func (b *Bucket) create(ctx context.Context, key, contentType string, newFile func(string) (file, error)) (_ blob.Writer, err error) {
 	defer func() { err = blob.Wrap(err, "create object", key) }()
-	if err := cmp.Or(checkCall(ctx, key), blob.CheckContentType(contentType)); err != nil {
+	if err := cmp.Or(checkContextAndKey(ctx, key), blob.CheckContentType(contentType)); err != nil {
 		return nil, err
 	}
 	path := b.path(key)
@@ -89,43 +89,43 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 // Commit makes the object durable, then visible.
-func (w *writer) Commit() (blob.Info, error) {
+func (w *writer) Commit() (blob.ObjectInfo, error) {
 	if w.ended {
-		return blob.Info{}, blob.Wrap(errEnded, "commit object", w.key)
+		return blob.ObjectInfo{}, blob.Wrap(errEnded, "commit object", w.key)
 	}
 	info, err := w.commit()
 	if err != nil {
 		w.Abort()
-		return blob.Info{}, blob.Wrap(err, "commit object", w.key)
+		return blob.ObjectInfo{}, blob.Wrap(err, "commit object", w.key)
 	}
 	w.ended = true
 	w.bucket.forget(w)
 	return info, nil
 }
 
-func (w *writer) commit() (blob.Info, error) {
+func (w *writer) commit() (blob.ObjectInfo, error) {
 	b := w.bucket
 	if err := cmp.Or(w.failed, w.buffer.Flush()); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	at := b.clock.next()
 	if err := w.retryDisk(func() error { return os.Chtimes(w.temp, at, at) }); err != nil {
-		return blob.Info{}, err // Chtimes also fails if DeletePrefix removed the file
+		return blob.ObjectInfo{}, err // Chtimes also fails if DeletePrefix removed the file
 	}
 	if !b.config.NoSync { // without retryDisk: after a failed sync data may be lost although a second sync succeeds
 		if err := w.file.Sync(); err != nil {
-			return blob.Info{}, err
+			return blob.ObjectInfo{}, err
 		}
 	}
 	info, err := os.Stat(w.temp)
 	if err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	if err := w.file.Close(); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	if err := w.retryDisk(w.publish); err != nil {
-		return blob.Info{}, err
+		return blob.ObjectInfo{}, err
 	}
 	return describe(w.key, info), nil
 }
@@ -139,7 +139,7 @@ func (w *writer) publish() error {
 		if err := b.folders.make(filepath.Dir(path)); err != nil {
 			return err
 		}
-		if err := b.setType(path, w.key, w.contentType); err != nil {
+		if err := b.storeContentType(path, w.key, w.contentType); err != nil {
 			return err
 		}
 		if err := os.Rename(w.temp, path); err != nil {
@@ -236,9 +236,9 @@ func IsTypeFile(name string) bool { return strings.HasSuffix(name, typeSuffix) }
 // defaultType is the type of a key with an unknown extension.
 const defaultType = "application/octet-stream"
 
-// typeOf returns the content type for a key's extension. It does not use the
+// defaultContentType returns the content type for a key's extension. It does not use the
 // system's table, which differs between machines.
-func typeOf(key string) string {
+func defaultContentType(key string) string {
 	switch filepath.Ext(key) {
 	case ".parquet":
 		return "application/vnd.apache.parquet"
@@ -256,9 +256,9 @@ func typeOf(key string) string {
 	return defaultType
 }
 
-// setType stores an object's content type before the object appears.
-func (b *Bucket) setType(path, key, contentType string) error {
-	if contentType == "" || contentType == typeOf(key) {
+// storeContentType stores an object's content type before the object appears.
+func (b *Bucket) storeContentType(path, key, contentType string) error {
+	if contentType == "" || contentType == defaultContentType(key) {
 		return removeIfThere(path + typeSuffix)
 	}
 	temp := b.scratch.newPath()
@@ -282,15 +282,15 @@ func (b *Bucket) writeFile(newFile func(string) (file, error), path, content str
 	return errors.Join(err, f.Close())
 }
 
-// contentType returns the type that was passed to Create, or the type for the
+// readContentType returns the type that was passed to Create, or the type for the
 // key's extension.
-func (b *Bucket) contentType(key string) (string, error) {
+func (b *Bucket) readContentType(key string) (string, error) {
 	raw, err := os.ReadFile(b.path(key) + typeSuffix)
 	switch {
 	case err == nil:
 		return string(raw), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return typeOf(key), nil
+		return defaultContentType(key), nil
 	}
 	return "", err
 }

@@ -167,7 +167,7 @@ func (w *writer) appendByReading(o blob.Object, offset, size int64) error {
 }
 
 // copyPart makes the server copy a range of an object as a part.
-func (w *writer) copyPart(from blob.Info, offset, size int64) error {
+func (w *writer) copyPart(from blob.ObjectInfo, offset, size int64) error {
 	number, err := w.nextPart()
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (w *writer) checkSources(ctx context.Context) error {
 	for key, etag := range w.sources {
 		group.Go(func() error {
 			found, err := w.bucket.stat(ctx, key)
-			if err == nil && quoted(found.ETag) != etag {
+			if err == nil && quoteETag(found.ETag) != etag {
 				err = blob.ErrLost
 			}
 			return blob.Wrap(err, "check that the object did not change while it was copied:", key)
@@ -208,7 +208,7 @@ func (w *writer) checkSources(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
+func (w *writer) copyTo(number int, from blob.ObjectInfo, offset, size int64) error {
 	b := w.bucket
 	copied, err := tryFor(w.copyCtx, b, func(ctx context.Context) (minio.CompletePart, error) {
 		return b.copyPartOnce(ctx, b.name(from.Key), from.ETag, b.name(w.key), w.upload, number, offset, size)
@@ -222,7 +222,7 @@ func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
 
 // uploadRange uploads a part that the server did not copy. It reads the range twice,
 // the first time for the digest. So it need not hold the part in memory.
-func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) error {
+func (w *writer) uploadRange(number int, from blob.ObjectInfo, offset, size int64) error {
 	o, err := w.bucket.Open(w.copyCtx, from.Key) // the caller of Append may have closed the object
 	if err != nil {
 		return err

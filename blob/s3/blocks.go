@@ -15,10 +15,10 @@ const blockSize = 256 << 10
 // parallel: a Parquet file of results has about as many columns.
 const streams = 4
 
-// blocks is a cache of the most recently used blocks of the open objects. Blocks that
+// blockCache is a cache of the most recently used blocks of the open objects. Blocks that
 // are being filled count toward the limit, but are never evicted, so there can be more
 // blocks than the limit.
-type blocks struct {
+type blockCache struct {
 	mu    sync.Mutex
 	limit int // largest number of blocks in the cache
 	ahead int // largest number of blocks to read ahead
@@ -36,8 +36,8 @@ type block struct {
 	err     error
 }
 
-func newBlocks(limit, ahead int64) *blocks {
-	return &blocks{
+func newBlockCache(limit, ahead int64) *blockCache {
+	return &blockCache{
 		limit: int(limit / blockSize), ahead: int(ahead / blockSize),
 		open: map[*object]map[int64]*list.Element{}, used: list.New(),
 	}
@@ -48,7 +48,7 @@ func (k *block) finish(content []byte, err error) {
 	close(k.done)
 }
 
-func (k *block) finished() bool {
+func (k *block) isFinished() bool {
 	select {
 	case <-k.done:
 		return true
@@ -58,7 +58,7 @@ func (k *block) finished() bool {
 }
 
 // addObject adds a newly opened object with its first block.
-func (s *blocks) addObject(o *object, first []byte) {
+func (s *blockCache) addObject(o *object, first []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[o] = map[int64]*list.Element{}
@@ -70,7 +70,7 @@ func (s *blocks) addObject(o *object, first []byte) {
 
 // removeObject removes the blocks of an object that is closed, and reports whether the object
 // was open.
-func (s *blocks) removeObject(o *object) bool {
+func (s *blockCache) removeObject(o *object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, known := s.open[o]
@@ -83,7 +83,7 @@ func (s *blocks) removeObject(o *object) bool {
 
 // get returns the content of block n of an object. following is the number of blocks
 // after n that the reader will also read. get starts reading blocks if that is useful.
-func (s *blocks) get(o *object, n, following int64) ([]byte, error) {
+func (s *blockCache) get(o *object, n, following int64) ([]byte, error) {
 	s.mu.Lock()
 	held, open := s.open[o]
 	if !open {
@@ -111,7 +111,7 @@ func (s *blocks) get(o *object, n, following int64) ([]byte, error) {
 // wants block n: block n if it is missing, and blocks after n if the reader wants
 // following blocks or if block n-1 is cached. It reads ahead only if fewer than half of
 // the blocks to read ahead are cached.
-func (s *blocks) plan(o *object, held map[int64]*list.Element, n, following int64) []*block {
+func (s *blockCache) plan(o *object, held map[int64]*list.Element, n, following int64) []*block {
 	ahead := min(following, int64(s.ahead))
 	if _, sequential := held[n-1]; sequential {
 		ahead = max(ahead, int64(min(s.ahead, s.limit/(streams*len(s.open)))))
@@ -132,17 +132,17 @@ func (s *blocks) plan(o *object, held map[int64]*list.Element, n, following int6
 }
 
 // add adds an empty block as the most recently used one.
-func (s *blocks) add(o *object, n int64) *block {
+func (s *blockCache) add(o *object, n int64) *block {
 	k := &block{object: o, n: n, done: make(chan struct{})}
 	s.open[o][n] = s.used.PushFront(k)
 	return k
 }
 
 // evict removes the least recently used blocks.
-func (s *blocks) evict() {
+func (s *blockCache) evict() {
 	for e := s.used.Back(); e != nil && s.used.Len() > s.limit; {
 		k, before := e.Value.(*block), e.Prev()
-		if k.finished() {
+		if k.isFinished() {
 			s.used.Remove(e)
 			delete(s.open[k.object], k.n)
 		}
@@ -152,7 +152,7 @@ func (s *blocks) evict() {
 
 // fill reads the blocks of run from the server. It removes the blocks that could not be
 // read, so that the next reader tries again.
-func (s *blocks) fill(o *object, run []*block) {
+func (s *blockCache) fill(o *object, run []*block) {
 	err := o.fill(run)
 	if err == nil {
 		return
@@ -160,7 +160,7 @@ func (s *blocks) fill(o *object, run []*block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range run {
-		if k.finished() {
+		if k.isFinished() {
 			continue
 		}
 		if e, held := s.open[o][k.n]; held {

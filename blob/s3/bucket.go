@@ -30,11 +30,11 @@ type Bucket struct {
 	transport  *transport
 	client     *minio.Core
 	public     *minio.Core // only signs URLs, sends no requests
-	blocks     *blocks
+	blocks     *blockCache
 	keys       *credentials.Credentials
 	configured *configuredKeys // the provider in keys; nil if the keys come from the machine or the environment
 	failing    atomic.Bool     // a warning was logged that calls fail; no call has succeeded since
-	limits     limits
+	limits     unsupportedCalls
 	mixed      atomic.Int32 // mixedUnknown, mixedAccepted or mixedRefused: whether an upload can have parts of different lengths
 	mixedMu    sync.Mutex   // locked while acceptsMixed finds out the value of mixed
 
@@ -53,7 +53,7 @@ func Open(ctx context.Context, config Config) (*Bucket, error) {
 	b := &Bucket{
 		config:    config,
 		transport: newTransport(config, newMetrics(config.Metrics)),
-		blocks:    newBlocks(config.ReadCache, config.ReadAhead),
+		blocks:    newBlockCache(config.ReadCache, config.ReadAhead),
 		writers:   map[*writer]struct{}{},
 	}
 	err := b.connect(ctx)
@@ -176,14 +176,14 @@ func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
 func (b *Bucket) name(key string) string { return b.config.Prefix + key }
 
 // Stat describes an object.
-func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
+func (b *Bucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) {
 	err := blob.CheckCall(ctx, key)
 	var found minio.ObjectInfo
 	if err == nil {
 		found, err = b.stat(ctx, key)
 	}
 	if err != nil {
-		return blob.Info{}, blob.Wrap(err, "stat object", key)
+		return blob.ObjectInfo{}, blob.Wrap(err, "stat object", key)
 	}
 	return b.describe(found), nil
 }
@@ -196,17 +196,17 @@ func (b *Bucket) stat(ctx context.Context, key string) (minio.ObjectInfo, error)
 
 // describe returns the Info of an object. The time is cut to seconds, because the
 // answer to HEAD has only seconds, while listings have fractions of a second.
-func (b *Bucket) describe(o minio.ObjectInfo) blob.Info {
-	return blob.Info{
+func (b *Bucket) describe(o minio.ObjectInfo) blob.ObjectInfo {
+	return blob.ObjectInfo{
 		Key:      strings.TrimPrefix(o.Key, b.config.Prefix),
 		Size:     o.Size,
-		ETag:     quoted(o.ETag),
+		ETag:     quoteETag(o.ETag),
 		Modified: o.LastModified.UTC().Truncate(time.Second),
 	}
 }
 
-// quoted returns an ETag in HTTP form. minio-go removes the quotes.
-func quoted(etag string) string { return `"` + etag + `"` }
+// quoteETag returns an ETag in HTTP form. minio-go removes the quotes.
+func quoteETag(etag string) string { return `"` + etag + `"` }
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {

@@ -31,7 +31,7 @@ func (b *Bucket) check(ctx context.Context) error {
 // addRemedy adds to err the action that failed and advice for the operator.
 func (b *Bucket) addRemedy(action string, err error) error {
 	advice := ""
-	switch code(err) {
+	switch errorCode(err) {
 	case "InvalidAccessKeyId", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "XAdminUserNotFound":
 		advice = "the server does not know these credentials, or they have expired: correct AccessKey and SessionToken"
 	case "SignatureDoesNotMatch":
@@ -44,7 +44,7 @@ func (b *Bucket) addRemedy(action string, err error) error {
 		advice = "the key has no permission for this: grant it the permissions in the documentation of objects on S3"
 	case codeNoSuchBucket, "":
 		switch {
-		case code(err) == codeNoSuchBucket, errors.Is(err, context.Canceled), errors.Is(err, rowmill.ErrNotFound), errors.Is(err, errWrongAnswer):
+		case errorCode(err) == codeNoSuchBucket, errors.Is(err, context.Canceled), errors.Is(err, rowmill.ErrNotFound), errors.Is(err, errWrongAnswer):
 			// These errors explain themselves.
 		case isUntrusted(err):
 			advice = "the server's certificate is not trusted: add its CA to the certificates of the system, or name a file with the CA in SSL_CERT_FILE"

@@ -161,8 +161,8 @@ func TestLastingFaults(t *testing.T) {
 	}{
 		"always cut off": {cut(100_000), func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
 		"always short":   {shortened(100_000), func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
-		"silent":         {silence, func(err error) bool { return errors.As(err, &errStalled{}) }},
-		"refused":        {refusal(http.StatusForbidden, codeAccessDenied), func(err error) bool { return code(err) == codeAccessDenied }},
+		"silent":         {silence, func(err error) bool { return errors.As(err, &stalledError{}) }},
+		"refused":        {refusal(http.StatusForbidden, codeAccessDenied), func(err error) bool { return errorCode(err) == codeAccessDenied }},
 		"no bucket":      {refusal(http.StatusNotFound, codeNoSuchBucket), func(err error) bool { return !errors.Is(err, rowmill.ErrNotFound) }},
 		"no object":      {refusal(http.StatusNotFound, "NoSuchKey"), func(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }},
 	} {
@@ -301,7 +301,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	config := configFor(server)
-	config.Retry, config.AbortTimeout = retry.Objects.Within(200*time.Millisecond), 100*time.Millisecond
+	config.Retry, config.AbortTimeout = retry.Objects.WithTimeLimit(200*time.Millisecond), 100*time.Millisecond
 	config.PartSize = minPartSize
 	b := openBucket(t, config)
 	w, err := b.Create(t.Context(), "k", "")

@@ -66,16 +66,16 @@ var substitutes = []Limitation{
 	},
 }
 
-// limits is the set of calls that the server does not support. Each call is tested
+// unsupportedCalls is the set of calls that the server does not support. Each call is tested
 // once, at the start or by the first writer that needs the call. A refusal is
 // remembered until the process ends.
-type limits struct {
+type unsupportedCalls struct {
 	mu      sync.Mutex
 	answers map[int]string // the server's refusals, by call (copyObjects and so on)
 }
 
 // lacks reports whether the server is known not to support a call.
-func (l *limits) lacks(call int) bool {
+func (l *unsupportedCalls) lacks(call int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, known := l.answers[call]
@@ -84,7 +84,7 @@ func (l *limits) lacks(call int) bool {
 
 // add records that the server refused a call with err, and reports whether this is the
 // first refusal of the call.
-func (l *limits) add(call int, err error) (isFirst bool) {
+func (l *unsupportedCalls) add(call int, err error) (isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.answers[call]; known {
@@ -166,7 +166,7 @@ func isUnsupported(err error) bool {
 	switch {
 	case answer.Code == "NotImplemented", answer.Code == "MethodNotAllowed":
 		return true
-	case isTransient(err), isFull(err), slices.Contains(operatorCodes, answer.Code):
+	case isTransient(err), isStorageFull(err), slices.Contains(operatorCodes, answer.Code):
 		return false
 	}
 	return slices.Contains([]int{http.StatusNotImplemented, http.StatusMethodNotAllowed, http.StatusBadRequest}, answer.StatusCode)

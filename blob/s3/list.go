@@ -18,17 +18,17 @@ import (
 const uploadsPage = 1000
 
 // List returns the objects under a prefix, in key order.
-func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.Info, err error) {
+func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.ObjectInfo, err error) {
 	if err = blob.CheckPrefixCall(ctx, prefix); err == nil {
-		infos, err = tryFor(ctx, b, func(ctx context.Context) ([]blob.Info, error) { return b.list(ctx, prefix) })
+		infos, err = tryFor(ctx, b, func(ctx context.Context) ([]blob.ObjectInfo, error) { return b.list(ctx, prefix) })
 	}
 	return infos, blob.Wrap(err, "list objects under", prefix)
 }
 
 // list lists objects without retries. It skips names that are not keys, such as the
 // folders that some tools make.
-func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
-	var infos []blob.Info
+func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.ObjectInfo, error) {
+	var infos []blob.ObjectInfo
 	options := minio.ListObjectsOptions{Prefix: b.name(prefix), Recursive: true}
 	for o := range b.client.ListObjectsIter(ctx, b.config.Bucket, options) {
 		if o.Err != nil {
@@ -41,7 +41,7 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // when ctx ends, the iterator stops without an error
 	}
-	slices.SortFunc(infos, func(x, y blob.Info) int { return cmp.Compare(x.Key, y.Key) }) // not all servers sort
+	slices.SortFunc(infos, func(x, y blob.ObjectInfo) int { return cmp.Compare(x.Key, y.Key) }) // not all servers sort
 	return infos, nil
 }
 
@@ -128,7 +128,7 @@ func (b *Bucket) removeTogether(ctx context.Context, names []string) error {
 		return err
 	}
 	for result := range removed {
-		if result.Err != nil && code(result.Err) != codeNoSuchKey {
+		if result.Err != nil && errorCode(result.Err) != codeNoSuchKey {
 			err = errors.Join(err, fmt.Errorf("%s: %w", result.ObjectName, checkBody(result.Err)))
 		}
 	}
@@ -155,7 +155,7 @@ func (b *Bucket) removeEach(ctx context.Context, names []string) error {
 // some servers answer 404.
 func (b *Bucket) removeOnce(ctx context.Context, name string) error {
 	err := b.client.RemoveObject(ctx, b.config.Bucket, name, minio.RemoveObjectOptions{})
-	if code(err) == codeNoSuchKey {
+	if errorCode(err) == codeNoSuchKey {
 		return nil
 	}
 	return err
@@ -200,7 +200,7 @@ func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 func (b *Bucket) abortUpload(ctx context.Context, name, upload string) error {
 	err := b.try(ctx, func(ctx context.Context) error {
 		err := b.client.AbortMultipartUpload(ctx, b.config.Bucket, name, upload)
-		if code(err) == codeNoSuchUpload {
+		if errorCode(err) == codeNoSuchUpload {
 			return nil
 		}
 		return err

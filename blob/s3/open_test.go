@@ -48,7 +48,7 @@ func TestOpenRefused(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	good := configFor(server)
-	good.Retry = retry.Objects.Within(100 * time.Millisecond)
+	good.Retry = retry.Objects.WithTimeLimit(100 * time.Millisecond)
 	for name, tt := range map[string]struct {
 		change func(*Config)
 		want   string

@@ -141,11 +141,11 @@ func (p *probe) testRangeCopy(ctx context.Context, source, etag, to, upload stri
 	const from, size = 8, 6 // one word of probeText
 	var part minio.CompletePart
 	copyRange := func(ctx context.Context) (err error) {
-		part, err = p.copyPartOnce(ctx, source, quoted(etag), to, upload, 1, from, size)
+		part, err = p.copyPartOnce(ctx, source, quoteETag(etag), to, upload, 1, from, size)
 		return err
 	}
 	otherVersion := func(ctx context.Context) error {
-		_, err := p.copyPartOnce(ctx, source, quoted("of another version"), to, upload, 2, from, size)
+		_, err := p.copyPartOnce(ctx, source, quoteETag("of another version"), to, upload, 2, from, size)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: it copied a range of a version that the request did not name", errWrongAnswer)
@@ -156,7 +156,7 @@ func (p *probe) testRangeCopy(ctx context.Context, source, etag, to, upload stri
 	}
 	complete := func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, []minio.CompletePart{part}, minio.PutObjectOptions{})
-		if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have completed the upload
+		if err != nil && errorCode(err) != codeNoSuchUpload { // an earlier try may have completed the upload
 			return err
 		}
 		return p.checkContent(ctx, to, probeText[from:from+size])
@@ -192,7 +192,7 @@ const (
 // MiB, which are too many bytes to upload at the start. So it runs when an
 // object is first appended to another: that object is long enough, and the
 // server copies the bytes.
-func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error) {
+func (b *Bucket) acceptsMixed(ctx context.Context, from blob.ObjectInfo) (bool, error) {
 	b.mixedMu.Lock()
 	defer b.mixedMu.Unlock()
 	if b.mixed.Load() == mixedUnknown {
@@ -235,7 +235,7 @@ func (p *probe) testMixedParts(ctx context.Context, source, etag string) error {
 	}
 	err = p.testCall(ctx, mixedParts, func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, parts, minio.PutObjectOptions{})
-		if code(err) == codeNoSuchUpload { // an earlier try completed the upload
+		if errorCode(err) == codeNoSuchUpload { // an earlier try completed the upload
 			return nil
 		}
 		return err
@@ -251,7 +251,7 @@ func (p *probe) testListing(ctx context.Context, upload string) error {
 	var denied error
 	err := p.testCall(ctx, listUploads, func(ctx context.Context) error {
 		found, err := p.client.ListMultipartUploads(ctx, p.config.Bucket, p.folder, "", "", "", uploadsPage)
-		if code(err) == codeAccessDenied { // not a limit: the operator should permit the call
+		if errorCode(err) == codeAccessDenied { // not a limit: the operator should permit the call
 			denied = p.translate(err)
 			return nil
 		}
@@ -277,7 +277,7 @@ func (p *probe) removeProbeObjects(ctx context.Context, name string, others ...s
 				if err == nil {
 					return fmt.Errorf("%w: it deleted many objects, but one of them still exists", errWrongAnswer)
 				}
-				if code(err) != codeNoSuchKey {
+				if errorCode(err) != codeNoSuchKey {
 					return err
 				}
 			}

@@ -46,7 +46,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	err := b.try(ctx, func(ctx context.Context) error {
 		o.etag = "" // the request does not name a version: any complete version is accepted
 		answer, err := o.get(ctx, 0, blockSize-1)
-		if code(err) == codeInvalidRange { // the object is empty
+		if errorCode(err) == codeInvalidRange { // the object is empty
 			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
 			o.etag, o.modified = found.ETag, found.LastModified
 			if err == nil && found.Size > 0 {
@@ -86,7 +86,7 @@ func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	var options minio.GetObjectOptions
 	options.Set("Range", fmt.Sprintf("bytes=%d-%d", first, last))
 	if o.etag != "" {
-		options.Set("If-Match", quoted(o.etag))
+		options.Set("If-Match", quoteETag(o.etag))
 	}
 	body, info, header, err := b.client.GetObject(ctx, b.config.Bucket, b.name(o.key), options)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *answer) check(header http.Header, first, last int64, etag string) error
 func (o *object) Size() int64 { return o.size }
 
 // Info describes the version that was opened.
-func (o *object) Info() blob.Info {
+func (o *object) Info() blob.ObjectInfo {
 	return o.bucket.describe(minio.ObjectInfo{Key: o.bucket.name(o.key), Size: o.size, ETag: o.etag, LastModified: o.modified})
 }
 

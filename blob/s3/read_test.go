@@ -109,7 +109,7 @@ func TestSmallCache(t *testing.T) {
 func TestCacheLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 10
-	s := newBlocks(limit*blockSize, 4*blockSize)
+	s := newBlockCache(limit*blockSize, 4*blockSize)
 	b := &Bucket{blocks: s}
 	var objects []*object
 	for range 3 {

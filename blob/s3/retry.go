@@ -67,7 +67,7 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case isFull(err):
+	case isStorageFull(err):
 		return fmt.Errorf("%w: %w", rowmill.ErrFull, b.translate(err))
 	case isFixable(err):
 		return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
@@ -90,7 +90,7 @@ func tryFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context
 func isFixable(err error) bool {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
-		return isTransient(err) || isFull(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
+		return isTransient(err) || isStorageFull(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
 			slices.Contains(operatorCodes, answer.Code)
 	}
 	return isTransient(err) || isUntrusted(err) || isPlainHTTP(err)
@@ -103,8 +103,8 @@ var operatorCodes = []string{
 	"AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed",
 }
 
-// isFull reports whether the server has no space.
-func isFull(err error) bool {
+// isStorageFull reports whether the server has no space.
+func isStorageFull(err error) bool {
 	var answer minio.ErrorResponse
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusInsufficientStorage || slices.Contains(fullCodes, answer.Code))
 }
@@ -159,8 +159,8 @@ func (b *Bucket) translate(err error) error {
 	return fmt.Errorf("S3 status %d, code %s: %w", answer.StatusCode, answer.Code, err)
 }
 
-// code returns the server's error code, or an empty string.
-func code(err error) string {
+// errorCode returns the server's error code, or an empty string.
+func errorCode(err error) string {
 	var answer minio.ErrorResponse
 	_ = errors.As(err, &answer)
 	return answer.Code

@@ -66,13 +66,13 @@ func newTransport(c Config, m *metrics) *transport {
 	}
 }
 
-// errStalled means that a request was ended because no bytes moved.
-type errStalled struct {
+// stalledError means that a request was ended because no bytes moved.
+type stalledError struct {
 	operation string
 	after     time.Duration
 }
 
-func (e errStalled) Error() string {
+func (e stalledError) Error() string {
 	return fmt.Sprintf("%s stalled: no byte moved for %v", e.operation, e.after)
 }
 
@@ -85,7 +85,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.limit = t.complete
 	}
 	w.ctx, w.cancel = context.WithCancelCause(r.Context())
-	w.timer = time.AfterFunc(w.limit, func() { w.cancel(errStalled{o, w.limit}) })
+	w.timer = time.AfterFunc(w.limit, func() { w.cancel(stalledError{o, w.limit}) })
 	r = r.WithContext(w.ctx)
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &watchedBody{ReadCloser: r.Body, watch: w, bytes: t.sent}
@@ -119,7 +119,7 @@ func (w *watch) restartTimer() {
 func (w *watch) end(err error) error {
 	w.timer.Stop()
 	w.cancel(nil)
-	var stalled errStalled
+	var stalled stalledError
 	if errors.As(context.Cause(w.ctx), &stalled) {
 		return stalled
 	}
@@ -188,7 +188,7 @@ func operation(r *http.Request) string {
 // header of the response, not the body.
 func outcome(ctx context.Context, response *http.Response, err error) string {
 	switch {
-	case errors.As(context.Cause(ctx), &errStalled{}):
+	case errors.As(context.Cause(ctx), &stalledError{}):
 		return "stalled"
 	case ctx.Err() != nil:
 		return "canceled"

@@ -240,11 +240,11 @@ func (b *Bucket) putOnce(ctx context.Context, name, contentType string, content 
 }
 
 // Commit makes the object durable and visible.
-func (w *writer) Commit() (blob.Info, error) {
+func (w *writer) Commit() (blob.ObjectInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return blob.Info{}, blob.Wrap(errEnded, "commit object", w.key)
+		return blob.ObjectInfo{}, blob.Wrap(errEnded, "commit object", w.key)
 	}
 	etag, err := "", w.failed
 	switch {
@@ -256,10 +256,10 @@ func (w *writer) Commit() (blob.Info, error) {
 	}
 	if err != nil {
 		w.abort()
-		return blob.Info{}, blob.Wrap(err, "commit object", w.key)
+		return blob.ObjectInfo{}, blob.Wrap(err, "commit object", w.key)
 	}
 	w.unregister()
-	return blob.Info{Key: w.key, Size: w.size, ETag: quoted(etag), Modified: time.Now().UTC().Truncate(time.Second)}, nil
+	return blob.ObjectInfo{Key: w.key, Size: w.size, ETag: quoteETag(etag), Modified: time.Now().UTC().Truncate(time.Second)}, nil
 }
 
 // put uploads an object that fits into one part.
@@ -291,7 +291,7 @@ func (w *writer) complete() (etag string, err error) {
 	err = b.try(w.alive, func(ctx context.Context) error {
 		done, err := b.client.CompleteMultipartUpload(ctx, b.config.Bucket, b.name(w.key), w.upload, w.sent, minio.PutObjectOptions{})
 		etag = done.ETag
-		if code(err) != codeNoSuchUpload {
+		if errorCode(err) != codeNoSuchUpload {
 			return err
 		}
 		// An earlier try may have succeeded, but its answer was lost.

@@ -162,7 +162,7 @@ func (c *Client) translateError(ctx context.Context, call *call, err error) erro
 	case !call.sent:
 		return fmt.Errorf("encode the request: %w", err)
 	case connect.IsWireError(err):
-		return fromWire(err)
+		return errorFromWire(err)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
 		return refuse(CodeTooLarge, "the reply is over %d bytes", c.cfg.MaxBody)
 	case connect.CodeOf(err) == connect.CodeInvalidArgument:

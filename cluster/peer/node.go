@@ -12,76 +12,76 @@ import (
 // ErrUnreachable. When the caller cancels, it returns the error of the context. A
 // method waits until the context ends, but at most for HandleTimeout.
 func (c *Client) Node(address string) peerv1connect.NodeServiceClient {
-	return node{c.service, address}
+	return nodeClient{c.service, address}
 }
 
-// node is the client for the node at one address.
-type node struct {
+// nodeClient is the client for the node at one address.
+type nodeClient struct {
 	service peerv1connect.NodeServiceClient
 	address string
 }
 
 // withCall returns a context with a new call to this node, for the interceptors and the sender.
-func (n node) withCall(ctx context.Context) context.Context {
+func (n nodeClient) withCall(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{address: n.address, ctx: ctx})
 }
 
 // Invite asks the node to work for a job.
-func (n node) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
+func (n nodeClient) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
 	return n.service.Invite(n.withCall(ctx), r)
 }
 
 // Report sends the heartbeat of a worker to the node that owns the job.
-func (n node) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
+func (n nodeClient) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
 	return n.service.Report(n.withCall(ctx), r)
 }
 
 // Assign sends an assignment of rows to a worker on the node.
-func (n node) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
+func (n nodeClient) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
 	return n.service.Assign(n.withCall(ctx), r)
 }
 
 // Dismiss asks the node to stop the worker of a job that has ended.
-func (n node) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
+func (n nodeClient) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
 	return n.service.Dismiss(n.withCall(ctx), r)
 }
 
 // Hint tells the node about a job without an owner, or about a cancelled job.
-func (n node) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+func (n nodeClient) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
 	return n.service.Hint(n.withCall(ctx), r)
 }
 
 // Drain asks the node to drain and to leave the cluster.
-func (n node) Drain(ctx context.Context, r *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
+func (n nodeClient) Drain(ctx context.Context, r *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
 	return n.service.Drain(n.withCall(ctx), r)
 }
 
 // IsDownloading asks the node whether it is downloading the input of a job.
-func (n node) IsDownloading(ctx context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
+func (n nodeClient) IsDownloading(ctx context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
 	return n.service.IsDownloading(n.withCall(ctx), r)
 }
 
 // RunCompaction asks the node to make an object of a job, or for the state of this work.
-func (n node) RunCompaction(ctx context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+func (n nodeClient) RunCompaction(ctx context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
 	return n.service.RunCompaction(n.withCall(ctx), r)
 }
 
 // LocateRows asks the owner of a job how many rows each node has.
-func (n node) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
+func (n nodeClient) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
 	return n.service.LocateRows(n.withCall(ctx), r)
 }
 
 // ListActors asks the node for a list of its actors.
-func (n node) ListActors(ctx context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
+func (n nodeClient) ListActors(ctx context.Context, r *peerv1.ListActorsRequest) (*peerv1.ListActorsResponse, error) {
 	return n.service.ListActors(n.withCall(ctx), r)
 }
 
 // GetFacts asks the node for its facts for operators, a JSON document.
-func (n node) GetFacts(ctx context.Context, r *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
+func (n nodeClient) GetFacts(ctx context.Context, r *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
 	return n.service.GetFacts(n.withCall(ctx), r)
 }
 
 // GetFigures asks the node for its figures for the API, a JSON document.
-func (n node) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
+func (n nodeClient) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
 	return n.service.GetFigures(n.withCall(ctx), r)
 }

@@ -69,9 +69,9 @@ func (r *Refusal) toConnectError() *connect.Error {
 	return err
 }
 
-// fromWire converts an error that the peer has sent: into ErrUnreachable if the peer's
+// errorFromWire converts an error that the peer has sent: into ErrUnreachable if the peer's
 // handler ran out of time or was cancelled, and otherwise into a *Refusal.
-func fromWire(err error) error {
+func errorFromWire(err error) error {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
 		return err

@@ -238,7 +238,7 @@ func (s *Responder) guardHandler(next connect.UnaryFunc) connect.UnaryFunc {
 		defer func() {
 			if p := recover(); p != nil {
 				log().Error("panic while answering a node", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				res, err = nil, e.refused(internal(e.kind))
+				res, err = nil, e.refused(internalRefusal(e.kind))
 			}
 		}()
 		res, err = next(ctx, r)
@@ -258,14 +258,14 @@ func (s *Responder) guardHandler(next connect.UnaryFunc) connect.UnaryFunc {
 			return nil, err
 		default:
 			log().Error("handling a request from another node failed", "err", err)
-			refusal = internal(e.kind)
+			refusal = internalRefusal(e.kind)
 		}
 		return nil, e.refused(refusal)
 	}
 }
 
-// internal returns the refusal that hides the error of a handler from the caller.
-func internal(kind string) *Refusal {
+// internalRefusal returns the refusal that hides the error of a handler from the caller.
+func internalRefusal(kind string) *Refusal {
 	return refuse(CodeInternal, "%s failed; see the log of the node that was asked", kind)
 }
 

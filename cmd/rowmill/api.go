@@ -21,8 +21,8 @@ import (
 	"github.com/rowmill/rowmill/store/journal"
 )
 
-// api is the part of a node that answers the requests of clients.
-type api struct {
+// apiPart is the part of a node that answers the requests of clients.
+type apiPart struct {
 	partBase
 	pipeline *pipeline
 	service  http.Service
@@ -30,24 +30,24 @@ type api struct {
 	API      *http.Server
 	FirstKey string           // administrator key that this start created; empty if it created none. Never log it
 	journal  *journal.Journal // writes audit entries to the file log.audit; nil if there is no such file
-	stream   *sender.Stream   // sends audit entries to log.audit_webhook; nil if there is no such receiver
+	stream   *sender.AuditStream   // sends audit entries to log.audit_webhook; nil if there is no such receiver
 }
 
-// openJournal opens the file for audit entries, if the setting log.audit names one.
-func (a *api) openJournal() (err error) {
+// openAuditJournal opens the file for audit entries, if the setting log.audit names one.
+func (a *apiPart) openAuditJournal() (err error) {
 	if a.Settings.Log.Audit == "" {
 		return nil
 	}
 	if a.journal, err = journal.Open(a.Settings.Log.Audit); err != nil {
 		return fmt.Errorf("log.audit: %w", err)
 	}
-	a.onStop("file of the audit record", func(context.Context) error { return a.journal.Close() })
+	a.addCloser("file of the audit record", func(context.Context) error { return a.journal.Close() })
 	return nil
 }
 
-// withAudit returns a store like s that also writes each audit entry to the file and to
+// wrapWithAudit returns a store like s that also writes each audit entry to the file and to
 // the receiver of audit entries, if the settings name them.
-func (a *api) withAudit(s store.Store) store.Store {
+func (a *apiPart) wrapWithAudit(s store.Store) store.Store {
 	if a.journal != nil {
 		s = a.journal.WrapStore(s)
 	}
@@ -59,29 +59,29 @@ func (a *api) withAudit(s store.Store) store.Store {
 
 // Start creates the API, and begins to answer requests at the API address and the admin
 // address.
-func (a *api) Start(ctx context.Context) error {
+func (a *apiPart) Start(ctx context.Context) error {
 	set, p, on := a.Settings.HTTP, a.pipeline, a.pipeline.listeners
-	if err := a.openJournal(); err != nil {
+	if err := a.openAuditJournal(); err != nil {
 		return err
 	}
 	if err := a.openAuditStream(ctx); err != nil {
 		return err
 	}
-	a.onStop("API", on.api.stop)
-	objects, err := a.objectHandler()
+	a.addCloser("API", on.api.stop)
+	objects, err := a.newObjectHandler()
 	if err != nil {
 		return err
 	}
 	if len(a.Settings.APIKeys()) == 0 {
-		if a.FirstKey, err = keys.EnsureFirst(ctx, a.withAudit(p.storage.Store), a.now()); err != nil {
+		if a.FirstKey, err = keys.EnsureFirstKey(ctx, a.wrapWithAudit(p.storage.Store), a.now()); err != nil {
 			return err
 		}
 	}
-	config := a.config(objects)
+	config := a.buildConfig(objects)
 	if set.AdminListen != "" {
 		config.Gatherer = nil // the admin address serves the metrics instead
-		a.onStop("admin listener", on.admin.stop)
-		on.serve(on.admin, adminHandler(a.Registry, p.System))
+		a.addCloser("admin listener", on.admin.stop)
+		on.serveInBackground(on.admin, newAdminHandler(a.Registry, p.System))
 	}
 	if a.API, err = http.New(config); err != nil {
 		return err
@@ -90,21 +90,21 @@ func (a *api) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http.signing_key: %w", err)
 	}
-	if err := a.API.SealWith(secrets); err != nil {
+	if err := a.API.SetSessionSecrets(secrets); err != nil {
 		return err
 	}
-	on.serve(on.api, a.API.Handler())
+	on.serveInBackground(on.api, a.API.Handler())
 	return nil
 }
 
-// config builds the API's configuration from the settings.
-func (a *api) config(objects nethttp.Handler) http.Config {
+// buildConfig builds the API's configuration from the settings.
+func (a *apiPart) buildConfig(objects nethttp.Handler) http.Config {
 	set, p := a.Settings.HTTP, a.pipeline
 	config := http.Config{
-		Store: a.withAudit(p.Watch().Store()), Bucket: p.Watch().BucketForRequests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
+		Store: a.wrapWithAudit(p.Watch().Store()), Bucket: p.Watch().BucketForRequests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
 		Logger: a.Logger, Registerer: a.Registry, Gatherer: a.Registry, Tracer: p.traces.Tracer,
 		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
-		AdminKeys: a.Settings.APIKeys(), Version: http.Version(buildInfo()),
+		AdminKeys: a.Settings.APIKeys(), Version: http.Version(readBuildMetadata()),
 		Console: console.Files(),
 		Objects: objects, Dedup: a.Settings.Jobs.Dedup, RequestsPerMinute: set.RequestsPerMinute,
 		Limits: http.Limits{
@@ -127,9 +127,9 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 	return config
 }
 
-// objectHandler returns the handler that serves objects of a local directory at signed
+// newObjectHandler returns the handler that serves objects of a local directory at signed
 // URLs. It returns nil for objects in S3, because S3 serves its own signed URLs.
-func (a *api) objectHandler() (nethttp.Handler, error) {
+func (a *apiPart) newObjectHandler() (nethttp.Handler, error) {
 	folder := a.pipeline.storage.folder
 	if folder == nil {
 		return nil, nil
@@ -148,7 +148,7 @@ func (a *api) objectHandler() (nethttp.Handler, error) {
 
 // openAuditStream creates the stream of audit entries to log.audit_webhook, if this setting
 // is not empty. Nodes without the API do not start their stream.
-func (a *api) openAuditStream(ctx context.Context) error {
+func (a *apiPart) openAuditStream(ctx context.Context) error {
 	set := a.Settings.Log
 	if set.AuditWebhook == "" {
 		return nil
@@ -157,7 +157,7 @@ func (a *api) openAuditStream(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("log.audit_webhook_secret: %w", err)
 	}
-	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{URL: set.AuditWebhook, Secrets: secrets, Config: sender.Config{
+	a.stream, err = sender.NewAuditStream(ctx, sender.AuditStreamConfig{URL: set.AuditWebhook, Secrets: secrets, Config: sender.Config{
 		Store: a.pipeline.storage.Store, Reason: input.FailureReason, Nodes: a.pipeline.members.nodeCount, Clock: a.now, Logger: a.Logger, Registerer: a.Registry,
 		// The operator has chosen this address, so private and loopback addresses are
 		// allowed.
@@ -170,12 +170,12 @@ func (a *api) openAuditStream(ctx context.Context) error {
 		return nil
 	}
 	a.stream.Start()
-	a.onStop("stream of the audit record", a.stream.Stop)
+	a.addCloser("stream of the audit record", a.stream.Stop)
 	return nil
 }
 
-func (a *api) secrets() []secret {
-	all := []secret{{
+func (a *apiPart) reloadableSecrets() []reloadableSecret {
+	all := []reloadableSecret{{
 		name:    "api_key",
 		valueIn: func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
 		apply: func(s settings.Settings) error {
@@ -193,7 +193,7 @@ func (a *api) secrets() []secret {
 					return err
 				}
 			}
-			return a.API.SealWith(keys)
+			return a.API.SetSessionSecrets(keys)
 		})}
 	if a.stream != nil {
 		all = append(all, newParsedSecret("log.audit_webhook_secret", func(set settings.Settings) settings.Secret { return set.Log.AuditWebhookSecret },

@@ -24,7 +24,7 @@ import (
 // begins to preserve objects before it copies the records, so an object that is deleted
 // during the copy is still in the snapshot. An object that is added later is harmless,
 // like an object that has no record after a crash.
-func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
+func (s *nodeService) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
@@ -44,12 +44,12 @@ func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 // A snapshotBackup is a backup that can be downloaded: a folder with a snapshot of the
 // records and objects.
 type snapshotBackup struct {
-	storage  *storage
+	storage  *nodeStorage
 	snapshot *dir.Snapshot
 	header   backup.Header
 }
 
-func (b *snapshotBackup) At() time.Time { return b.header.At }
+func (b *snapshotBackup) SnapshotTime() time.Time { return b.header.At }
 
 func (b *snapshotBackup) Write(ctx context.Context, w io.Writer) error {
 	return backup.Write(ctx, w, b.header, b.snapshot.Folder)
@@ -62,12 +62,12 @@ func (b *snapshotBackup) Close() error {
 
 // takeSnapshot makes a snapshot of the records and of every object that they name, and returns
 // it as a snapshotBackup.
-func (s *storage) takeSnapshot(ctx context.Context, records *bolt.Store) (*snapshotBackup, error) {
-	before, err := s.jobFolders()
+func (s *nodeStorage) takeSnapshot(ctx context.Context, records *bolt.Store) (*snapshotBackup, error) {
+	before, err := s.listJobFolders()
 	if err != nil {
 		return nil, err
 	}
-	b := &snapshotBackup{storage: s, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: s.deployment.ID}}
+	b := &snapshotBackup{storage: s, header: backup.Header{Format: backup.Format, Version: readBuildMetadata().Version, Deployment: s.deployment.ID}}
 	b.snapshot, err = s.folder.Snapshot(ctx, func(folder string) error {
 		b.header.At = s.now().UTC()
 		return records.Copy(ctx, filepath.Join(folder, backup.Records))
@@ -84,8 +84,8 @@ func (s *storage) takeSnapshot(ctx context.Context, records *bolt.Store) (*snaps
 	return b, nil
 }
 
-// jobFolders returns the jobs that have objects, as a set of job IDs.
-func (s *storage) jobFolders() (map[string]bool, error) {
+// listJobFolders returns the jobs that have objects, as a set of job IDs.
+func (s *nodeStorage) listJobFolders() (map[string]bool, error) {
 	entries, err := os.ReadDir(filepath.Join(s.objectsLocation(), layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *storage) jobFolders() (map[string]bool, error) {
 // does so only for jobs that are not in before, the jobs with objects before the copy
 // of the records, and for jobs that a client was submitting. Otherwise a node that
 // starts on the backup would quarantine these objects as objects of lost jobs.
-func dropJobsAfterSnapshot(ctx context.Context, folder string, before map[string]bool) (err error) {
+func dropJobsAfterSnapshot(ctx context.Context, folder string, jobsBefore map[string]bool) (err error) {
 	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
 	entries, err := os.ReadDir(at(layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,7 @@ func dropJobsAfterSnapshot(ctx context.Context, folder string, before map[string
 	var copied *bolt.Store
 	for _, entry := range entries {
 		id := entry.Name()
-		if before[id] {
+		if jobsBefore[id] {
 			_, err := os.Stat(at(layout.SpoolingKey(id))) // this object exists while a client submits the job
 			if errors.Is(err, fs.ErrNotExist) {
 				continue

@@ -56,7 +56,7 @@ type benched struct {
 }
 
 // benchmark runs a very short rowmill bench and returns its report.
-func benchmark(t *testing.T, m *Main, args ...string) (benched, string) {
+func benchmark(t *testing.T, m *NodeProcess, args ...string) (benched, string) {
 	t.Helper()
 	args = append([]string{"bench", "-o", "json", "--length", "2s", "--rounds", "2", "--max-rows", "60", "--model", "llama-3.1-8b"}, args...)
 	code, out, said := runCommand(t.Context(), environ(m, clusterKey), "", args...)
@@ -67,7 +67,7 @@ func benchmark(t *testing.T, m *Main, args ...string) (benched, string) {
 	return b, said
 }
 
-func operator(t *testing.T, m *Main) *client.Client {
+func operator(t *testing.T, m *NodeProcess) *client.Client {
 	t.Helper()
 	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
 	noError(t, err)

@@ -12,13 +12,13 @@ import (
 // certificateInterval is the time between two checks of the node's certificates.
 const certificateInterval = 24 * time.Hour
 
-// certificates is the part of a node that warns before the node's certificates expire:
+// certificateMonitor is the part of a node that warns before the node's certificates expire:
 // in the log, and with a metric for an alert. Once a certificate has expired,
 // service.Checks makes the node not ready.
-type certificates struct{ partBase }
+type certificateMonitor struct{ partBase }
 
 // Start registers the metric and starts the checks of the certificates.
-func (c *certificates) Start(ctx context.Context) error {
+func (c *certificateMonitor) Start(ctx context.Context) error {
 	set := c.Settings
 	for setting, file := range doctor.CertificateFiles(set) {
 		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -23,14 +23,14 @@ import (
 // Three faults make the node not ready: its storage belongs to another deployment,
 // objects cannot be used, or a certificate has expired. With any other fault the node
 // accepts jobs, and the jobs wait.
-func (s *service) Checks(ctx context.Context) []http.Check {
-	var checks []http.Check
-	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
-	checks = append(checks, s.deploymentCheck())
+func (s *nodeService) Checks(ctx context.Context) []http.ReadinessCheck {
+	var checks []http.ReadinessCheck
+	say := func(name, text string) { checks = append(checks, http.ReadinessCheck{Name: name, OK: true, Text: text}) }
+	checks = append(checks, s.checkDeployment())
 	s.checkRecords(ctx, say)
 	checks = append(checks, s.checkObjects())
 	for _, f := range doctor.CheckCertificates(s.Settings, s.now()) {
-		checks = append(checks, http.Check{Name: f.Check, OK: f.Level != doctor.Fail, Text: f.Text + ": " + f.Remedy})
+		checks = append(checks, http.ReadinessCheck{Name: f.Check, OK: f.Level != doctor.Fail, Text: f.Text + ": " + f.Remedy})
 	}
 	s.checkCluster(ctx, say)
 	engines := s.Engines()
@@ -49,7 +49,7 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 			strings.Join(looking.Addresses, ", "), looking.Interval, s.engines.waitReason))
 	}
 	for _, u := range s.engines.policy.unusedServers() {
-		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+describeServer(u.Info)+", serves "+s.engines.modelsText(u.Info))
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+describeServer(u.Info)+", serves "+s.engines.formatModels(u.Info))
 	}
 	gpus, err := s.engines.gpus.Read(ctx)
 	for _, g := range gpus {
@@ -61,8 +61,8 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 	return checks
 }
 
-func (s *service) describeEngine(e actors.EngineStatus) string {
-	host := s.engines.host(e.Name)
+func (s *nodeService) describeEngine(e actors.EngineStatus) string {
+	host := s.engines.engineHost(e.Name)
 	since := e.Since.UTC().Format(time.RFC3339)
 	if !e.Up {
 		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
@@ -73,7 +73,7 @@ func (s *service) describeEngine(e actors.EngineStatus) string {
 	}
 	limit, inFlight, queued := e.Load()
 	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
-		describeServer(e.Info), host, since, s.engines.modelsText(e.Info), limit, inFlight, queued)
+		describeServer(e.Info), host, since, s.engines.formatModels(e.Info), limit, inFlight, queued)
 	for _, why := range e.Waits() {
 		text += "; " + why
 	}
@@ -99,45 +99,45 @@ func shortText(err error) string { return textfmt.Shorten(err.Error(), 300) }
 // /readyz wait longer.
 const remoteTimeout = 500 * time.Millisecond
 
-// deploymentCheck returns the deployment of the storage. If the storage now belongs to
+// checkDeployment returns the deployment of the storage. If the storage now belongs to
 // another deployment, the node is not ready: new jobs would go to the other deployment.
-func (s *service) deploymentCheck() http.Check {
+func (s *nodeService) checkDeployment() http.ReadinessCheck {
 	held := s.Storage().Held
 	var skew *retention.SkewError
 	switch {
 	case held == nil:
-		return http.Check{Name: "deployment", OK: true, Text: s.storage.deployment.String()}
+		return http.ReadinessCheck{Name: "deployment", OK: true, Text: s.storage.deployment.String()}
 	case errors.As(held, &skew):
-		return http.Check{Name: "deployment", OK: true, Text: s.storage.deployment.String() + "; NO DATA IS REMOVED: " + held.Error()}
+		return http.ReadinessCheck{Name: "deployment", OK: true, Text: s.storage.deployment.String() + "; NO DATA IS REMOVED: " + held.Error()}
 	}
-	return http.Check{Name: "deployment", Text: "NO DATA IS REMOVED: " + held.Error()}
+	return http.ReadinessCheck{Name: "deployment", Text: "NO DATA IS REMOVED: " + held.Error()}
 }
 
 // checkRecords reports where the records are, which records can be lost, and whether
 // anyone on the network can reach them.
-func (s *service) checkRecords(ctx context.Context, say func(name, text string)) {
+func (s *nodeService) checkRecords(ctx context.Context, addCheck func(name, text string)) {
 	found := s.Storage().Findings
 	if found.Jobs > 0 {
-		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", found.Jobs, found.Bytes))
+		addCheck("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", found.Jobs, found.Bytes))
 	}
 	if found.Damaged > 0 {
-		say("storage", fmt.Sprintf("%d records or objects CANNOT BE READ, see rowmill storage check --read", found.Damaged))
+		addCheck("storage", fmt.Sprintf("%d records or objects CANNOT BE READ, see rowmill storage check --read", found.Damaged))
 	}
-	say("records", "at "+s.storage.recordsLocation())
+	addCheck("records", "at "+s.storage.recordsLocation())
 	if s.storage.redis == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
-	warnings, err := s.storage.redis.Durability(ctx)
+	warnings, err := s.storage.redis.ListDurabilityRisks(ctx)
 	cancel()
 	if err != nil {
-		say("records", "the server's settings cannot be read: "+shortText(err))
+		addCheck("records", "the server's settings cannot be read: "+shortText(err))
 	}
 	for _, warning := range warnings {
-		say("records", "CAN BE LOST: "+warning)
+		addCheck("records", "CAN BE LOST: "+warning)
 	}
-	for _, warning := range s.Settings.Store.Exposure() {
-		say("records", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
+	for _, warning := range s.Settings.Store.ExposureWarnings() {
+		addCheck("records", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
 	}
 }
 
@@ -148,7 +148,7 @@ const objectsFresh = 5 * time.Second
 // checkObjects returns where objects are, and since when they cannot be used. It uses
 // the results of the node's recent requests to the bucket. If there is no recent
 // request, it makes one and waits for remoteTimeout at most.
-func (s *service) checkObjects() http.Check {
+func (s *nodeService) checkObjects() http.ReadinessCheck {
 	known := s.Watch()
 	looked := make(chan struct{})
 	go func() {
@@ -161,19 +161,19 @@ func (s *service) checkObjects() http.Check {
 	}
 	outage, away := known.Objects()
 	if !away {
-		return http.Check{Name: "objects", OK: true, Text: "at " + s.storage.objectsLocation()}
+		return http.ReadinessCheck{Name: "objects", OK: true, Text: "at " + s.storage.objectsLocation()}
 	}
 	what := "CANNOT BE USED"
 	if outage.Full {
 		what = "HAVE NO ROOM"
 	}
-	return http.Check{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
+	return http.ReadinessCheck{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
 		what, outage.Since.Format(time.RFC3339), s.storage.objectsLocation(), shortText(outage.Err))}
 }
 
 // checkCluster reports the state of each node, and whether the traffic between nodes is
 // encrypted.
-func (s *service) checkCluster(ctx context.Context, say func(name, text string)) {
+func (s *nodeService) checkCluster(ctx context.Context, addCheck func(name, text string)) {
 	if s.members.Cluster == nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (s *service) checkCluster(ctx context.Context, say func(name, text string))
 		case n.Since == nil:
 			text = fmt.Sprintf("role %s, at %s, has not said what it serves yet", n.Role, n.URL)
 		}
-		say("node "+n.ID, text)
+		addCheck("node "+n.ID, text)
 	}
 	gossip, requests := "encrypted", "with mutual TLS"
 	if s.Settings.Cluster.Key == "" {
@@ -195,8 +195,8 @@ func (s *service) checkCluster(ctx context.Context, say func(name, text string))
 	if s.Settings.Cluster.TLSCert == "" {
 		requests = "without TLS"
 	}
-	say("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", s.Settings.Cluster.Listen, gossip, s.members.peers.Addr(), requests))
-	for _, warning := range s.Settings.Cluster.Exposure() {
-		say("cluster", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
+	addCheck("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", s.Settings.Cluster.Listen, gossip, s.members.peers.Addr(), requests))
+	for _, warning := range s.Settings.Cluster.ExposureWarnings() {
+		addCheck("cluster", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// membership is the part of a node that joins the cluster. Without a cluster it does
+// clusterMembership is the part of a node that joins the cluster. Without a cluster it does
 // nothing.
-type membership struct {
+type clusterMembership struct {
 	partBase
 	listeners *listeners
 	ready     func() bool // reports whether this node takes work from other nodes
@@ -28,12 +28,12 @@ type membership struct {
 // Start listens for requests of other nodes, joins the cluster and announces this node.
 // Requests from other nodes wait until the pipeline has started. Start also succeeds if
 // no other node runs yet.
-func (m *membership) Start(ctx context.Context) error {
+func (m *clusterMembership) Start(ctx context.Context) error {
 	set := m.Settings.Cluster
 	if !set.Enabled() {
 		return nil
 	}
-	for _, warning := range set.Exposure() {
+	for _, warning := range set.ExposureWarnings() {
 		m.Logger.Warn("ANYONE ON THE NETWORK CAN REACH THE CLUSTER", "reason", warning)
 	}
 	keys, err := set.Keys()
@@ -44,7 +44,7 @@ func (m *membership) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
-	m.onStop("peer listener", m.peers.Close)
+	m.addCloser("peer listener", m.peers.Close)
 	m.Cluster, err = cluster.Open(ctx, cluster.Config{
 		Node: m.nodeName(), Bind: set.Listen, Advertise: set.Advertise,
 		Join: set.Join, JoinDNS: set.JoinDNS, JoinFile: set.JoinFile, Keys: keys, Label: set.Label,
@@ -56,7 +56,7 @@ func (m *membership) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.onStop("cluster", func(ctx context.Context) error {
+	m.addCloser("cluster", func(ctx context.Context) error {
 		if err := m.Cluster.Leave(ctx); err != nil {
 			// The other nodes detect within seconds that this node does not answer.
 			m.Logger.Warn("this node could not tell the other nodes that it leaves; they detect it within seconds", "err", err)
@@ -66,7 +66,7 @@ func (m *membership) Start(ctx context.Context) error {
 	return nil
 }
 
-func (m *membership) peerConfig() peer.Config {
+func (m *clusterMembership) peerConfig() peer.Config {
 	set := m.Settings.Cluster
 	return peer.Config{
 		Listen: set.PeerListen, TLS: peer.TLS{CertFile: set.TLSCert, KeyFile: set.TLSKey, CAFile: set.TLSCA},
@@ -76,14 +76,14 @@ func (m *membership) peerConfig() peer.Config {
 }
 
 // newPeerClient creates a client for requests to other nodes.
-func (m *membership) newPeerClient() (actors.Peers, error) {
+func (m *clusterMembership) newPeerClient() (actors.Peers, error) {
 	config := m.peerConfig()
 	config.Node = m.Cluster.Self().ID
 	client, err := peer.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	m.onStop("peer client", func(context.Context) error { client.Close(); return nil })
+	m.addCloser("peer client", func(context.Context) error { client.Close(); return nil })
 	return clusterPeers{m.Cluster, client}, nil
 }
 
@@ -102,7 +102,7 @@ func (p clusterPeers) Node(address string) peerv1connect.NodeServiceClient {
 }
 
 // announcedURL returns the base URL at which other machines reach the API of this node.
-func (m *membership) announcedURL() string {
+func (m *clusterMembership) announcedURL() string {
 	u, err := url.Parse(m.listeners.URL)
 	if err != nil {
 		return m.listeners.URL // does not happen: listeners makes only valid URLs
@@ -114,18 +114,18 @@ func (m *membership) announcedURL() string {
 
 // nodeCount returns the number of nodes in the cluster, including this node; 1 without a
 // cluster.
-func (m *membership) nodeCount() int {
+func (m *clusterMembership) nodeCount() int {
 	if m.Cluster == nil {
 		return 1
 	}
 	return len(m.Cluster.Members())
 }
 
-func (m *membership) secrets() []secret {
+func (m *clusterMembership) reloadableSecrets() []reloadableSecret {
 	if m.Cluster == nil {
 		return nil
 	}
-	return []secret{newParsedSecret("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
+	return []reloadableSecret{newParsedSecret("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
 		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 

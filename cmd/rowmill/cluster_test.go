@@ -28,7 +28,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	t.Parallel()
 	records, objects := redistest.Start(t), s3test.Start(t)
 	first := freeAddress(t)
-	member := func(name, listen string, change func(*settings.Settings)) *Main {
+	member := func(name, listen string, change func(*settings.Settings)) *NodeProcess {
 		return prepare(t, filepath.Join(t.TempDir(), "unused"), func(s *settings.Settings) {
 			s.APIKey = clusterKey
 			s.Store.URL = settings.Secret(records.URL())
@@ -45,14 +45,14 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		s.Cluster.Role, s.Simulator.Enabled = settings.APIOnly, settings.Auto
 	})
 	gpu := member("gpu", freeAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
-	for _, m := range []*Main{web, gpu} {
+	for _, m := range []*NodeProcess{web, gpu} {
 		noError(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		if _, err := os.Stat(m.Settings.Data); err == nil {
 			t.Error("a data directory was made that nothing is in")
 		}
 	}
-	list := func(m *Main) (nodes map[string]client.Node) {
+	list := func(m *NodeProcess) (nodes map[string]client.Node) {
 		_, out, _ := runCommand(t.Context(), environ(m, clusterKey), "", "nodes", "list", "-o", "json")
 		var doc struct{ Nodes []client.Node }
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -72,7 +72,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	if n := nodes["web"]; n.Role != apinodes.NodeAPI || n.Self || n.URL != web.Listeners.URL || n.Window != 0 {
 		t.Errorf("web is listed as %+v", n)
 	}
-	if n := nodes["gpu"]; n.Role != apinodes.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
+	if n := nodes["gpu"]; n.Role != apinodes.NodeEngines || !n.Self || n.Window == 0 || n.Version != readBuildMetadata().Version {
 		t.Errorf("gpu is listed as %+v", n)
 	}
 	_, text := readiness(t, web)

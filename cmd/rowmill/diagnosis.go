@@ -30,12 +30,12 @@ import (
 
 // CheckStorage compares the records with the objects in the bucket. If read is true, it
 // also reads all results and parts of ended jobs.
-func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.NodeReport, error) {
-	return s.storage.checkConsistency(ctx, read, nil)
+func (s *nodeService) CheckStorage(ctx context.Context, readResults bool) (deployment.NodeReport, error) {
+	return s.storage.checkConsistency(ctx, readResults, nil)
 }
 
 // Diagnose asks every node to check itself, and returns the reports of all nodes.
-func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
+func (s *nodeService) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	replies, err := s.System.Facts(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 			r.Err = json.Unmarshal(r.Answer, facts)
 		}
 		if r.Err != nil {
-			out[i].Error = exchange.OrNull(shortText(r.Err))
+			out[i].Error = exchange.NilIfZero(shortText(r.Err))
 			continue
 		}
 		if facts.Settings == nil {
@@ -62,16 +62,16 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	return out, nil
 }
 
-// A diagnosis collects the results of the checks that a node makes of itself.
-type diagnosis struct {
-	*service
+// A selfDiagnosis collects the results of the checks that a node makes of itself.
+type selfDiagnosis struct {
+	*nodeService
 	found []client.Finding
 	times client.StorageTimes
 
-	written int64 // version of the record that timeRecords writes; 0 before it is known
+	written int64 // version of the record that measureCommitTimes writes; 0 before it is known
 }
 
-func (x *diagnosis) addFinding(check, level, text, remedy string) {
+func (x *selfDiagnosis) addFinding(check, level, text, remedy string) {
 	x.found = append(x.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
@@ -80,34 +80,34 @@ func (x *diagnosis) addFinding(check, level, text, remedy string) {
 const checkTimeout = 2 * time.Second
 
 // collectFacts makes all checks of this node, and returns the results as client.Facts.
-func (s *service) collectFacts(ctx context.Context) any {
-	x := &diagnosis{service: s}
+func (s *nodeService) collectFacts(ctx context.Context) any {
+	x := &selfDiagnosis{nodeService: s}
 	for _, f := range doctor.CheckSettings(s.Settings, s.now()) {
 		x.found = append(x.found, client.Finding(f))
 	}
 	x.checkSecrets()
-	x.checkClockAndData()
+	x.checkClockAndStorage()
 	x.checkEngines()
 	x.checkMachine()
-	for _, try := range []func(context.Context){x.tryRecords, x.tryBucket, x.tryPeers} {
+	for _, try := range []func(context.Context){x.probeRecords, x.probeBucket, x.probePeers} {
 		ctx, cancel := context.WithTimeout(ctx, s.checkTimeout)
 		try(ctx)
 		cancel()
 	}
 	facts := client.Facts{
-		Version: buildInfo().Version, Deployment: s.storage.deployment.ID, Catalog: catalogHash(s.engines.Catalog),
-		Settings: doctor.Shared(s.Settings), Findings: x.found, Storage: x.times,
+		Version: readBuildMetadata().Version, Deployment: s.storage.deployment.ID, Catalog: hashCatalog(s.engines.Catalog),
+		Settings: doctor.SharedSettings(s.Settings), Findings: x.found, Storage: x.times,
 	}
-	maps.Copy(facts.Settings, s.secrets.fingerprints())
+	maps.Copy(facts.Settings, s.secrets.secretFingerprints())
 	for _, n := range s.System.Nodes() {
 		facts.Members = append(facts.Members, n.ID)
 	}
 	return facts
 }
 
-// catalogHash returns a hash of a catalog. If two nodes have different hashes, they have
+// hashCatalog returns a hash of a catalog. If two nodes have different hashes, they have
 // different catalogs.
-func catalogHash(c *catalog.Catalog) string {
+func hashCatalog(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
 		return err.Error()
@@ -117,7 +117,7 @@ func catalogHash(c *catalog.Catalog) string {
 }
 
 // checkSecrets adds a finding if secrets or other settings have changed but are not in use.
-func (x *diagnosis) checkSecrets() {
+func (x *selfDiagnosis) checkSecrets() {
 	if trouble := x.secrets.currentProblem.Load(); trouble != nil {
 		x.addFinding("secrets", doctor.Warn, *trouble, "correct the settings or files that the text names, or restart the node if the text says so; see docs/security.md")
 	}
@@ -127,7 +127,7 @@ func (x *diagnosis) checkSecrets() {
 // below retention.clock_tolerance.
 const maxClockError = 30 * time.Second
 
-func (x *diagnosis) checkClockAndData() {
+func (x *selfDiagnosis) checkClockAndStorage() {
 	status := x.Storage()
 	switch skew := status.Skew; {
 	case skew.Abs() > maxClockError:
@@ -146,17 +146,17 @@ func (x *diagnosis) checkClockAndData() {
 	}
 }
 
-func (x *diagnosis) tryRecords(ctx context.Context) {
+func (x *selfDiagnosis) probeRecords(ctx context.Context) {
 	if err := x.storage.Store.Ping(ctx); err != nil {
 		x.addFinding("records", doctor.Fail, "they cannot be written: "+shortText(err), "look at "+x.storage.recordsLocation())
 		return
 	}
 	x.addFinding("records", doctor.OK, "they can be written at "+x.storage.recordsLocation(), "")
-	x.timeRecords(ctx)
+	x.measureCommitTimes(ctx)
 	if x.storage.redis == nil {
 		return
 	}
-	weak, err := x.storage.redis.Durability(ctx)
+	weak, err := x.storage.redis.ListDurabilityRisks(ctx)
 	if err != nil {
 		x.addFinding("records", doctor.Warn, "the settings of Redis cannot be read: "+shortText(err), "allow the user of store.url INFO and CONFIG GET")
 	}
@@ -165,16 +165,16 @@ func (x *diagnosis) tryRecords(ctx context.Context) {
 	}
 }
 
-// tryBucket tries each operation on objects that a node needs, and adds a finding with
+// probeBucket tries each operation on objects that a node needs, and adds a finding with
 // the result.
-func (x *diagnosis) tryBucket(ctx context.Context) {
+func (x *selfDiagnosis) probeBucket(ctx context.Context) {
 	at := " at " + x.storage.objectsLocation()
 	key := layout.ProbeKey(x.nodeName() + "-doctor")
 	steps := []struct{ what, action string }{{"written", "s3:PutObject"}, {"listed", "s3:ListBucket"}, {"deleted", "s3:DeleteObject"}}
 	for i, try := range []func() error{
-		func() error { return putProbe(ctx, x.storage.Bucket, key, []byte("rowmill doctor was here")) },
+		func() error { return writeProbeObject(ctx, x.storage.Bucket, key, []byte("rowmill doctor was here")) },
 		func() error { _, err := x.storage.Bucket.List(ctx, "probe/"); return err },
-		func() error { x.timeBucket(ctx, key); return x.storage.Bucket.Delete(ctx, key) },
+		func() error { x.measureObjectTimes(ctx, key); return x.storage.Bucket.Delete(ctx, key) },
 	} {
 		if err := try(); err != nil {
 			remedy := "allow the user of the node to write to " + x.Settings.Data + ", and look whether the disk has room"
@@ -193,8 +193,8 @@ func (x *diagnosis) tryBucket(ctx context.Context) {
 
 // reportS3Limits adds a finding for each call that the S3 service does not support: what nodes
 // do instead, and the remedy.
-func (x *diagnosis) reportS3Limits(found []s3.Limitation) {
-	for _, l := range found {
+func (x *selfDiagnosis) reportS3Limits(limits []s3.Limitation) {
+	for _, l := range limits {
 		level := doctor.OK
 		if l.Remedy != "" {
 			level = doctor.Warn
@@ -203,7 +203,7 @@ func (x *diagnosis) reportS3Limits(found []s3.Limitation) {
 	}
 }
 
-func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
+func writeProbeObject(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
 	w, err := bucket.Create(ctx, key, layout.Bytes)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) 
 	return err
 }
 
-func (x *diagnosis) checkEngines() {
+func (x *selfDiagnosis) checkEngines() {
 	if x.Settings.Cluster.Role == settings.APIOnly {
 		return
 	}
@@ -229,8 +229,8 @@ func (x *diagnosis) checkEngines() {
 	}
 }
 
-func (x *diagnosis) checkEngine(e actors.EngineStatus) {
-	check, at := "engine "+e.Name, " at "+x.engines.host(e.Name)
+func (x *selfDiagnosis) checkEngine(e actors.EngineStatus) {
+	check, at := "engine "+e.Name, " at "+x.engines.engineHost(e.Name)
 	if !e.Up {
 		remedy := "start it, or remove it from engines"
 		var refused *engine.Error
@@ -270,19 +270,19 @@ func (x *diagnosis) checkEngine(e actors.EngineStatus) {
 		warn(fmt.Sprintf("the server%s gets %s", at, why), "look into the log of the server")
 	}
 	for _, model := range x.engines.Catalog.All() {
-		if s, ok := e.Info.Find(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {
+		if s, ok := e.Info.FindModel(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {
 			warn(fmt.Sprintf("it takes %d tokens for %s, the catalog says %d: longer rows are cut or refused", s.ContextLength, model.ID, model.ContextLength),
 				"start the server with a longer context (--max-model-len, -c), or lower context_length in the catalog")
 		}
 	}
 	if well {
-		x.addFinding(check, doctor.OK, "it serves "+x.engines.modelsText(e.Info)+at, "")
+		x.addFinding(check, doctor.OK, "it serves "+x.engines.formatModels(e.Info)+at, "")
 	}
 }
 
-// tryPeers sends a small request to every node, and adds a finding for each node that
+// probePeers sends a small request to every node, and adds a finding for each node that
 // does not answer.
-func (x *diagnosis) tryPeers(ctx context.Context) {
+func (x *selfDiagnosis) probePeers(ctx context.Context) {
 	if x.members.Cluster == nil {
 		return
 	}
@@ -305,7 +305,7 @@ const (
 	minFreeDiskShare = 0.1  // free share of the disk
 )
 
-func (x *diagnosis) checkMachine() {
+func (x *selfDiagnosis) checkMachine() {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < minOpenFiles {
 		x.addFinding("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
@@ -315,20 +315,20 @@ func (x *diagnosis) checkMachine() {
 	}
 	var disk syscall.Statfs_t
 	if syscall.Statfs(x.Settings.Data, &disk) == nil {
-		if f := diskSpaceFinding(x.Settings.Data, disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize)); f.Level != "" {
+		if f := checkDiskSpace(x.Settings.Data, disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize)); f.Level != "" {
 			x.found = append(x.found, f)
 		}
 	}
 }
 
-// diskSpaceFinding returns a warning if the disk of path has too little free space,
+// checkDiskSpace returns a warning if the disk of path has too little free space,
 // otherwise an empty Finding. free and all are in bytes.
-func diskSpaceFinding(path string, free, all uint64) client.Finding {
-	if all == 0 || float64(free)/float64(all) >= minFreeDiskShare {
+func checkDiskSpace(path string, freeBytes, capacityBytes uint64) client.Finding {
+	if capacityBytes == 0 || float64(freeBytes)/float64(capacityBytes) >= minFreeDiskShare {
 		return client.Finding{}
 	}
 	return client.Finding{
-		Check: "disk", Level: doctor.Warn, Text: fmt.Sprintf("the disk of %s has %.1f GiB left, %d %%", path, float64(free)/float64(settings.GiB), 100*free/all),
+		Check: "disk", Level: doctor.Warn, Text: fmt.Sprintf("the disk of %s has %.1f GiB left, %d %%", path, float64(freeBytes)/float64(settings.GiB), 100*freeBytes/capacityBytes),
 		Remedy: "make room, or shorten how long results are kept (rowmill settings set --retention-days)",
 	}
 }

@@ -13,7 +13,7 @@ import (
 // and warns if the operator must set something.
 func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 	t.Parallel()
-	x := &diagnosis{}
+	x := &selfDiagnosis{}
 	x.reportS3Limits([]s3.Limitation{
 		{Missing: "copy an object", Answer: "501", Instead: "a node copies it"},
 		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},

@@ -6,15 +6,15 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// discovery is the part of a node that looks for inference servers while the node runs.
-type discovery struct {
+// serverDiscovery is the part of a node that looks for inference servers while the node runs.
+type serverDiscovery struct {
 	partBase
 	engines  *engines
 	pipeline *pipeline
 }
 
 // Start starts the search in the background, if the node looks for servers at all.
-func (d *discovery) Start(ctx context.Context) error {
+func (d *serverDiscovery) Start(ctx context.Context) error {
 	if d.engines.finder == nil {
 		return nil
 	}
@@ -22,10 +22,10 @@ func (d *discovery) Start(ctx context.Context) error {
 		d.engines.finder.Run(ctx, func(f discover.FoundServer) {
 			for _, e := range d.pipeline.Engines() {
 				if e.Info.Kind != "" { // this configured server has answered
-					d.engines.policy.decide(e.Info.Simulated)
+					d.engines.policy.decideOnce(e.Info.Simulated)
 				}
 			}
-			if d.engines.acceptFound(f) {
+			if d.engines.acceptFoundServer(f) {
 				d.pipeline.Attach(f.Engine)
 			}
 		})

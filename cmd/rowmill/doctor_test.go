@@ -68,10 +68,10 @@ func diagnosed(t *testing.T, found []client.Finding, all ...planted) {
 
 // members prepares the nodes of a cluster with one Redis and one directory. They are
 // healthy except for the changes.
-func members(t *testing.T, records *redistest.Server, data string, changes ...func(*settings.Settings)) []*Main {
+func members(t *testing.T, records *redistest.Server, data string, changes ...func(*settings.Settings)) []*NodeProcess {
 	t.Helper()
 	first := freeAddress(t)
-	all := make([]*Main, len(changes))
+	all := make([]*NodeProcess, len(changes))
 	for i, change := range changes {
 		all[i] = prepare(t, data, func(s *settings.Settings) {
 			s.APIKey, s.Store.URL, s.Objects.Shared = clusterKey, settings.Secret(records.URL()), true
@@ -105,7 +105,7 @@ func members(t *testing.T, records *redistest.Server, data string, changes ...fu
 func asIs(*settings.Settings) {}
 
 // up waits until a node knows for all its servers whether they are up.
-func up(t *testing.T, m *Main, servers int) {
+func up(t *testing.T, m *NodeProcess, servers int) {
 	t.Helper()
 	wait.For(t, "the servers were asked", func() bool {
 		known := 0
@@ -202,10 +202,10 @@ func TestDoctor_ServiceAndKey(t *testing.T) {
 
 func TestRoomFinding(t *testing.T) {
 	t.Parallel()
-	if f := diskSpaceFinding("/data", 20<<30, 100<<30); f.Level != "" {
+	if f := checkDiskSpace("/data", 20<<30, 100<<30); f.Level != "" {
 		t.Errorf("%+v", f)
 	}
-	if f := diskSpaceFinding("/data", 5<<30, 100<<30); f.Level != "warn" || f.Check != "disk" || !strings.Contains(f.Text, "5.0 GiB left, 5 %") || f.Remedy == "" {
+	if f := checkDiskSpace("/data", 5<<30, 100<<30); f.Level != "warn" || f.Check != "disk" || !strings.Contains(f.Text, "5.0 GiB left, 5 %") || f.Remedy == "" {
 		t.Errorf("%+v", f)
 	}
 }

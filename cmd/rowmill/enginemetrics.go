@@ -8,10 +8,10 @@ import (
 	"github.com/rowmill/rowmill/actors"
 )
 
-// engineMetrics exports metrics that describe each engine. The pipeline exports the
+// engineCollector exports metrics that describe each engine. The pipeline exports the
 // metrics of its performance. Only /readyz?verbose shows why an engine is down: as a
 // label, each error text would make a new series.
-type engineMetrics struct {
+type engineCollector struct {
 	engines func() []actors.EngineStatus
 	host    func(name string) string
 }
@@ -24,14 +24,14 @@ var (
 )
 
 // Describe sends the descriptions of the metrics.
-func (m engineMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m engineCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{engineInfoDesc, engineModelDesc, engineSinceDesc, engineQueueDesc} {
 		to <- d
 	}
 }
 
 // Collect sends the metrics of all engines.
-func (m engineMetrics) Collect(to chan<- prometheus.Metric) {
+func (m engineCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}

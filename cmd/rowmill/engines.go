@@ -37,7 +37,7 @@ type engines struct {
 	named      map[string]*openai.Engine // configured engines and the built-in simulator, by display name
 	gpus       *gpu.Monitor
 	finder     *discover.Finder // looks for servers; nil if the settings forbid it
-	policy     simPolicy        // decides whether the node uses a server that it finds
+	policy     simulationPolicy        // decides whether the node uses a server that it finds
 	waitReason string           // why this node waits for a server and does not simulate one; empty if it does not wait
 }
 
@@ -59,7 +59,7 @@ func (e *engines) Start(ctx context.Context) error {
 		return nil
 	}
 	e.policy.simulatedNever = set.Simulator.Enabled == settings.Never
-	if err := e.openFinder(); err != nil {
+	if err := e.openServerFinder(); err != nil {
 		return err
 	}
 	for _, named := range set.Engines {
@@ -75,19 +75,19 @@ func (e *engines) Start(ctx context.Context) error {
 	case e.finder != nil:
 		found := e.finder.ProbePending(ctx)
 		if slices.ContainsFunc(found, func(f discover.FoundServer) bool { return !f.Info.Simulated }) {
-			e.policy.decide(false) // if any found server is real, the outputs of this node are real
+			e.policy.decideOnce(false) // if any found server is real, the outputs of this node are real
 		}
 		for _, f := range found {
-			if e.acceptFound(f) {
+			if e.acceptFoundServer(f) {
 				e.Engines = append(e.Engines, f.Engine)
-				e.onStop("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
+				e.addCloser("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
 			}
 		}
 	}
 	if len(e.Engines) > 0 {
 		return nil
 	}
-	return e.simulateOrWait(ctx)
+	return e.simulateOrAwaitServer(ctx)
 }
 
 // loadCatalog reads the catalog from a file. If name is empty, it returns the embedded
@@ -108,7 +108,7 @@ func loadCatalog(name string) (*catalog.Catalog, error) {
 	return c, nil
 }
 
-func (e *engines) secrets() (all []secret) {
+func (e *engines) reloadableSecrets() (all []reloadableSecret) {
 	for _, named := range e.Settings.Engines {
 		name := named.DisplayName()
 		find := func(s settings.Settings) string {
@@ -119,7 +119,7 @@ func (e *engines) secrets() (all []secret) {
 			}
 			return ""
 		}
-		all = append(all, secret{
+		all = append(all, reloadableSecret{
 			name:    "api_key of engine " + name,
 			valueIn: find,
 			apply:   func(s settings.Settings) error { return e.named[name].SetAPIKey(find(s)) },
@@ -128,10 +128,10 @@ func (e *engines) secrets() (all []secret) {
 	return all
 }
 
-// simulateOrWait decides what a node without a server does: it starts the simulated
+// simulateOrAwaitServer decides what a node without a server does: it starts the simulated
 // engine, or lets jobs wait for a server. If the settings allow neither, it returns an
 // error.
-func (e *engines) simulateOrWait(ctx context.Context) error {
+func (e *engines) simulateOrAwaitServer(ctx context.Context) error {
 	reason := "simulator.enabled is never"
 	switch {
 	case e.Settings.Simulator.Enabled == settings.Never:
@@ -172,7 +172,7 @@ func (e *engines) openEngine(set settings.Engine) error {
 		e.named = map[string]*openai.Engine{}
 	}
 	e.named[set.DisplayName()] = adapter
-	e.onStop("engine "+set.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
+	e.addCloser("engine "+set.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
 	return nil
 }
 
@@ -180,21 +180,21 @@ func (e *engines) openEngine(set settings.Engine) error {
 // is for the log.
 func (e *engines) openSimulatedEngine(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
-		Models: completeModels(e.Catalog.All()), Profile: withSpeeds(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
+		Models: fillModelDefaults(e.Catalog.All()), Profile: applySimSettings(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	e.Simulator = server
-	e.onStop("simulator", server.Stop)
-	e.policy.decide(true)
+	e.addCloser("simulator", server.Stop)
+	e.policy.decideOnce(true)
 	e.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
 	return e.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
 
-// completeModels sets the kind and the dimension of models whose catalog entries do not
+// fillModelDefaults sets the kind and the dimension of models whose catalog entries do not
 // have them, because a simulated server needs both.
-func completeModels(models []rowmill.Model) []rowmill.Model {
+func fillModelDefaults(models []rowmill.Model) []rowmill.Model {
 	for i := range models {
 		switch m := &models[i]; {
 		case m.Kind == rowmill.KindEmbedding && m.Dimension == 0:
@@ -221,8 +221,8 @@ func openSimulator(ctx context.Context, address string, config sim.Config) (*sim
 	return server, server.Start(ctx, address)
 }
 
-// withSpeeds returns p with the latencies and the number of slots from the settings.
-func withSpeeds(p sim.Profile, set settings.Simulator) sim.Profile {
+// applySimSettings returns p with the latencies and the number of slots from the settings.
+func applySimSettings(p sim.LatencyProfile, set settings.Simulator) sim.LatencyProfile {
 	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
 	return p
 }
@@ -230,9 +230,9 @@ func withSpeeds(p sim.Profile, set settings.Simulator) sim.Profile {
 // simulatorName is the name of the built-in simulated engine.
 const simulatorName = "simulator"
 
-// openFinder creates the finder, which looks for inference servers, unless the settings
+// openServerFinder creates the finder, which looks for inference servers, unless the settings
 // forbid it.
-func (e *engines) openFinder() error {
+func (e *engines) openServerFinder() error {
 	set := e.Settings
 	switch set.Discover.Enabled {
 	case settings.Never:
@@ -254,19 +254,19 @@ func (e *engines) openFinder() error {
 	if err != nil {
 		return err
 	}
-	e.onStop("finder", func(context.Context) error { e.finder.Close(); return nil })
+	e.addCloser("finder", func(context.Context) error { e.finder.Close(); return nil })
 	return nil
 }
 
-// acceptFound decides whether the node uses a server that it found, and logs the decision.
-func (e *engines) acceptFound(f discover.FoundServer) bool {
-	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.modelsText(f.Info))
-	if reason := e.policy.refusalReason(f); reason != "" {
+// acceptFoundServer decides whether the node uses a server that it found, and logs the decision.
+func (e *engines) acceptFoundServer(f discover.FoundServer) bool {
+	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.formatModels(f.Info))
+	if reason := e.policy.checkFoundServer(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
 	}
-	e.policy.decide(f.Info.Simulated)
+	e.policy.decideOnce(f.Info.Simulated)
 	if f.Info.Simulated {
 		log.Warn("OUTPUTS ARE SIMULATED: a simulated server was found and is used")
 	} else {
@@ -284,13 +284,13 @@ func describeServer(info engine.Info) string {
 	return text
 }
 
-// models returns the models of a server under the IDs that jobs use: first the models
+// toAPIModels returns the models of a server under the IDs that jobs use: first the models
 // of the catalog, then other models under the server's names.
-func (e *engines) models(list []engine.ServedModel) (models []client.Engine_Models) {
+func (e *engines) toAPIModels(list []engine.ServedModel) (models []client.Engine_Models) {
 	all := served.New(e.Catalog, func() []served.Server { return []served.Server{{Models: list}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
-			models = append(models, client.Engine_Models{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.OrNull(string(offered.Model.Kind))})
+			models = append(models, client.Engine_Models{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.NilIfZero(string(offered.Model.Kind))})
 		}
 	}
 	return models
@@ -298,20 +298,20 @@ func (e *engines) models(list []engine.ServedModel) (models []client.Engine_Mode
 
 // modelIDs returns the ids of the models that a server serves.
 func (e *engines) modelIDs(info engine.Info) (ids []string) {
-	for _, model := range e.models(info.Models) {
+	for _, model := range e.toAPIModels(info.Models) {
 		ids = append(ids, model.ID)
 	}
 	return ids
 }
 
-// modelsText returns the models of a server as a text for people.
-func (e *engines) modelsText(info engine.Info) string {
+// formatModels returns the models of a server as a text for people.
+func (e *engines) formatModels(info engine.Info) string {
 	return cmp.Or(terminal.JoinFew(e.modelIDs(info)), "no model")
 }
 
-// url returns the address of an engine's server, http://HOST:PORT. The name of a found
+// engineURL returns the address of an engine's server, http://HOST:PORT. The name of a found
 // server is its HOST:PORT.
-func (e *engines) url(name string) string {
+func (e *engines) engineURL(name string) string {
 	if e.Simulator != nil && name == simulatorName {
 		return e.Simulator.URL()
 	}
@@ -326,17 +326,17 @@ func (e *engines) url(name string) string {
 	return "http://" + name
 }
 
-// host returns the HOST:PORT of an engine's server.
-func (e *engines) host(name string) string {
-	_, host, _ := strings.Cut(e.url(name), "://")
+// engineHost returns the HOST:PORT of an engine's server.
+func (e *engines) engineHost(name string) string {
+	_, host, _ := strings.Cut(e.engineURL(name), "://")
 	return host
 }
 
 // isOwnAddress reports whether a client that connects to address reaches a listener of this
 // node on listen. Both are HOST:PORT.
-func isOwnAddress(address, listen string) bool {
+func isOwnAddress(address, listenAddress string) bool {
 	host, port, err := net.SplitHostPort(address)
-	ownHost, ownPort, ownErr := net.SplitHostPort(listen)
+	ownHost, ownPort, ownErr := net.SplitHostPort(listenAddress)
 	local := func(address string) bool { return settings.IsLoopback(address) || settings.IsUnspecified(address) }
-	return err == nil && ownErr == nil && port == ownPort && (host == ownHost || local(address) && local(listen))
+	return err == nil && ownErr == nil && port == ownPort && (host == ownHost || local(address) && local(listenAddress))
 }

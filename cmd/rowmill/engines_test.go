@@ -40,7 +40,7 @@ var gpuBox = machine{{Index: 0, Name: "NVIDIA H200", UUID: "GPU-1", MemoryTotal:
 
 // looking makes a node without configured servers that searches one address often. The
 // buffer has its log.
-func looking(t *testing.T, gpus machine, address string, change func(*settings.Settings)) (*Main, *watched) {
+func looking(t *testing.T, gpus machine, address string, change func(*settings.Settings)) (*NodeProcess, *watched) {
 	t.Helper()
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Simulator.Enabled = settings.Auto
@@ -57,7 +57,7 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 }
 
 // run starts the node until the test ends.
-func (m *Main) run(t *testing.T) *client.Client {
+func (m *NodeProcess) run(t *testing.T) *client.Client {
 	t.Helper()
 	noError(t, m.Run(t.Context()))
 	t.Cleanup(func() { stop(t, m) })
@@ -73,7 +73,7 @@ func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 	t.Helper()
 	server, err := openSimulator(t.Context(), address, sim.Config{
 		Models:  catalog.Default().All(),
-		Profile: withSpeeds(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
+		Profile: applySimSettings(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
 	})
 	noError(t, err)
 	kill = func() {
@@ -114,7 +114,7 @@ func await(t *testing.T, api *client.Client, id string, ok func(client.Job) bool
 }
 
 // awaitReady waits until /readyz?verbose contains all of the texts.
-func awaitReady(t *testing.T, m *Main, texts ...string) {
+func awaitReady(t *testing.T, m *NodeProcess, texts ...string) {
 	t.Helper()
 	wait.Until(t, func() error {
 		status, body := readiness(t, m)
@@ -199,7 +199,7 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	address := freeAddress(t)
 	m, logs := looking(t, nil, address, nil)
 	api := m.run(t)
-	if m.Engines.Simulator == nil || !m.Engines.policy.simulates() {
+	if m.Engines.Simulator == nil || !m.Engines.policy.isSimulating() {
 		t.Fatal("no simulator on a machine without GPU and server")
 	}
 	var rows, keys atomic.Int64
@@ -244,8 +244,8 @@ func TestWithoutAServer(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		gpus     machine
-		simulate settings.Choice
-		discover settings.Choice
+		simulate settings.FeatureMode
+		discover settings.FeatureMode
 		want     string // simulate, wait, or a part of the error
 	}{
 		{"no GPU", nil, settings.Auto, settings.Auto, "simulate"},
@@ -270,12 +270,12 @@ func TestWithoutAServer(t *testing.T) {
 				}
 				return
 			case m.Engines.Simulator != nil:
-				greet(&terminal.IO{Out: &greeting}, m)
+				printStartBanner(&terminal.IO{Out: &greeting}, m)
 				if test.want != "simulate" || !strings.Contains(greeting.String(), "OUTPUTS ARE SIMULATED") {
 					t.Errorf("it simulates, want %s:\n%s", test.want, greeting.String())
 				}
 			default:
-				greet(&terminal.IO{Out: &greeting}, m)
+				printStartBanner(&terminal.IO{Out: &greeting}, m)
 				if test.want != "wait" || !strings.Contains(greeting.String(), "NONE YET: jobs wait for a server at "+address) {
 					t.Errorf("it waits, want %s:\n%s", test.want, greeting.String())
 				}
@@ -319,7 +319,7 @@ func TestNodesDoNotUseEachOther(t *testing.T) {
 // server, and outputs would be mixed.
 func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 	t.Parallel()
-	for choice, want := range map[settings.Choice]bool{settings.Auto: false, settings.Always: true} {
+	for choice, want := range map[settings.FeatureMode]bool{settings.Auto: false, settings.Always: true} {
 		m, _ := looking(t, nil, freeAddress(t), func(s *settings.Settings) {
 			s.Cluster.Listen, s.Simulator.Enabled = "127.0.0.1:0", choice
 		})
@@ -345,13 +345,13 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	if got := m.modelIDs(info); len(got) != len(all) || got[0] != all[0].ID {
 		t.Errorf("all models are %v", got)
 	}
-	if got := m.modelsText(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
+	if got := m.formatModels(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
 		t.Errorf("all models are %q", got)
 	}
-	if got, want := m.modelsText(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
+	if got, want := m.formatModels(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
 		t.Errorf("one model is %q, want %q", got, want)
 	}
-	if got := m.modelsText(modelsOfServers([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {
+	if got := m.formatModels(mergeServerModels([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {
 		t.Errorf("a model of no catalog is %q", got)
 	}
 }

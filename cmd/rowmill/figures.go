@@ -25,23 +25,23 @@ const (
 	figuresGPUs    = "gpus"
 )
 
-// ownFigures returns this node's figures of one kind: engines, measurements or GPUs. Other
+// localNodeData returns this node's figures of one kind: engines, measurements or GPUs. Other
 // nodes call it. For an unknown kind it returns a *peer.Refusal.
-func (s *service) ownFigures(ctx context.Context, kind string) (any, error) {
+func (s *nodeService) localNodeData(ctx context.Context, kind string) (any, error) {
 	switch kind {
 	case figuresEngines:
-		return s.ownEngines(), nil
+		return s.listLocalEngines(), nil
 	case figuresPoints:
 		return s.meter.recentPoints(), nil
 	case figuresGPUs:
-		return s.ownGPUs(ctx), nil
+		return s.readLocalGPUs(ctx), nil
 	}
 	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("this node has no figures called %q", kind)}
 }
 
-// requestFigures requests the figures of one kind from all nodes, unless the cache has
+// fetchNodeData requests the figures of one kind from all nodes, unless the cache has
 // recent answers.
-func (s *service) requestFigures(ctx context.Context, kind string) ([]actors.Reply[json.RawMessage], error) {
+func (s *nodeService) fetchNodeData(ctx context.Context, kind string) ([]actors.Reply[json.RawMessage], error) {
 	return s.recent.figures.Get(ctx, kind, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
 		return s.System.Figures(ctx, kind)
 	})
@@ -54,9 +54,9 @@ type nodeAnswer[T any] struct {
 	err   error
 }
 
-// requestDecoded returns the decoded figures of one kind from all nodes.
-func requestDecoded[T any](ctx context.Context, s *service, kind string) ([]nodeAnswer[T], error) {
-	replies, err := s.requestFigures(ctx, kind)
+// fetchDecodedData returns the decoded figures of one kind from all nodes.
+func fetchDecodedData[T any](ctx context.Context, s *nodeService, kind string) ([]nodeAnswer[T], error) {
+	replies, err := s.fetchNodeData(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +70,8 @@ func requestDecoded[T any](ctx context.Context, s *service, kind string) ([]node
 	return all, nil
 }
 
-// problem returns a text that says why a node has not answered; nil if it has answered.
-func (a nodeAnswer[T]) problem() *string {
+// errorText returns a text that says why a node has not answered; nil if it has answered.
+func (a nodeAnswer[T]) errorText() *string {
 	if a.err == nil {
 		return nil
 	}
@@ -82,8 +82,8 @@ func (a nodeAnswer[T]) problem() *string {
 // EngineList returns the inference servers of all nodes. missing has the names of the
 // nodes that did not answer; for these nodes it returns the servers that they announced
 // before.
-func (s *service) EngineList(ctx context.Context) (all []client.Engine, missing []string, err error) {
-	replies, err := requestDecoded[[]client.Engine](ctx, s, figuresEngines)
+func (s *nodeService) EngineList(ctx context.Context) (all []client.Engine, missing []string, err error) {
+	replies, err := fetchDecodedData[[]client.Engine](ctx, s, figuresEngines)
 	for _, r := range replies {
 		if r.err == nil {
 			all = append(all, r.value...)
@@ -91,13 +91,13 @@ func (s *service) EngineList(ctx context.Context) (all []client.Engine, missing 
 		}
 		missing = append(missing, r.node.Name)
 		for _, e := range r.node.Servers {
-			all = append(all, s.remoteEngine(r.node.Name, e))
+			all = append(all, s.toAPIRemoteEngine(r.node.Name, e))
 		}
 	}
 	return all, missing, err
 }
 
-func (s *service) ownEngines() []client.Engine {
+func (s *nodeService) listLocalEngines() []client.Engine {
 	all := []client.Engine{}
 	name := ""
 	for _, n := range s.System.Nodes() {
@@ -106,29 +106,29 @@ func (s *service) ownEngines() []client.Engine {
 		}
 	}
 	for _, e := range s.Engines() {
-		all = append(all, s.ownEngine(name, e))
+		all = append(all, s.toAPIEngine(name, e))
 	}
 	return all
 }
 
 // Points returns the recent measurements of all nodes, for the graphs of the console.
-func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
-	replies, err := requestDecoded[[]apinodes.StatsPoint](ctx, s, figuresPoints)
-	all := make([]apinodes.NodePoints, len(replies))
+func (s *nodeService) Points(ctx context.Context) ([]apinodes.NodeStats, error) {
+	replies, err := fetchDecodedData[[]apinodes.StatsPoint](ctx, s, figuresPoints)
+	all := make([]apinodes.NodeStats, len(replies))
 	for i, r := range replies {
-		all[i] = apinodes.NodePoints{Node: r.node.Name, Points: r.value, Problem: r.problem()}
+		all[i] = apinodes.NodeStats{Node: r.node.Name, Points: r.value, Problem: r.errorText()}
 	}
 	return all, err
 }
 
 // GPUs returns the GPUs of all nodes.
-func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
-	replies, err := requestDecoded[apinodes.NodeGPUs](ctx, s, figuresGPUs)
+func (s *nodeService) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
+	replies, err := fetchDecodedData[apinodes.NodeGPUs](ctx, s, figuresGPUs)
 	all := make([]apinodes.NodeGPUs, len(replies))
 	for i, r := range replies {
 		all[i] = apinodes.NodeGPUs{Node: r.node.Name, GPUs: r.value.GPUs, Problem: r.value.Problem}
 		if r.err != nil {
-			all[i].Problem = r.problem()
+			all[i].Problem = r.errorText()
 		}
 	}
 	return all, err
@@ -136,7 +136,7 @@ func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
 
 // RowDistribution returns how many rows of a job each node has. It asks the owner of
 // the job, unless the cache has a recent answer. After an error it returns nil.
-func (s *service) RowDistribution(ctx context.Context, record *store.Record) *jobs.RowDistribution {
+func (s *nodeService) RowDistribution(ctx context.Context, record *store.Record) *jobs.RowDistribution {
 	where, err := s.recent.distributions.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.RowDistribution, error) {
 		found, err := s.System.RowDistribution(ctx, record)
 		if err != nil {
@@ -154,8 +154,8 @@ func (s *service) RowDistribution(ctx context.Context, record *store.Record) *jo
 	return where
 }
 
-// ownGPUs returns the GPUs of this machine.
-func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
+// readLocalGPUs returns the GPUs of this machine.
+func (s *nodeService) readLocalGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	found, err := s.engines.gpus.Read(ctx)
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
 		text := "nvidia-smi cannot be read: " + shortText(err)
@@ -179,28 +179,28 @@ func nilIfUnknown[T int64 | float64](figure T) *T {
 	return &figure
 }
 
-// remoteEngine describes an engine of another node with the data that the other node
+// toAPIRemoteEngine describes an engine of another node with the data that the other node
 // announced.
-func (s *service) remoteEngine(node string, e nodes.Engine) client.Engine {
+func (s *nodeService) toAPIRemoteEngine(node string, e nodes.Engine) client.Engine {
 	return client.Engine{
-		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: int64(e.Window), InFlight: int64(e.InFlight),
-		LastError: exchange.OrNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
+		Node: node, Name: e.Name, Kind: exchange.NilIfZero(e.Kind), State: apinodes.EngineUp, Models: s.engines.toAPIModels(e.Models), Window: int64(e.Window), InFlight: int64(e.InFlight),
+		LastError: exchange.NilIfZero(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 
-func (s *service) ownEngine(node string, e actors.EngineStatus) client.Engine {
-	url := s.engines.url(e.Name)
+func (s *nodeService) toAPIEngine(node string, e actors.EngineStatus) client.Engine {
+	url := s.engines.engineURL(e.Name)
 	since := e.Since.UTC()
 	shown := client.Engine{
-		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
-		Models: s.engines.models(e.Info.Models), RowsPerSecond: s.meter.rate(e.Name), Simulated: e.Info.Simulated,
+		Node: node, Name: e.Name, Kind: exchange.NilIfZero(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
+		Models: s.engines.toAPIModels(e.Info.Models), RowsPerSecond: s.meter.engineRate(e.Name), Simulated: e.Info.Simulated,
 	}
 	if e.Up {
-		shown.State, shown.LastError = apinodes.EngineUp, exchange.OrNull(strings.Join(e.Waits(), "; "))
+		shown.State, shown.LastError = apinodes.EngineUp, exchange.NilIfZero(strings.Join(e.Waits(), "; "))
 		window, inFlight, _ := e.Load()
 		shown.Window, shown.InFlight = int64(window), int64(inFlight)
 	} else if e.Err != nil {
-		shown.LastError = exchange.OrNull(shortText(e.Err))
+		shown.LastError = exchange.NilIfZero(shortText(e.Err))
 	}
 	if e.Since.IsZero() {
 		shown.Since = nil

@@ -124,7 +124,7 @@ func TestActsAreSent(t *testing.T) {
 		s.APIKey = "admin-key-0123456789abcdef"
 		s.Log.AuditWebhook, s.Log.AuditWebhookSecret = receiver.URL+"/audit", secret
 	}
-	act := func(m *Main, name string) {
+	act := func(m *NodeProcess, name string) {
 		t.Helper()
 		if code, _, said := runCommand(t.Context(), environ(m, "admin-key-0123456789abcdef"), "", "keys", "create", "--name", name); code != 0 {
 			t.Fatalf("exit code %d: %s", code, said)

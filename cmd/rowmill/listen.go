@@ -47,28 +47,28 @@ type listeners struct {
 func (l *listeners) Start(ctx context.Context) error {
 	var err error
 	set := l.Settings.HTTP
-	if l.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, l.Logger); err != nil {
+	if l.api, err = openListener(ctx, set.Listen, set.TLSCert, set.TLSKey, l.Logger); err != nil {
 		return err
 	}
-	l.onStop("listener", l.api.stop)
+	l.addCloser("listener", l.api.stop)
 	l.Addr = l.api.Addr
 	l.URL, _ = l.api.localURL()
 	if set.AdminListen == "" {
 		return nil
 	}
-	if l.admin, err = listen(ctx, set.AdminListen, "", "", l.Logger); err != nil {
+	if l.admin, err = openListener(ctx, set.AdminListen, "", "", l.Logger); err != nil {
 		return err
 	}
-	l.onStop("admin listener", l.admin.stop)
+	l.addCloser("admin listener", l.admin.stop)
 	l.AdminAddr = l.admin.Addr
 	return nil
 }
 
-// serve answers requests at a listener until the listener is stopped. If it ends in
+// serveInBackground answers requests at a listener until the listener is stopped. If it ends in
 // another way, the error goes to failed.
-func (l *listeners) serve(one *listener, handler nethttp.Handler) {
+func (l *listeners) serveInBackground(ln *listener, handler nethttp.Handler) {
 	go func() {
-		if err := one.serve(handler); err != nil {
+		if err := ln.serve(handler); err != nil {
 			l.failed <- err
 		}
 	}()
@@ -83,18 +83,18 @@ type listener struct {
 	secure bool
 }
 
-// listen opens an address. Requests wait until serve is called. cert and key are the
+// openListener opens an address. Requests wait until serve is called. cert and key are the
 // files of the TLS certificate and its key, both empty for plain HTTP. The listener
 // reads the files again when they change.
-func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*listener, error) {
+func openListener(ctx context.Context, address, certFile, keyFile string, log *slog.Logger) (*listener, error) {
 	l := &listener{server: &nethttp.Server{
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
-	if cert != "" {
-		held, err := certificate.Open(certificate.Files{Cert: cert, Key: key}, nil, log)
+	if certFile != "" {
+		held, err := certificate.Open(certificate.Files{Cert: certFile, Key: keyFile}, nil, log)
 		if err != nil {
 			return nil, fmt.Errorf("http.tls_cert and http.tls_key: %w", err)
 		}
@@ -140,24 +140,24 @@ func (l *listener) stop(ctx context.Context) error {
 
 // localURL returns the listener's base URL for a client on this machine. open reports
 // whether other machines also reach the listener; they need another host name.
-func (l *listener) localURL() (base string, open bool) {
+func (l *listener) localURL() (base string, public bool) {
 	host, port, err := net.SplitHostPort(l.Addr.String())
 	if err != nil {
 		return "", false // does not happen: listen opens only TCP addresses
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host, open = "127.0.0.1", true
+		host, public = "127.0.0.1", true
 	}
 	scheme := "http://"
 	if l.secure {
 		scheme = "https://"
 	}
-	return scheme + net.JoinHostPort(host, port), open
+	return scheme + net.JoinHostPort(host, port), public
 }
 
-// adminHandler serves metrics, profiles, and the state of single rows of the jobs that
+// newAdminHandler serves metrics, profiles, and the state of single rows of the jobs that
 // this node owns.
-func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
+func newAdminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -171,7 +171,7 @@ func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.
 			nethttp.Error(w, "the row must be its number in the input, from 0", nethttp.StatusBadRequest)
 			return
 		}
-		place, err := pipeline.Where(r.Context(), r.PathValue("job"), row)
+		place, err := pipeline.LocateRow(r.Context(), r.PathValue("job"), row)
 		if err != nil {
 			nethttp.Error(w, err.Error(), nethttp.StatusNotFound)
 			return

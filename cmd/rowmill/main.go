@@ -15,16 +15,16 @@ import (
 )
 
 func main() {
-	ctx, stop := untilSignal(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, terminal.Standard(), os.Args[1:])
+	ctx, stop := contextUntilSignal(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, terminal.StandardIO(), os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-// untilSignal returns a context that the first of these signals cancels; the cause is
+// contextUntilSignal returns a context that the first of these signals cancels; the cause is
 // an exit.Signal. A second signal ends the process at once. The returned function
 // cancels the context without a signal.
-func untilSignal(parent context.Context, signals ...os.Signal) (context.Context, func()) {
+func contextUntilSignal(parent context.Context, signals ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	arrived := make(chan os.Signal, 1)
 	signal.Notify(arrived, signals...)

@@ -16,20 +16,20 @@ import (
 // computed.
 const engineRateWindow = time.Minute
 
-// A meter is the part of a node that reads the node's own metrics at intervals. The
+// A metricsSampler is the part of a node that reads the node's own metrics at intervals. The
 // readings give the points of the console's charts and the rates of the engines.
-type meter struct {
+type metricsSampler struct {
 	partBase
-	read func(time.Time) (metricReading, error)
+	read func(time.Time) (metricsSample, error)
 
 	mu     sync.Mutex
-	last   *metricReading  // the latest reading; nil before the first one
-	recent []metricReading // the readings within engineRateWindow, oldest first
+	last   *metricsSample  // the latest reading; nil before the first one
+	recent []metricsSample // the readings within engineRateWindow, oldest first
 	points []apinodes.StatsPoint
 }
 
-// A metricReading holds the values of the node's metrics at one time.
-type metricReading struct {
+// A metricsSample holds the values of the node's metrics at one time.
+type metricsSample struct {
 	at                        time.Time
 	done, failed              float64
 	inputTokens, outputTokens float64
@@ -37,9 +37,9 @@ type metricReading struct {
 	inFlight, window          int
 }
 
-// takeReading reads the metrics, and adds a Point with the changes since the last reading. It
+// sampleMetrics reads the metrics, and adds a Point with the changes since the last reading. It
 // drops old Points and readings.
-func (m *meter) takeReading(now time.Time) error {
+func (m *metricsSampler) sampleMetrics(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {
 		return err
@@ -55,19 +55,19 @@ func (m *meter) takeReading(now time.Time) error {
 		m.points = slices.DeleteFunc(m.points, func(p apinodes.StatsPoint) bool { return now.Sub(p.At) > apinodes.StatsKept })
 	}
 	m.last = &r
-	m.recent = slices.DeleteFunc(append(m.recent, r), func(r metricReading) bool { return now.Sub(r.at) > engineRateWindow })
+	m.recent = slices.DeleteFunc(append(m.recent, r), func(r metricsSample) bool { return now.Sub(r.at) > engineRateWindow })
 	return nil
 }
 
-func (m *meter) recentPoints() []apinodes.StatsPoint {
+func (m *metricsSampler) recentPoints() []apinodes.StatsPoint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.points)
 }
 
-// rate returns the rows per second of an engine within engineRateWindow; nil before the
+// engineRate returns the rows per second of an engine within engineRateWindow; nil before the
 // second reading.
-func (m *meter) rate(engine string) *float64 {
+func (m *metricsSampler) engineRate(engine string) *float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent) < 2 {
@@ -79,12 +79,12 @@ func (m *meter) rate(engine string) *float64 {
 }
 
 // Start reads the metrics every apinodes.StatsStep.
-func (m *meter) Start(ctx context.Context) error {
+func (m *metricsSampler) Start(ctx context.Context) error {
 	m.runInBackground(ctx, "meter", func(ctx context.Context) {
 		due := time.NewTicker(apinodes.StatsStep)
 		defer due.Stop()
 		for {
-			if err := m.takeReading(m.now()); err != nil {
+			if err := m.sampleMetrics(m.now()); err != nil {
 				m.Logger.Warn("reading the node's own metrics failed", "err", err)
 			}
 			select {
@@ -98,8 +98,8 @@ func (m *meter) Start(ctx context.Context) error {
 }
 
 // readMetrics returns a reading of a node's metrics and of the load of its engines.
-func readMetrics(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (metricReading, error) {
-	r := metricReading{at: now, answers: map[string]float64{}}
+func readMetrics(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (metricsSample, error) {
+	r := metricsSample{at: now, answers: map[string]float64{}}
 	families, err := metrics.Gather()
 	if err != nil {
 		return r, err

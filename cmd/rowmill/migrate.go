@@ -91,7 +91,7 @@ func (g *migration) run(ctx context.Context) (err error) {
 	if g.from == "" || g.to == "" {
 		return exit.With(exit.Usage, errors.New("name both places, --from and --to; see rowmill migrate --help"))
 	}
-	if g.to == "-" || isArchive(g.to) {
+	if g.to == "-" || isArchiveFile(g.to) {
 		return exit.With(exit.Usage, fmt.Errorf("--to %s: an archive cannot be moved to; name a file of settings or a data directory", g.to))
 	}
 	if isSameFile(g.from, g.to) {
@@ -102,22 +102,22 @@ func (g *migration) run(ctx context.Context) (err error) {
 	var source *openedStorage
 	var identity deployment.Identity
 	var before *move.Summary
-	archived := g.from == "-" || isArchive(g.from)
+	archived := g.from == "-" || isArchiveFile(g.from)
 	if !archived {
-		if source, err = g.open(ctx, "--from", g.from, true); err != nil {
+		if source, err = g.openStorage(ctx, "--from", g.from, true); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, source.close(ctx)) }()
 		if identity, err = source.place.SourceIdentity(ctx); err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
-		found, err := g.measureSource(ctx, source.place)
+		found, err := g.summarizeSource(ctx, source.place)
 		if err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
 		before = &found
 	}
-	target, err := g.open(ctx, "--to", g.to, false)
+	target, err := g.openStorage(ctx, "--to", g.to, false)
 	if err != nil {
 		return err
 	}
@@ -136,32 +136,32 @@ func (g *migration) run(ctx context.Context) (err error) {
 	} else {
 		records = source.place.Records
 		if err := m.CopyObjects(ctx, source.place.Bucket); err != nil {
-			return g.incompleteError(err)
+			return g.wrapIncompleteError(err)
 		}
 	}
 	if err := m.CopyRecords(ctx, records); err != nil {
-		return g.incompleteError(err)
+		return g.wrapIncompleteError(err)
 	}
 	moved, settled, err := m.End(ctx, records, before, identity)
 	if err != nil {
-		return g.incompleteError(err)
+		return g.wrapIncompleteError(err)
 	}
 	g.progress.Clear()
 	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, no difference. The new place is %s\n",
-		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), textfmt.Size(moved.Bytes), settled)
+		target.place.RecordsName, target.place.BucketName, moved, terminal.FormatCount(moved.Objects), textfmt.FormatSize(moved.Bytes), settled)
 	if err == nil && !archived {
 		g.term.Say("nothing was changed at --from: start no node there any more, both would run the same jobs")
 	}
 	return err
 }
 
-// incompleteError adds to err that --to is incomplete, and how to continue. It is for errors
+// wrapIncompleteError adds to err that --to is incomplete, and how to continue. It is for errors
 // after the move has begun.
-func (g *migration) incompleteError(err error) error {
+func (g *migration) wrapIncompleteError(err error) error {
 	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
 
-func (g *migration) measureSource(ctx context.Context, from move.Location) (move.Summary, error) {
+func (g *migration) summarizeSource(ctx context.Context, from move.Location) (move.Summary, error) {
 	found, err := move.Summarize(ctx, from.Records)
 	if errors.Is(err, rowmill.ErrConflict) {
 		err = fmt.Errorf("%w; stop all nodes; a node that was killed counts as running for some seconds", err)
@@ -191,15 +191,15 @@ func (g *migration) showProgress(phase string, done int64) {
 	g.progress.Update(terminal.Snapshot{Now: now, Phase: phase, Unit: phase, Done: done, Total: total})
 }
 
-func isSettings(name string) bool {
+func isSettingsFile(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isArchive reports whether name is an existing file that is not a settings file.
-func isArchive(name string) bool {
+// isArchiveFile reports whether name is an existing file that is not a settings file.
+func isArchiveFile(name string) bool {
 	info, err := os.Stat(name)
-	return err == nil && !info.IsDir() && !isSettings(name)
+	return err == nil && !info.IsDir() && !isSettingsFile(name)
 }
 
 func isSameFile(a, b string) bool {
@@ -214,7 +214,7 @@ func isSameFile(a, b string) bool {
 // An openedStorage is the source or the target of a migration: the storage of a node that
 // does not run, opened by this command.
 type openedStorage struct {
-	*storage
+	*nodeStorage
 	place move.Location
 }
 
@@ -222,14 +222,14 @@ func (o *openedStorage) close(ctx context.Context) error {
 	return o.Stop(context.WithoutCancel(ctx))
 }
 
-// open opens the storage that a flag names by a settings file or a data directory. If
+// openStorage opens the storage that a flag names by a settings file or a data directory. If
 // mustExist is true, it returns an error for a data directory without records.
-func (g *migration) open(ctx context.Context, flag, name string, mustExist bool) (_ *openedStorage, err error) {
+func (g *migration) openStorage(ctx context.Context, flag, location string, mustExist bool) (_ *openedStorage, err error) {
 	src := settings.Sources{Environ: g.term.Environ, Alone: true}
-	if isSettings(name) {
-		src.File = name
+	if isSettingsFile(location) {
+		src.File = location
 	} else {
-		src.Flags = []settings.Flag{{Name: flag, Key: "data", Values: []string{name}}}
+		src.Flags = []settings.Flag{{Name: flag, Key: "data", Values: []string{location}}}
 	}
 	set, err := settings.Load(src)
 	if err != nil {
@@ -241,15 +241,15 @@ func (g *migration) open(ctx context.Context, flag, name string, mustExist bool)
 	}
 	if file := filepath.Join(set.Data, backup.Records); mustExist && set.Store.Embedded() {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, name, file))
+			return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, location, file))
 		}
 	}
 	if set.Store.Embedded() || set.Objects.URL == "" {
-		if err := checkOwner(set.Data); err != nil {
+		if err := checkDirectoryOwner(set.Data); err != nil {
 			return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
 		}
 	}
-	o := &openedStorage{storage: &storage{partBase: partBase{node: newNode(set, newLogger(g.term, set.Log))}}}
+	o := &openedStorage{nodeStorage: &nodeStorage{partBase: partBase{nodeEnv: newNodeEnv(set, newLogger(g.term, set.Log))}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%s: %w", flag, err), o.close(ctx))
@@ -262,12 +262,12 @@ func (g *migration) open(ctx context.Context, flag, name string, mustExist bool)
 		err = o.openS3(ctx)
 	} else if o.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: o.Logger}); err == nil {
 		o.Bucket = o.folder // no keys, because nothing is signed here
-		o.onStop("bucket", func(context.Context) error { return o.folder.Close() })
+		o.addCloser("bucket", func(context.Context) error { return o.folder.Close() })
 	}
 	if err != nil {
 		return nil, err
 	}
-	o.place.Storage = o.recordsAndBucket()
+	o.place.Storage = o.deploymentStorage()
 	return o, nil
 }
 
@@ -286,7 +286,7 @@ func (o *openedStorage) openRecords(ctx context.Context) error {
 		return err
 	}
 	o.Store, o.place.Records = records, records
-	o.onStop("store", func(context.Context) error { return records.Close() })
+	o.addCloser("store", func(context.Context) error { return records.Close() })
 	return nil
 }
 
@@ -312,7 +312,7 @@ func (a *archiveSource) importArchive(ctx context.Context, name string) (move.Re
 		return nil, deployment.Identity{}, err
 	}
 	_, err = backup.Read(ctx, bufio.NewReaderSize(in, restoreBuffer), func(name string, _ time.Time, content io.Reader) error {
-		return a.storeFile(ctx, name, content)
+		return a.storeArchiveFile(ctx, name, content)
 	}, func(h backup.Header, _ int64) {
 		a.g.mu.Lock()
 		defer a.g.mu.Unlock()
@@ -322,15 +322,15 @@ func (a *archiveSource) importArchive(ctx context.Context, name string) (move.Re
 		err = errors.New("the archive has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
 	}
 	if err != nil {
-		return nil, deployment.Identity{}, a.g.incompleteError(err)
+		return nil, deployment.Identity{}, a.g.wrapIncompleteError(err)
 	}
 	a.records, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(a.folder, backup.Records)})
 	return a.records, *a.identity, err
 }
 
-// storeFile stores one file of the archive: the records in a temporary folder, an object in
+// storeArchiveFile stores one file of the archive: the records in a temporary folder, an object in
 // the target.
-func (a *archiveSource) storeFile(ctx context.Context, name string, content io.Reader) error {
+func (a *archiveSource) storeArchiveFile(ctx context.Context, name string, content io.Reader) error {
 	key, object := strings.CutPrefix(name, backup.Objects+"/")
 	switch {
 	case !object:

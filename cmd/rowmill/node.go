@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// Main is a running node. The drawing shows which parts of the node use each other.
+// NodeProcess is a running node. The drawing shows which parts of the node use each other.
 //
 //	        settings
 //	           │
@@ -38,49 +38,49 @@ import (
 // the API, and Pipeline refuses inputs from the node's own addresses. Close drains the
 // pipeline while the API still answers and other nodes take over its jobs. Then Close
 // stops the parts in the reverse order.
-type Main struct {
-	*node
+type NodeProcess struct {
+	*nodeEnv
 
-	Tracing      *traces
-	Storage      *storage
+	Tracing      *tracingPart
+	Storage      *nodeStorage
 	Engines      *engines
 	Listeners    *listeners
-	Members      *membership
+	Members      *clusterMembership
 	Pipeline     *pipeline
-	Discovery    *discovery
-	Meter        *meter
-	API          *api
+	Discovery    *serverDiscovery
+	Meter        *metricsSampler
+	API          *apiPart
 	Secrets      *secretReloader
-	Certificates *certificates
-	Service      *service // gives the API and other nodes access to the pipeline
+	Certificates *certificateMonitor
+	Service      *nodeService // gives the API and other nodes access to the pipeline
 }
 
-// newMain creates the parts of a node and connects them. It starts no part.
-func newMain(set settings.Settings, log *slog.Logger) *Main {
-	n := newNode(set, log)
-	base := partBase{node: n}
-	m := &Main{node: n, Tracing: &traces{partBase: base}, Storage: &storage{partBase: base}, Engines: &engines{partBase: base, GPUs: gpu.SMI{}}}
+// newNodeProcess creates the parts of a node and connects them. It starts no part.
+func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
+	n := newNodeEnv(set, log)
+	base := partBase{nodeEnv: n}
+	m := &NodeProcess{nodeEnv: n, Tracing: &tracingPart{partBase: base}, Storage: &nodeStorage{partBase: base}, Engines: &engines{partBase: base, GPUs: gpu.SMI{}}}
 	m.Listeners = &listeners{partBase: base, failed: make(chan error, 2)}
-	m.Members = &membership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
+	m.Members = &clusterMembership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
 	m.Pipeline = &pipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
-	m.Discovery = &discovery{partBase: base, engines: m.Engines, pipeline: m.Pipeline}
-	m.Meter = &meter{partBase: base, read: func(now time.Time) (metricReading, error) { return readMetrics(now, n.Registry, m.Pipeline.Engines()) }}
-	m.Secrets, m.Certificates = &secretReloader{partBase: base}, &certificates{base}
-	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newAnswerCache()}
-	m.Pipeline.facts, m.Pipeline.figures = m.Service.collectFacts, m.Service.ownFigures
-	m.API = &api{partBase: base, pipeline: m.Pipeline, service: m.Service}
+	m.Discovery = &serverDiscovery{partBase: base, engines: m.Engines, pipeline: m.Pipeline}
+	m.Meter = &metricsSampler{partBase: base, read: func(now time.Time) (metricsSample, error) { return readMetrics(now, n.Registry, m.Pipeline.Engines()) }}
+	m.Secrets, m.Certificates = &secretReloader{partBase: base}, &certificateMonitor{base}
+	m.Service = &nodeService{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newAnswerCache()}
+	m.Pipeline.facts, m.Pipeline.figures = m.Service.collectFacts, m.Service.localNodeData
+	m.API = &apiPart{partBase: base, pipeline: m.Pipeline, service: m.Service}
 	m.Secrets.holders = []secretHolder{m.API, m.Members, m.Storage, m.Tracing, m.Engines}
 	return m
 }
 
 // parts returns the parts of the node in the order in which Run starts them.
-func (m *Main) parts() []nodePart {
+func (m *NodeProcess) parts() []nodePart {
 	return []nodePart{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
 // Run starts the parts of the node and returns when the node answers requests. If a
 // part fails to start, Run stops the parts that were started and returns the error.
-func (m *Main) Run(ctx context.Context) error {
+func (m *NodeProcess) Run(ctx context.Context) error {
 	var err error
 	m.Engines.Catalog, err = loadCatalog(m.Settings.Catalog)
 	for _, part := range m.parts() {
@@ -98,18 +98,18 @@ func (m *Main) Run(ctx context.Context) error {
 
 // Failed returns the channel that receives the error of a listener that stopped by
 // itself.
-func (m *Main) Failed() <-chan error { return m.Listeners.failed }
+func (m *NodeProcess) Failed() <-chan error { return m.Listeners.failed }
 
 // Close stops the node: the node takes no new jobs, finishes and commits the rows in
 // flight, and then stops its parts, all within one deadline. A second call does
 // nothing.
-func (m *Main) Close(ctx context.Context) error {
+func (m *NodeProcess) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
 	defer cancel()
-	return errors.Join(m.Pipeline.drain(ctx), m.stopParts(ctx))
+	return errors.Join(m.Pipeline.drainRows(ctx), m.stopParts(ctx))
 }
 
-func (m *Main) stopParts(ctx context.Context) error {
+func (m *NodeProcess) stopParts(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(m.parts()) {
 		errs = append(errs, part.Stop(ctx))

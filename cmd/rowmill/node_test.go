@@ -29,7 +29,7 @@ func noError(t testing.TB, err error) {
 }
 
 // start runs a node with the simulated engine on data until the test ends.
-func start(t *testing.T, data string, change func(*settings.Settings)) *Main {
+func start(t *testing.T, data string, change func(*settings.Settings)) *NodeProcess {
 	t.Helper()
 	m := prepare(t, data, change)
 	noError(t, m.Run(t.Context()))
@@ -37,7 +37,7 @@ func start(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	return m
 }
 
-func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
+func prepare(t *testing.T, data string, change func(*settings.Settings)) *NodeProcess {
 	t.Helper()
 	s, err := settings.Load(settings.Sources{Flags: []settings.Flag{
 		{Name: "data", Key: "data", Values: []string{data}},
@@ -51,12 +51,12 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	if change != nil {
 		change(&s)
 	}
-	m := newMain(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
+	m := newNodeProcess(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
 	m.checkTimeout = time.Minute // the machine may be busy
 	return m
 }
 
-func stop(t *testing.T, m *Main) {
+func stop(t *testing.T, m *NodeProcess) {
 	t.Helper()
 	if err := m.Close(context.WithoutCancel(t.Context())); err != nil {
 		t.Error("close:", err)
@@ -70,7 +70,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func environ(m *Main, key string) []string {
+func environ(m *NodeProcess, key string) []string {
 	return []string{"ROWMILL_SERVER=" + m.Listeners.URL, "ROWMILL_API_KEY=" + key}
 }
 
@@ -202,7 +202,7 @@ func TestAddressesAndHealth(t *testing.T) {
 	}{
 		{m.Listeners.URL + "/livez", 200, ""},
 		{m.Listeners.URL + "/readyz?verbose", 200, "[+] engine\n"},
-		{m.Listeners.URL + "/version", 200, buildInfo().Version},
+		{m.Listeners.URL + "/version", 200, readBuildMetadata().Version},
 		{m.Listeners.URL + "/metrics", 404, ""},
 		{m.Listeners.URL + "/debug/pprof/", 404, ""},
 		{admin + "/metrics", 200, "rowmill_build_info{"},
@@ -226,7 +226,7 @@ func fetch(t *testing.T, url string) (int, string) {
 }
 
 // readiness returns the answer of /readyz?verbose.
-func readiness(t *testing.T, m *Main) (int, string) {
+func readiness(t *testing.T, m *NodeProcess) (int, string) {
 	t.Helper()
 	return fetchAs(t, m.Listeners.URL+"/readyz?verbose", cmp.Or(m.API.FirstKey, m.Settings.APIKey.Reveal()))
 }

@@ -12,9 +12,9 @@ const (
 	notifyStopping = "STOPPING=1"
 )
 
-// notify sends a state of the service to systemd. socket is the value of the variable
+// notifySystemd sends a state of the service to systemd. socket is the value of the variable
 // NOTIFY_SOCKET. If socket is empty, systemd expects no state and notify does nothing.
-func notify(ctx context.Context, socket, state string) error {
+func notifySystemd(ctx context.Context, socket, state string) error {
 	if socket == "" {
 		return nil
 	}

@@ -14,17 +14,17 @@ func TestNotify(t *testing.T) {
 	noError(t, err)
 	defer func() { _ = heard.Close() }()
 	for _, state := range []string{notifyReady, notifyStopping} {
-		noError(t, notify(t.Context(), socket, state))
+		noError(t, notifySystemd(t.Context(), socket, state))
 		b := make([]byte, 100)
 		n, _, err := heard.ReadFrom(b)
 		if err != nil || string(b[:n]) != state {
 			t.Errorf("heard %q, error %v", b[:n], err)
 		}
 	}
-	if err := notify(t.Context(), "", notifyReady); err != nil {
+	if err := notifySystemd(t.Context(), "", notifyReady); err != nil {
 		t.Error(err)
 	}
-	if err := notify(t.Context(), socket+"-gone", notifyReady); err == nil || !strings.Contains(err.Error(), "tell systemd READY=1") {
+	if err := notifySystemd(t.Context(), socket+"-gone", notifyReady); err == nil || !strings.Contains(err.Error(), "tell systemd READY=1") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -25,8 +25,8 @@ const (
 	requestGrace = 4 * time.Second
 )
 
-// A node holds the settings, the logger and the metrics that all parts of a node share.
-type node struct {
+// A nodeEnv holds the settings, the logger and the metrics that all parts of a node share.
+type nodeEnv struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
@@ -35,8 +35,8 @@ type node struct {
 	checkTimeout time.Duration // timeout of each check of the records, the bucket and the other nodes in a diagnosis
 }
 
-func newNode(set settings.Settings, log *slog.Logger) *node {
-	b := buildInfo()
+func newNodeEnv(set settings.Settings, log *slog.Logger) *nodeEnv {
+	b := readBuildMetadata()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rowmill_build_info", Help: "1, labelled with the version of the program.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
@@ -44,7 +44,7 @@ func newNode(set settings.Settings, log *slog.Logger) *node {
 	info.Set(1)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &node{Settings: set, Logger: log, Registry: registry, checkTimeout: checkTimeout}
+	return &nodeEnv{Settings: set, Logger: log, Registry: registry, checkTimeout: checkTimeout}
 }
 
 // newLogger returns a logger that writes to standard error, as text or as JSON. The
@@ -62,11 +62,11 @@ func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 }
 
 // now returns the time of the clock plus clock_offset, for times in records.
-func (n *node) now() time.Time { return time.Now().Add(n.Settings.ClockOffset) }
+func (n *nodeEnv) now() time.Time { return time.Now().Add(n.Settings.ClockOffset) }
 
 // nodeName returns the name of this node in records and logs: cluster.node, or else the
 // host name.
-func (n *node) nodeName() string {
+func (n *nodeEnv) nodeName() string {
 	if name := n.Settings.Cluster.Node; name != "" {
 		return name
 	}
@@ -86,20 +86,20 @@ type nodePart interface {
 // A partBase is the base that every part of a node embeds. Its method Stop closes
 // everything that Start has opened.
 type partBase struct {
-	*node
-	closers []closer // in the order in which the part opened them; Stop calls them in reverse
+	*nodeEnv
+	closers []namedCloser // in the order in which the part opened them; Stop calls them in reverse
 }
 
-// A closer is a function that closes one resource of a part, such as a listener.
-type closer struct {
+// A namedCloser is a function that closes one resource of a part, such as a listener.
+type namedCloser struct {
 	name  string
 	close func(ctx context.Context) error
 }
 
-// onStop registers a function that Stop calls to close a resource. The name of the
+// addCloser registers a function that Stop calls to close a resource. The name of the
 // resource is for errors and for the log of the watchdog.
-func (p *partBase) onStop(name string, close func(ctx context.Context) error) {
-	p.closers = append(p.closers, closer{name, close})
+func (p *partBase) addCloser(name string, closeFunc func(ctx context.Context) error) {
+	p.closers = append(p.closers, namedCloser{name, closeFunc})
 }
 
 // runInBackground calls work in a new goroutine. Stop cancels the context of work and waits until
@@ -111,7 +111,7 @@ func (p *partBase) runInBackground(ctx context.Context, name string, work func(c
 		defer close(over)
 		work(ctx)
 	}()
-	p.onStop(name, func(context.Context) error {
+	p.addCloser(name, func(context.Context) error {
 		cancel()
 		<-over
 		return nil
@@ -123,7 +123,7 @@ func (p *partBase) runInBackground(ctx context.Context, name string, work func(c
 func (p *partBase) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.watchdog.setStep(p.closers[i].name)
+		p.watchdog.setClosingPart(p.closers[i].name)
 		if err := p.closers[i].close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", p.closers[i].name, err))
 		}

@@ -38,11 +38,11 @@ func ended(t *testing.T, p nodePart) {
 // A part closes everything in reverse order, also after an error.
 func TestPartStopsInReverse(t *testing.T) {
 	t.Parallel()
-	p := partBase{node: &node{}}
+	p := partBase{nodeEnv: &nodeEnv{}}
 	var closed []string
 	trouble := errors.New("it hangs")
 	for _, name := range []string{"first", "second", "third"} {
-		p.onStop(name, func(context.Context) error {
+		p.addCloser(name, func(context.Context) error {
 			closed = append(closed, name)
 			if name == "second" {
 				return trouble
@@ -79,7 +79,7 @@ func TestFailedStartLeavesNothingOpen(t *testing.T) {
 func TestStorageKeepsItsIdentity(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	open := func() *storage { return prepare(t, data, nil).Storage }
+	open := func() *nodeStorage { return prepare(t, data, nil).Storage }
 	first := open()
 	begun(t, first)
 	if _, err := first.Store.PutValue(t.Context(), "a", []byte("1"), 0); err != nil {
@@ -95,7 +95,7 @@ func TestStorageKeepsItsIdentity(t *testing.T) {
 	if err := second.confirmDeployment(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if len(second.secrets()) > 0 {
+	if len(second.reloadableSecrets()) > 0 {
 		t.Error("a directory has no secret that changes")
 	}
 }
@@ -110,8 +110,8 @@ func TestListenersServe(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		})
 	}
-	l.serve(l.api, says("api"))
-	l.serve(l.admin, says("admin"))
+	l.serveInBackground(l.api, says("api"))
+	l.serveInBackground(l.admin, says("admin"))
 	for url, want := range map[string]string{l.URL: "api", "http://" + l.AdminAddr.String(): "admin"} {
 		if status, text := fetch(t, url+"/"); status != 200 || text != want {
 			t.Errorf("%s answers %d %q, want %q", url, status, text, want)
@@ -135,11 +135,11 @@ func TestMembersFindEachOther(t *testing.T) {
 	t.Parallel()
 	alone := prepare(t, t.TempDir(), nil).Members
 	begun(t, alone)
-	if alone.nodeCount() != 1 || len(alone.secrets()) > 0 {
+	if alone.nodeCount() != 1 || len(alone.reloadableSecrets()) > 0 {
 		t.Errorf("a node alone counts %d nodes", alone.nodeCount())
 	}
 	gossip := freeAddress(t)
-	member := func(listen string, join ...string) *membership {
+	member := func(listen string, join ...string) *clusterMembership {
 		m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 			s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = listen, "127.0.0.1:0", join
 		})
@@ -161,12 +161,12 @@ func TestTracesNeedACollector(t *testing.T) {
 	t.Parallel()
 	off := prepare(t, t.TempDir(), nil).Tracing
 	begun(t, off)
-	if off.Tracer != nil || len(off.secrets()) > 0 {
+	if off.Tracer != nil || len(off.reloadableSecrets()) > 0 {
 		t.Error("without a collector there are traces")
 	}
 	on := prepare(t, t.TempDir(), func(s *settings.Settings) { s.Tracing.Endpoint = "http://" + freeAddress(t) + "/v1/traces" }).Tracing
 	begun(t, on)
-	if on.Tracer == nil || len(on.secrets()) != 1 {
+	if on.Tracer == nil || len(on.reloadableSecrets()) != 1 {
 		t.Error("with a collector there are no traces")
 	}
 	broken := prepare(t, t.TempDir(), func(s *settings.Settings) {
@@ -179,9 +179,9 @@ func TestMeterReadsUntilItStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
-		m := &meter{partBase: partBase{node: newNode(settings.Defaults(), slog.New(slog.DiscardHandler))}, read: func(now time.Time) (metricReading, error) {
+		m := &metricsSampler{partBase: partBase{nodeEnv: newNodeEnv(settings.Defaults(), slog.New(slog.DiscardHandler))}, read: func(now time.Time) (metricsSample, error) {
 			reads.Add(1)
-			return metricReading{at: now}, nil
+			return metricsSample{at: now}, nil
 		}}
 		begun(t, m)
 		time.Sleep(2*apinodes.StatsStep + time.Millisecond)

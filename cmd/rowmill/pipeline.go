@@ -19,11 +19,11 @@ import (
 // pipeline is the part of a node that claims jobs and runs their rows.
 type pipeline struct {
 	partBase
-	traces    *traces
-	storage   *storage
+	traces    *tracingPart
+	storage   *nodeStorage
 	engines   *engines
 	listeners *listeners
-	members   *membership
+	members   *clusterMembership
 	facts     func(ctx context.Context) any                       // runs this node's checks of itself, when any node asks for the results
 	figures   func(ctx context.Context, what string) (any, error) // returns this node's figures of the kind what, when any node asks for them
 
@@ -34,8 +34,8 @@ type pipeline struct {
 // Start starts the pipeline, the sender of webhooks and the answers to requests of
 // other nodes.
 func (p *pipeline) Start(ctx context.Context) error {
-	p.Webhooks = p.newWebhooks()
-	config, err := p.config()
+	p.Webhooks = p.newWebhookSender()
+	config, err := p.buildConfig()
 	if err != nil {
 		return err
 	}
@@ -45,20 +45,20 @@ func (p *pipeline) Start(ctx context.Context) error {
 	if err := p.System.Start(ctx); err != nil {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
-	p.onStop("pipeline", p.System.Stop)
+	p.addCloser("pipeline", p.System.Stop)
 	if p.Settings.Cluster.Role != settings.EnginesOnly { // a node of role engines owns no jobs, so it sends no events
 		p.Webhooks.Start()
-		p.onStop("webhooks", p.Webhooks.Stop)
+		p.addCloser("webhooks", p.Webhooks.Stop)
 	}
 	if p.members.peers != nil {
 		p.members.peers.Serve(p.Service())
 	}
-	p.Registry.MustRegister(engineMetrics{engines: p.System.Engines, host: p.engines.host})
+	p.Registry.MustRegister(engineCollector{engines: p.System.Engines, host: p.engines.engineHost})
 	return nil
 }
 
-// config builds the pipeline's configuration from the settings.
-func (p *pipeline) config() (config actors.Config, err error) {
+// buildConfig builds the pipeline's configuration from the settings.
+func (p *pipeline) buildConfig() (config actors.Config, err error) {
 	in, jobs := p.Settings.Inputs, p.Settings.Jobs
 	downloader, err := input.New(input.Config{
 		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
@@ -67,7 +67,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 	if err != nil {
 		return config, fmt.Errorf("inputs: %w", err)
 	}
-	words := newVocabularies(p.Settings.Tokenizers)
+	words := newVocabularyCache(p.Settings.Tokenizers)
 	if err := words.validateAll(p.engines.Catalog.All()); err != nil {
 		return config, fmt.Errorf("tokenizers: %w", err)
 	}
@@ -82,7 +82,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 			Limits: input.Limits{MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes)},
 		},
 		Logger: p.Logger, Registerer: p.Registry, Tracer: p.traces.Tracer,
-		Version: buildInfo().Version, Clock: p.now, Tokenizers: words.tokenizer,
+		Version: readBuildMetadata().Version, Clock: p.now, Tokenizers: words.findTokenizer,
 		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
 			OwnsNone: p.Settings.Cluster.Role == settings.EnginesOnly,
@@ -93,8 +93,8 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		Parts:     actors.PartConfig{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.RowConfig{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
-		Servers: actors.Servers{
-			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.Pace, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
+		Servers: actors.ServerConfig{
+			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.EngineRateLimit, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
 			Warm:  func(served []engine.ServedModel) { words.preload(p.engines.Catalog, served) },
 			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.KnowsCapability(s.Names()...) },
 		},
@@ -104,7 +104,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 			FactsTimeout: 4 * p.checkTimeout, // three checks of checkTimeout each, and time for the network
 			Figures:      p.figures,
 		},
-		Janitor: actors.Janitor{
+		Janitor: actors.JanitorConfig{
 			Confirm:  p.storage.confirmDeployment,
 			Interval: p.Settings.Retention.Interval, Batch: p.Settings.Retention.Batch, OrphanAge: p.Settings.Retention.OrphanAge,
 			ScrubRate:      int64(p.Settings.Retention.ScrubRate),
@@ -122,13 +122,13 @@ func (p *pipeline) config() (config actors.Config, err error) {
 	return config, nil
 }
 
-// drain makes the node take no more rows, and waits up to jobs.drain_timeout for the
+// drainRows makes the node take no more rows, and waits up to jobs.drain_timeout for the
 // rows in flight. After an error, the unfinished rows run again later.
-func (p *pipeline) drain(ctx context.Context) error {
+func (p *pipeline) drainRows(ctx context.Context) error {
 	if len(p.closers) == 0 { // the pipeline has not started, or has stopped
 		return nil
 	}
-	p.watchdog.setStep("rows in flight")
+	p.watchdog.setClosingPart("rows in flight")
 	ctx, cancel := context.WithTimeout(ctx, p.Settings.Jobs.DrainTimeout)
 	defer cancel()
 	if err := p.Drain(ctx); err != nil {
@@ -141,9 +141,9 @@ func (p *pipeline) drain(ctx context.Context) error {
 // pipeline embeds, both have a method Stop.
 func (p *pipeline) Stop(ctx context.Context) error { return p.partBase.Stop(ctx) }
 
-// newWebhooks creates the sender of webhook events. The settings of inputs that allow
+// newWebhookSender creates the sender of webhook events. The settings of inputs that allow
 // or forbid networks also apply to the receivers of events.
-func (p *pipeline) newWebhooks() *sender.Sender {
+func (p *pipeline) newWebhookSender() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
 		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.FailureReason, Nodes: p.members.nodeCount,
@@ -156,7 +156,7 @@ func (p *pipeline) newWebhooks() *sender.Sender {
 // announceJobEnd stores the webhook events about the end of a job, and wakes the sender if
 // there are any.
 func (p *pipeline) announceJobEnd(ctx context.Context, rec *store.Record) error {
-	made, err := webhook.Announce(ctx, p.storage.Store, rec)
+	made, err := webhook.CreateDeliveries(ctx, p.storage.Store, rec)
 	if made {
 		p.Webhooks.Wake()
 	}
@@ -172,15 +172,15 @@ func (p *pipeline) ownAddresses() []string {
 		addresses = append(addresses, p.listeners.AdminAddr.String())
 	}
 	for _, e := range p.Settings.Engines {
-		addresses = append(addresses, hostPort(e.URL))
+		addresses = append(addresses, urlHostPort(e.URL))
 	}
 	// Servers that were found or are simulated have no URL in the settings. p.System
 	// lists the servers that Start opened only after their actors run.
 	for _, e := range p.engines.Engines {
-		addresses = append(addresses, p.engines.host(e.Name()))
+		addresses = append(addresses, p.engines.engineHost(e.Name()))
 	}
 	for _, e := range p.System.Engines() {
-		addresses = append(addresses, p.engines.host(e.Name))
+		addresses = append(addresses, p.engines.engineHost(e.Name))
 	}
 	if p.members.Cluster == nil {
 		return addresses
@@ -188,15 +188,15 @@ func (p *pipeline) ownAddresses() []string {
 	set := p.Settings.Cluster
 	addresses = append(addresses, set.Listen, set.Advertise, p.members.peers.Addr().String(), set.PeerAdvertise)
 	for _, member := range p.members.Cluster.Members() {
-		addresses = append(addresses, member.Peer, hostPort(member.API))
+		addresses = append(addresses, member.Peer, urlHostPort(member.API))
 	}
 	return addresses
 }
 
-// hostPort returns the HOST:PORT of a URL, with the default port of its scheme if it
+// urlHostPort returns the HOST:PORT of a URL, with the default port of its scheme if it
 // has none.
-func hostPort(base string) string {
-	u, err := url.Parse(base)
+func urlHostPort(rawURL string) string {
+	u, err := url.Parse(rawURL)
 	if err != nil {
 		return ""
 	}

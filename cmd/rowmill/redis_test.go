@@ -59,7 +59,7 @@ func TestRedisOverTLS(t *testing.T) {
 
 func TestSentinelWithAPassword(t *testing.T) {
 	t.Parallel()
-	sentinel := redistest.Sentinel(t, "mill", redistest.Start(t), time.Second)
+	sentinel := redistest.StartSentinel(t, "mill", redistest.Start(t), time.Second)
 	for _, rule := range [][]string{
 		{"ACL", "SETUSER", "watcher", "on", ">secret", "+@all", "~*", "&*"},
 		{"ACL", "SETUSER", "default", "off"},

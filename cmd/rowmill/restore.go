@@ -69,12 +69,12 @@ events to the same webhooks.
 		progress := terminal.NewProgress(term)
 		defer progress.Clear()
 		if check {
-			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.Reporter(term, progress, "check"))
+			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.NewProgressReporter(term, progress, "check"))
 			if err != nil {
 				return fmt.Errorf("check %s: %w", args[0], err)
 			}
 			progress.Clear()
-			return printArchiveLine(term.Out, "complete and undamaged", h)
+			return printArchiveSummary(term.Out, "complete and undamaged", h)
 		}
 		if !s.Store.Embedded() || s.Objects.URL != "" {
 			return exit.With(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
@@ -83,31 +83,31 @@ events to the same webhooks.
 		if err != nil {
 			return err
 		}
-		if err := checkOwner(directory); err != nil {
+		if err := checkDirectoryOwner(directory); err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		h, err := backup.Restore(cmd.Context(), in, directory, backups.Reporter(term, progress, "restore"))
+		h, err := backup.Restore(cmd.Context(), in, directory, backups.NewProgressReporter(term, progress, "restore"))
 		if err != nil {
 			return err
 		}
 		progress.Clear()
-		return printArchiveLine(term.Out, "restored into "+directory, h)
+		return printArchiveSummary(term.Out, "restored into "+directory, h)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
-// printArchiveLine prints one line about an archive to w. The line begins with the text what.
-func printArchiveLine(w io.Writer, what string, h backup.Header) error {
+// printArchiveSummary prints one line about an archive to w. The line begins with the text what.
+func printArchiveSummary(w io.Writer, prefix string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
-		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), textfmt.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
+		prefix, terminal.FormatCount(h.Files-1), h.At.Format(time.RFC3339), textfmt.FormatSize(h.Bytes), terminal.SanitizeLine(h.Deployment), terminal.SanitizeLine(h.Version))
 	return err
 }
 
-// checkOwner returns an error if root runs the command and another user owns the
+// checkDirectoryOwner returns an error if root runs the command and another user owns the
 // directory: the node of this user could not read the files that root writes there.
-func checkOwner(directory string) error {
+func checkDirectoryOwner(directory string) error {
 	info, err := os.Stat(directory)
 	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
 		return nil

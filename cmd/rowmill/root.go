@@ -24,7 +24,7 @@ import (
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, term *terminal.IO, args []string) int {
-	root := newRoot(term)
+	root := newRootCommand(term)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var signal exit.Signal
@@ -34,7 +34,7 @@ func run(ctx context.Context, term *terminal.IO, args []string) int {
 	return exit.Code(err)
 }
 
-func newRoot(term *terminal.IO) *cobra.Command {
+func newRootCommand(term *terminal.IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rowmill",
 		Short: "Batch inference: post a million rows, get one Parquet file in order",
@@ -68,7 +68,7 @@ Ollama, name their addresses:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	build := buildInfo()
+	build := readBuildMetadata()
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + build.Version}
 	root.AddCommand(
 		serveCommand(term), jobs.Command(jobs.Config{Options: service}),

@@ -86,7 +86,7 @@ func TestCommandLine(t *testing.T) {
 func TestVersionJSON(t *testing.T) {
 	t.Parallel()
 	_, out, _ := runCommand(t.Context(), nil, "", "version", "-o", "json")
-	var b build
+	var b buildMetadata
 	if err := json.Unmarshal([]byte(out), &b); err != nil || b.Version == "" || !strings.HasPrefix(b.Go, "go") {
 		t.Errorf("%+v, error %v", b, err)
 	}
@@ -94,14 +94,14 @@ func TestVersionJSON(t *testing.T) {
 
 func TestUntilSignal(t *testing.T) {
 	t.Parallel()
-	ctx, stop := untilSignal(t.Context(), syscall.SIGUSR1)
+	ctx, stop := contextUntilSignal(t.Context(), syscall.SIGUSR1)
 	defer stop()
 	noError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, exit.Signal{Signal: syscall.SIGUSR1}) {
 		t.Errorf("cause %v", cause)
 	}
-	ctx, stop = untilSignal(t.Context(), syscall.SIGUSR2)
+	ctx, stop = contextUntilSignal(t.Context(), syscall.SIGUSR2)
 	stop()
 	<-ctx.Done()
 }

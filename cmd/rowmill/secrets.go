@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// A secret is a setting that a running node reads again: if its value has changed, the
+// A reloadableSecret is a setting that a running node reads again: if its value has changed, the
 // node uses the new value without a restart.
-type secret struct {
+type reloadableSecret struct {
 	name string
 	// valueIn returns the secret in these settings as text. If this text changes, the secret
 	// has changed.
@@ -28,8 +28,8 @@ type secret struct {
 
 // newParsedSecret returns a secret whose value has a format. parse reads the value from settings
 // and returns an error if the format is wrong; use makes the node use the value.
-func newParsedSecret[T any](name string, secretIn func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
-	return secret{name, func(set settings.Settings) string { return secretIn(set).Reveal() }, func(set settings.Settings) error {
+func newParsedSecret[T any](name string, secretIn func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) reloadableSecret {
+	return reloadableSecret{name, func(set settings.Settings) string { return secretIn(set).Reveal() }, func(set settings.Settings) error {
 		value, err := parse(set)
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func newParsedSecret[T any](name string, secretIn func(settings.Settings) settin
 
 // A secretHolder part of a node has secrets that can change while the node runs, such as a
 // part with an API key.
-type secretHolder interface{ secrets() []secret }
+type secretHolder interface{ reloadableSecrets() []reloadableSecret }
 
 // secretReloader is the part of a node that reads the settings again while the node runs.
 // Changed secrets take effect at once, other changed settings only after a restart.
@@ -53,7 +53,7 @@ type secretReloader struct {
 	Hangup <-chan os.Signal
 
 	holders         []secretHolder
-	all             []secret
+	all             []reloadableSecret
 	mu              sync.Mutex
 	used            map[string]string // secret in use, by its name; nil before Start; guarded by mu
 	settingsAtStart string            // the settings at the start of the node, without secrets
@@ -69,7 +69,7 @@ func (s *secretReloader) Start(ctx context.Context) error {
 	}
 	used := map[string]string{}
 	for _, part := range s.holders {
-		for _, secret := range part.secrets() {
+		for _, secret := range part.reloadableSecrets() {
 			s.all = append(s.all, secret)
 			used[secret.name] = secret.valueIn(s.Settings)
 		}
@@ -78,13 +78,13 @@ func (s *secretReloader) Start(ctx context.Context) error {
 	s.mu.Lock()
 	s.used = used
 	s.mu.Unlock()
-	s.runInBackground(ctx, "secrets", s.watch)
+	s.runInBackground(ctx, "secrets", s.watchSettings)
 	return nil
 }
 
-// watch reads the settings again every secrets_interval and after each SIGHUP, until
+// watchSettings reads the settings again every secrets_interval and after each SIGHUP, until
 // ctx ends.
-func (s *secretReloader) watch(ctx context.Context) {
+func (s *secretReloader) watchSettings(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
 		ticks := time.NewTicker(every)
@@ -96,19 +96,19 @@ func (s *secretReloader) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-due:
-			s.applyChanges()
+			s.reloadSecrets()
 		case <-s.Hangup:
 			s.lastLogged = "" // log a known problem again, for the operator who sent SIGHUP
-			changed := s.applyChanges()
+			changed := s.reloadSecrets()
 			s.Logger.Info("secrets were read again", "changed", strings.Join(changed, ", "))
 		}
 	}
 }
 
-// applyChanges reads the settings, puts changed secrets into use and returns their names. If a
+// reloadSecrets reads the settings, puts changed secrets into use and returns their names. If a
 // secret cannot be read or used, the old secret stays in use: the file may be half
-// written, and the next call of applyChanges reads it again.
-func (s *secretReloader) applyChanges() (changed []string) {
+// written, and the next call of reloadSecrets reads it again.
+func (s *secretReloader) reloadSecrets() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {
 		s.reportProblem(fmt.Sprintf("the settings cannot be read again, so the old secrets stay in use: %v", err))
@@ -139,26 +139,26 @@ func (s *secretReloader) applyChanges() (changed []string) {
 
 // reportProblem stores the current problem, and logs it if it differs from the last one. An
 // empty text means that there is no problem.
-func (s *secretReloader) reportProblem(trouble string) {
-	if trouble == "" {
+func (s *secretReloader) reportProblem(problem string) {
+	if problem == "" {
 		s.currentProblem.Store(nil)
 	} else {
-		s.currentProblem.Store(&trouble)
+		s.currentProblem.Store(&problem)
 	}
-	if trouble != s.lastLogged && trouble != "" {
-		s.Logger.Warn("settings were read again and do not all take effect", "reason", trouble)
+	if problem != s.lastLogged && problem != "" {
+		s.Logger.Warn("settings were read again and do not all take effect", "reason", problem)
 	}
-	s.lastLogged = trouble
+	s.lastLogged = problem
 }
 
 // sharedSecretNames lists the names of the secrets that must be equal on all nodes.
 var sharedSecretNames = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret"}
 
-// fingerprints returns a short hash of each secret that must be equal on all nodes; the
+// secretFingerprints returns a short hash of each secret that must be equal on all nodes; the
 // key is the secret's name. Nodes compare the hashes, so they do not show each other
 // the secrets. For a setting with several secrets, the value has one hash for each, in
 // order.
-func (s *secretReloader) fingerprints() map[string]string {
+func (s *secretReloader) secretFingerprints() map[string]string {
 	out := map[string]string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *secretReloader) fingerprints() map[string]string {
 	for _, name := range sharedSecretNames {
 		var marks []string
 		for _, key := range strings.FieldsFunc(s.used[name], func(r rune) bool { return r == '\n' || r == '\r' || r == ',' || r == ' ' }) {
-			marks = append(marks, fingerprint([]byte(key)))
+			marks = append(marks, fingerprintSecret([]byte(key)))
 		}
 		if len(marks) > 0 {
 			out[name] = strings.Join(marks, " ")
@@ -176,15 +176,15 @@ func (s *secretReloader) fingerprints() map[string]string {
 	}
 	if file := s.Settings.Cluster.TLSCA; file != "" {
 		if text, err := os.ReadFile(file); err == nil {
-			out["cluster.tls_ca"] = fingerprint(text)
+			out["cluster.tls_ca"] = fingerprintSecret(text)
 		}
 	}
 	return out
 }
 
-// fingerprint returns a hash of 4 bytes. This is enough to distinguish a few secrets,
+// fingerprintSecret returns a hash of 4 bytes. This is enough to distinguish a few secrets,
 // and not enough to find out a secret of 16 random bytes.
-func fingerprint(secret []byte) string {
+func fingerprintSecret(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return hex.EncodeToString(sum[:4])
 }

@@ -34,7 +34,7 @@ func put(t *testing.T, name, text string) {
 }
 
 // fromFile prepares a node with a settings file.
-func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- os.Signal) {
+func fromFile(t *testing.T, file string, log io.Writer) (m *NodeProcess, hangup chan<- os.Signal) {
 	t.Helper()
 	load := func() (settings.Settings, error) {
 		return settings.Load(settings.Sources{File: file, Environ: []string{"HOME=" + t.TempDir()}})
@@ -42,13 +42,13 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 	s, err := load()
 	noError(t, err)
 	signals := make(chan os.Signal, 1)
-	m = newMain(s, slog.New(slog.NewJSONHandler(log, nil)))
+	m = newNodeProcess(s, slog.New(slog.NewJSONHandler(log, nil)))
 	m.Secrets.Reload, m.Secrets.Hangup = load, signals
 	return m, signals
 }
 
 // status returns the status of a request to a node.
-func status(t *testing.T, m *Main, key string) int {
+func status(t *testing.T, m *NodeProcess, key string) int {
 	t.Helper()
 	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody)
 	noError(t, err)
@@ -104,7 +104,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 
 // rotated is a node of TestRotation, with the files of its secrets.
 type rotated struct {
-	*Main
+	*NodeProcess
 	dir string
 }
 
@@ -190,7 +190,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		m, _ := fromFile(t, r.file("rowmill.yaml"), gossipWriter{t})
 		noError(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
-		r.Main = m
+		r.NodeProcess = m
 		nodes = append(nodes, r)
 	}
 
@@ -215,7 +215,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	var key atomic.Pointer[string] // of the clients
 	before, after := "before", "after"
 	key.Store(&before)
-	ask := func(m *Main, method, path, body string, into any) {
+	ask := func(m *NodeProcess, method, path, body string, into any) {
 		t.Helper()
 		code, text, err := send(t.Context(), method, m.Listeners.URL+path, body, *key.Load())
 		if err == nil && code == 200 {
@@ -245,7 +245,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		var job struct {
 			ID string `json:"results"`
 		}
-		ask(nodes[0].Main, nethttp.MethodPost, "/v1/batch-inference", string(body), &job)
+		ask(nodes[0].NodeProcess, nethttp.MethodPost, "/v1/batch-inference", string(body), &job)
 		return job.ID
 	}
 	succeeds := func(id string) {
@@ -254,7 +254,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 			var doc struct {
 				Job struct{ Status rowmill.Status }
 			}
-			ask(nodes[1].Main, nethttp.MethodGet, "/v1/jobs/"+id, "", &doc)
+			ask(nodes[1].NodeProcess, nethttp.MethodGet, "/v1/jobs/"+id, "", &doc)
 			if job := doc.Job; job.Status != rowmill.StatusSucceeded {
 				return fmt.Errorf("job %s is %s", id, job.Status)
 			}
@@ -283,7 +283,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	}
 	defer func() { halt(); load.Wait() }()
 
-	url := func(m *Main) string {
+	url := func(m *NodeProcess) string {
 		var doc struct{ URLs struct{ Get string } }
 		ask(m, nethttp.MethodGet, "/v1/jobs/"+done+"/results-url", "", &doc)
 		return doc.URLs.Get
@@ -324,9 +324,9 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 
 	// Signing keys.
 	running = submit(rows)
-	old := url(nodes[0].Main)
+	old := url(nodes[0].NodeProcess)
 	steps("signing", "http.signing_key", "records\n"+random("s"), random("s")+"\nrecords")
-	fresh := url(nodes[1].Main)
+	fresh := url(nodes[1].NodeProcess)
 	verify("the old URL", old, 200)
 	verify("the new URL", fresh, 200)
 	steps("signing", "http.signing_key", random("s"))
@@ -339,7 +339,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	running = submit(rows)
 	steps("gossip", "cluster.key", random("b")+"\n"+random("a"), random("a")+"\n"+random("b"))
 	nodes[0].replace(t, "gossip", "cluster.key", random("a"))
-	if marks := nodes[0].Secrets.fingerprints()["cluster.key"]; marks == "" || marks == nodes[1].Secrets.fingerprints()["cluster.key"] {
+	if marks := nodes[0].Secrets.secretFingerprints()["cluster.key"]; marks == "" || marks == nodes[1].Secrets.secretFingerprints()["cluster.key"] {
 		t.Errorf("nodes of different keys show %q", marks)
 	}
 	steps("gossip", "cluster.key", random("a"))

@@ -59,20 +59,20 @@ that terminal ends it.
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), term, s, load)
+		return serveNode(cmd.Context(), term, s, load)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
-// serve runs a node until ctx ends, an operator drains the node, or a part of the node
+// serveNode runs a node until ctx ends, an operator drains the node, or a part of the node
 // fails. Then it stops the node. reload reads the settings again.
-func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload func() (settings.Settings, error)) error {
+func serveNode(ctx context.Context, term *terminal.IO, s settings.Settings, reload func() (settings.Settings, error)) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit(s))
+		debug.SetMemoryLimit(effectiveMemoryLimit(s))
 	}
-	m := newMain(s, newLogger(term, s.Log))
+	m := newNodeProcess(s, newLogger(term, s.Log))
 	m.Secrets.Reload = reload
 	if !term.Live { // on a terminal, SIGHUP means that the terminal was closed, and ends the node
 		hangup := make(chan os.Signal, 1)
@@ -86,10 +86,10 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
 	}
-	greet(term, m)
-	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.recordsLocation(), "objects", m.Storage.objectsLocation(), "version", buildInfo().Version)
+	printStartBanner(term, m)
+	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.recordsLocation(), "objects", m.Storage.objectsLocation(), "version", readBuildMetadata().Version)
 	tell := func(state string) {
-		if err := notify(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
+		if err := notifySystemd(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
 			m.Logger.Warn("telling systemd the state of this process failed", "state", state, "err", err)
 		}
 	}
@@ -110,9 +110,9 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	return exit.With(exit.Failure, errors.Join(failure, err))
 }
 
-// memoryLimit returns the memory limit of the process, in bytes: memory_limit, or a
+// effectiveMemoryLimit returns the memory limit of the process, in bytes: memory_limit, or a
 // value computed from jobs.memory_budget if memory_limit is 0.
-func memoryLimit(s settings.Settings) int64 {
+func effectiveMemoryLimit(s settings.Settings) int64 {
 	if s.MemoryLimit > 0 {
 		return int64(s.MemoryLimit)
 	}

@@ -25,7 +25,7 @@ import (
 // proxyOf starts the simulated server with models, and returns a proxy to it.
 func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	t.Helper()
-	server, err := sim.New(sim.Config{Models: models, Profile: sim.Instant()})
+	server, err := sim.New(sim.Config{Models: models, Profile: sim.InstantProfile()})
 	noError(t, err)
 	noError(t, server.Start(t.Context(), "127.0.0.1:0"))
 	t.Cleanup(func() {

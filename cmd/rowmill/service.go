@@ -25,16 +25,16 @@ import (
 	"github.com/rowmill/rowmill/internal/cache"
 )
 
-// service implements http.Service: it gives the API the data and the actions of the
+// nodeService implements http.Service: it gives the API the data and the actions of the
 // node. Most methods come from actors.System, which pipeline embeds.
-type service struct {
+type nodeService struct {
 	*pipeline
-	meter   *meter
+	meter   *metricsSampler
 	secrets *secretReloader
 	recent  *answerCache // cache of the answers of nodes
 }
 
-var _ http.Service = (*service)(nil)
+var _ http.Service = (*nodeService)(nil)
 
 // answerCacheAge is how long this node caches the answers of the nodes. Because of the
 // cache, many open pages of the console cost as much as one page. maxCachedDistributions is the
@@ -58,12 +58,12 @@ func newAnswerCache() *answerCache {
 }
 
 // Nodes returns the live nodes, sorted by ID, or only this node without a cluster.
-func (s *service) Nodes(context.Context) []client.Node {
+func (s *nodeService) Nodes(context.Context) []client.Node {
 	var nodes []client.Node
 	for _, n := range s.System.Nodes() {
 		node := client.Node{
-			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: apinodes.NodeRunning,
-			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.modelIDs(modelsOfServers(n.Servers)),
+			ID: n.ID, Name: n.Name, Self: n.Self, Role: apiRole(n), State: apinodes.NodeRunning,
+			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.modelIDs(mergeServerModels(n.Servers)),
 			Jobs: int64(n.Jobs), Window: int64(n.Window), InFlight: int64(n.InFlight),
 		}
 		if n.Self {
@@ -82,7 +82,7 @@ func (s *service) Nodes(context.Context) []client.Node {
 
 // Servers returns the inference servers that take rows now: the servers of all nodes
 // that are not draining.
-func (s *service) Servers() (servers []served.Server) {
+func (s *nodeService) Servers() (servers []served.Server) {
 	for _, n := range s.System.Nodes() {
 		if n.Draining {
 			continue
@@ -97,24 +97,24 @@ func (s *service) Servers() (servers []served.Server) {
 // Counting describes how this node counts the tokens of a model's prompts. For
 // embeddings MeanError is nil: a server reports one count for a request with several
 // rows, so the node cannot compare the counts of single rows.
-func (s *service) Counting(m rowmill.Model) http.Counting {
-	exact, off, compared := s.System.Counting(m)
-	said := http.Counting{Exact: exact}
+func (s *nodeService) Counting(m rowmill.Model) http.TokenCounting {
+	exact, off, compared := s.System.TokenCountAccuracy(m)
+	said := http.TokenCounting{Exact: exact}
 	if compared {
 		said.MeanError = &off
 	}
 	return said
 }
 
-// modelsOfServers returns an engine.Info that lists the models of all these servers.
-func modelsOfServers(servers []nodes.Engine) (info engine.Info) {
+// mergeServerModels returns an engine.Info that lists the models of all these servers.
+func mergeServerModels(servers []nodes.Engine) (info engine.Info) {
 	for _, s := range servers {
 		info.Models = append(info.Models, s.Models...)
 	}
 	return info
 }
 
-func role(n nodes.Status) string {
+func apiRole(n nodes.Status) string {
 	switch {
 	case !n.Owns:
 		return apinodes.NodeEngines
@@ -124,7 +124,7 @@ func role(n nodes.Status) string {
 	return apinodes.NodeBoth
 }
 
-func (s *service) DrainNode(ctx context.Context, id string) error {
+func (s *nodeService) DrainNode(ctx context.Context, id string) error {
 	err := s.System.DrainNode(ctx, id)
 	var refusal *peer.Refusal
 	if errors.Is(err, peer.ErrRefused) || errors.Is(err, peer.ErrUnreachable) || errors.As(err, &refusal) {
@@ -135,17 +135,17 @@ func (s *service) DrainNode(ctx context.Context, id string) error {
 
 // Actors returns the actors that match f, and which nodes answered. An actor with an
 // older message or task comes first.
-func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.NodeAnswer, error) {
+func (s *nodeService) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.ActorQueryStatus, error) {
 	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []apinodes.Actor
-	answered := []apinodes.NodeAnswer{}
+	answered := []apinodes.ActorQueryStatus{}
 	for _, r := range replies {
-		a := apinodes.NodeAnswer{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
+		a := apinodes.ActorQueryStatus{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
 		if r.Err != nil {
-			a.Error = exchange.OrNull(shortText(r.Err))
+			a.Error = exchange.NilIfZero(shortText(r.Err))
 		}
 		answered = append(answered, a)
 		for _, one := range r.Answer.Actors {
@@ -158,11 +158,11 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 	return all, answered, nil
 }
 
-func toAPIActor(id, name string, a registry.Actor) apinodes.Actor {
+func toAPIActor(nodeID, nodeName string, a registry.Actor) apinodes.Actor {
 	actor := apinodes.Actor{
-		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: exchange.OrNull(a.Job), Engine: exchange.OrNull(a.Engine), State: a.State, Since: a.Since,
-		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),
-		Tasks: a.Tasks, Task: exchange.OrNull(a.Task), TaskSeconds: seconds(a.TaskTime),
+		NodeID: nodeID, Node: nodeName, ID: a.ID, Kind: a.Kind, Job: exchange.NilIfZero(a.Job), Engine: exchange.NilIfZero(a.Engine), State: a.State, Since: a.Since,
+		Restarts: a.Restarts, Depth: a.Depth, Oldest: toSeconds(a.Oldest),
+		Tasks: a.Tasks, Task: exchange.NilIfZero(a.Task), TaskSeconds: toSeconds(a.TaskTime),
 	}
 	if a.Trouble != nil {
 		actor.LastError = &apinodes.LastError{Message: a.Trouble.Text, At: a.Trouble.At}
@@ -170,5 +170,5 @@ func toAPIActor(id, name string, a registry.Actor) apinodes.Actor {
 	return actor
 }
 
-// seconds converts a duration to seconds, with a precision of one millisecond.
-func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+// toSeconds converts a duration to seconds, with a precision of one millisecond.
+func toSeconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -7,10 +7,10 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// A simPolicy decides whether a node uses a server that it finds. The outputs of a node
+// A simulationPolicy decides whether a node uses a server that it finds. The outputs of a node
 // are all real or all simulated: the first server in use decides this until the node
 // stops. The zero value is undecided. The methods are safe for concurrent use.
-type simPolicy struct {
+type simulationPolicy struct {
 	simulatedNever bool // refuse every simulated server; set before the first call of a method
 
 	mu        sync.Mutex
@@ -26,9 +26,9 @@ type unusedServer struct {
 	reason string
 }
 
-// decide sets whether the outputs of this node are simulated. Only the first call has
+// decideOnce sets whether the outputs of this node are simulated. Only the first call has
 // an effect.
-func (p *simPolicy) decide(simulated bool) {
+func (p *simulationPolicy) decideOnce(simulated bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.decided {
@@ -36,18 +36,18 @@ func (p *simPolicy) decide(simulated bool) {
 	}
 }
 
-// simulates reports whether the outputs of this node are simulated; false before
+// isSimulating reports whether the outputs of this node are simulated; false before
 // decide.
-func (p *simPolicy) simulates() bool {
+func (p *simulationPolicy) isSimulating() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.decided && p.simulated
 }
 
-// refusalReason returns why this node does not use a found server, with the remedy, and adds
+// checkFoundServer returns why this node does not use a found server, with the remedy, and adds
 // the server to the unused servers. It returns an empty text if the node can use the
 // server.
-func (p *simPolicy) refusalReason(f discover.FoundServer) string {
+func (p *simulationPolicy) checkFoundServer(f discover.FoundServer) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reason := ""
@@ -66,7 +66,7 @@ func (p *simPolicy) refusalReason(f discover.FoundServer) string {
 }
 
 // unusedServers returns the servers that the node has found but does not use.
-func (p *simPolicy) unusedServers() []unusedServer {
+func (p *simulationPolicy) unusedServers() []unusedServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]unusedServer(nil), p.unused...)

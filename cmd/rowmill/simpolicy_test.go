@@ -29,21 +29,21 @@ func TestSimulatedIsNeverMixedWithReal(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p := &simPolicy{simulatedNever: test.never}
+			p := &simulationPolicy{simulatedNever: test.never}
 			if test.inUse != "" {
-				p.decide(test.inUse == madeUp)
-				p.decide(test.inUse != madeUp) // has no effect: the first call decides
+				p.decideOnce(test.inUse == madeUp)
+				p.decideOnce(test.inUse != madeUp) // has no effect: the first call decides
 			}
 			f := discover.FoundServer{Address: "127.0.0.1:8000", Info: engine.Info{Simulated: test.found == madeUp}}
-			reason := p.refusalReason(f)
+			reason := p.checkFoundServer(f)
 			if !strings.Contains(reason, test.refused) || (reason == "") != (test.refused == "") {
 				t.Errorf("refused for %q, want %q", reason, test.refused)
 			}
 			if passed := p.unusedServers(); (len(passed) == 1) != (reason != "") {
 				t.Errorf("passed over: %+v", passed)
 			}
-			if p.simulates() != (test.inUse == madeUp) {
-				t.Errorf("simulates: %v", p.simulates())
+			if p.isSimulating() != (test.inUse == madeUp) {
+				t.Errorf("simulates: %v", p.isSimulating())
 			}
 		})
 	}

@@ -42,7 +42,7 @@ A node without a server can run the same simulator inside, see rowmill serve
 Answers take fixed latencies (--ttft, --per-token, --slots), or, with --gpu, the
 time that a model would take on a GPU with continuous batching, a bounded KV
 cache and a prefix cache; one row then takes seconds, but many rows run at once.
---gpu takes one of: ` + strings.Join(gpuNames(), ", ") + `.
+--gpu takes one of: ` + strings.Join(listGPUNames(), ", ") + `.
 
 --fault makes requests fail at random, as KIND=RATE with a rate between 0 and 1.
 The kinds: ` + strings.Join(sim.FaultKinds(), ", ") + `.
@@ -57,15 +57,15 @@ running server takes the same rates by POST /sim/faults.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			models, err := loadCatalog(catalogFile)
-			err = errors.Join(err, logs.Validate(), gpu.apply(&config, cmd.Flags()), faults.apply(&config.Faults))
+			err = errors.Join(err, logs.Validate(), gpu.applyTo(&config, cmd.Flags()), faults.applyTo(&config.Faults))
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if set.Slots < 1 {
 				return exit.With(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
-			config.Models, config.Logger = completeModels(models.All()), newLogger(term, logs)
-			config.Profile = withSpeeds(config.Profile, set)
+			config.Models, config.Logger = fillModelDefaults(models.All()), newLogger(term, logs)
+			config.Profile = applySimSettings(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 				if err != nil {
@@ -107,17 +107,17 @@ type gpuFlags struct {
 	maxSeqs int
 }
 
-func gpuNames() (names []string) {
+func listGPUNames() (names []string) {
 	for _, p := range batching.Profiles() {
 		names = append(names, p.Name)
 	}
 	return names
 }
 
-// apply sets config.GPU if --gpu is given. It returns an error for flags that would
+// applyTo sets config.GPU if --gpu is given. It returns an error for flags that would
 // have no effect: the flags of fixed latencies with --gpu, and --max-num-seqs without
 // --gpu.
-func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
+func (g gpuFlags) applyTo(config *sim.Config, flags *pflag.FlagSet) error {
 	if g.name == "" {
 		if flags.Changed("max-num-seqs") {
 			return errors.New("--max-num-seqs is for a simulated GPU: add --gpu, or use --slots")
@@ -146,7 +146,7 @@ type faultFlags struct {
 	startupDelay, dieAfter, reviveAfter time.Duration
 }
 
-func (f faultFlags) apply(faults *sim.Faults) error {
+func (f faultFlags) applyTo(faults *sim.Faults) error {
 	for _, kind := range slices.Sorted(maps.Keys(f.rates)) {
 		rate, err := strconv.ParseFloat(f.rates[kind], 64)
 		if err != nil {

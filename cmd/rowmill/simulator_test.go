@@ -40,7 +40,7 @@ func TestFaultFlags(t *testing.T) {
 	var got sim.Faults
 	err := faultFlags{
 		rates: map[string]string{"503": "0.25", "reset": "1e-3"}, startupDelay: time.Second, dieAfter: time.Minute, reviveAfter: time.Hour,
-	}.apply(&got)
+	}.applyTo(&got)
 	want := sim.Faults{
 		Rate503: 0.25, Reset: 0.001, StartupDelay: sim.Duration(time.Second),
 		DieAfter: sim.Duration(time.Minute), ReviveAfter: sim.Duration(time.Hour),

@@ -23,8 +23,8 @@ import (
 	"github.com/rowmill/rowmill/store/replay"
 )
 
-// storage is the part of a node that opens its records and its objects.
-type storage struct {
+// nodeStorage is the part of a node that opens its records and its objects.
+type nodeStorage struct {
 	partBase
 	Store  store.Store
 	Bucket blob.Bucket
@@ -39,15 +39,15 @@ type storage struct {
 
 // Start opens the records and the objects. It returns an error if they belong to
 // different deployments.
-func (s *storage) Start(ctx context.Context) error {
+func (s *nodeStorage) Start(ctx context.Context) error {
 	err := s.open(ctx)
 	if err == nil {
-		s.deployment, err = s.recordsAndBucket().Settle(ctx)
+		s.deployment, err = s.deploymentStorage().SettleIdentity(ctx)
 	}
 	return err
 }
 
-func (s *storage) open(ctx context.Context) error {
+func (s *nodeStorage) open(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *storage) open(ctx context.Context) error {
 // openStore opens the records. It runs before openBucket: the embedded store locks its
 // file, so a second process on the same data directory fails before it changes
 // anything.
-func (s *storage) openStore(ctx context.Context) error {
+func (s *nodeStorage) openStore(ctx context.Context) error {
 	var err error
 	if s.Settings.Data, err = filepath.Abs(s.Settings.Data); err != nil {
 		return fmt.Errorf("data: %w", err)
@@ -77,14 +77,14 @@ func (s *storage) openStore(ctx context.Context) error {
 		return err
 	}
 	s.Store = records
-	s.onStop("store", func(context.Context) error { return records.Close() })
+	s.addCloser("store", func(context.Context) error { return records.Close() })
 	return nil
 }
 
 // dialRedis opens the store in the Redis that store.url names.
-func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
+func (s *nodeStorage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	set := s.Settings.Store
-	authorities, err := tlsConfig(set.TLSCA)
+	authorities, err := loadTLSConfig(set.TLSCA)
 	if err != nil {
 		return nil, fmt.Errorf("store.tls_ca: %w", err)
 	}
@@ -103,7 +103,7 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 
 // openRedis opens the records in Redis for a node, and repeats writes that Redis loses.
 // It logs a warning for each Redis setting that can lose or expose records.
-func (s *storage) openRedis(ctx context.Context) error {
+func (s *nodeStorage) openRedis(ctx context.Context) error {
 	set := s.Settings.Store
 	records, err := s.dialRedis(ctx)
 	if err != nil {
@@ -111,23 +111,23 @@ func (s *storage) openRedis(ctx context.Context) error {
 	}
 	remembered := replay.New(replay.Config{Store: records, Log: s.Logger, KeepFor: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
 	s.Store, s.redis = remembered, records
-	s.onStop("store", func(context.Context) error { return remembered.Close() })
-	warnings, err := records.Durability(ctx)
+	s.addCloser("store", func(context.Context) error { return remembered.Close() })
+	warnings, err := records.ListDurabilityRisks(ctx)
 	if err != nil {
 		return fmt.Errorf("store.url: %w", err)
 	}
 	for _, warning := range warnings {
 		s.Logger.Warn("REDIS CAN LOSE RECORDS that were acknowledged", "reason", warning)
 	}
-	for _, warning := range set.Exposure() {
+	for _, warning := range set.ExposureWarnings() {
 		s.Logger.Warn("ANYONE ON THE NETWORK CAN REACH THE RECORDS", "reason", warning)
 	}
 	return nil
 }
 
-// tlsConfig returns TLS settings that trust only the certificate authorities in a PEM
+// loadTLSConfig returns TLS settings that trust only the certificate authorities in a PEM
 // file. If file is empty, it returns nil.
-func tlsConfig(file string) (*tls.Config, error) {
+func loadTLSConfig(file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -144,7 +144,7 @@ func tlsConfig(file string) (*tls.Config, error) {
 
 // openBucket opens the objects: in S3 if objects.url is set, otherwise in the data
 // directory.
-func (s *storage) openBucket(ctx context.Context) error {
+func (s *nodeStorage) openBucket(ctx context.Context) error {
 	if s.Settings.Objects.URL != "" {
 		return s.openS3(ctx)
 	}
@@ -165,11 +165,11 @@ func (s *storage) openBucket(ctx context.Context) error {
 		return err
 	}
 	s.Bucket = s.folder
-	s.onStop("bucket", func(context.Context) error { return s.folder.Close() })
+	s.addCloser("bucket", func(context.Context) error { return s.folder.Close() })
 	return nil
 }
 
-func (s *storage) openS3(ctx context.Context) error {
+func (s *nodeStorage) openS3(ctx context.Context) error {
 	set := s.Settings.Objects
 	name, prefix := set.Bucket()
 	bucket, err := s3.Open(ctx, s3.Config{
@@ -180,19 +180,19 @@ func (s *storage) openS3(ctx context.Context) error {
 		return fmt.Errorf("objects.url: %w", err)
 	}
 	s.Bucket, s.s3 = bucket, bucket
-	s.onStop("bucket", func(context.Context) error { return bucket.Close() })
+	s.addCloser("bucket", func(context.Context) error { return bucket.Close() })
 	return nil
 }
 
-// recordsAndBucket returns the records and the bucket together, with the clock of the node.
-func (s *storage) recordsAndBucket() deployment.Storage {
+// deploymentStorage returns the records and the bucket together, with the clock of the node.
+func (s *nodeStorage) deploymentStorage() deployment.Storage {
 	return deployment.Storage{Records: s.Store, RecordsName: s.recordsLocation(), Bucket: s.Bucket, BucketName: s.objectsLocation(), Clock: s.now}
 }
 
 // checkConsistency compares the records with the objects in the bucket. If readResults is true, it also
 // reads all results and parts of ended jobs. From time to time it calls onProgress with the
 // number of jobs that it has checked; onProgress may be nil.
-func (s *storage) checkConsistency(ctx context.Context, readResults bool, onProgress func(jobs int)) (deployment.NodeReport, error) {
+func (s *nodeStorage) checkConsistency(ctx context.Context, readResults bool, onProgress func(jobs int)) (deployment.NodeReport, error) {
 	o := deployment.Options{Progress: onProgress}
 	if readResults {
 		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.DamagedItem, err error) {
@@ -205,7 +205,7 @@ func (s *storage) checkConsistency(ctx context.Context, readResults bool, onProg
 	}
 	c := deployment.NodeReport{RecordsAt: s.recordsLocation(), ObjectsAt: s.objectsLocation()}
 	var err error
-	if c.Report, err = s.recordsAndBucket().Check(ctx, o); err != nil {
+	if c.Report, err = s.deploymentStorage().Check(ctx, o); err != nil {
 		return c, err
 	}
 	now, err := s.Store.Time(ctx)
@@ -215,13 +215,13 @@ func (s *storage) checkConsistency(ctx context.Context, readResults bool, onProg
 
 // confirmDeployment returns an error if the records and the bucket no longer belong to the same
 // deployment.
-func (s *storage) confirmDeployment(ctx context.Context) error {
-	return s.recordsAndBucket().Confirm(ctx, s.deployment)
+func (s *nodeStorage) confirmDeployment(ctx context.Context) error {
+	return s.deploymentStorage().ConfirmIdentity(ctx, s.deployment)
 }
 
 // recordsLocation returns where the records are: the path of a file, or the address of Redis
 // without its password.
-func (s *storage) recordsLocation() string {
+func (s *nodeStorage) recordsLocation() string {
 	if s.Settings.Store.Embedded() {
 		return filepath.Join(s.Settings.Data, "rowmill.db")
 	}
@@ -230,20 +230,20 @@ func (s *storage) recordsLocation() string {
 
 // objectsLocation returns where the objects are: a directory, or the S3 URL and the address of
 // the S3 service.
-func (s *storage) objectsLocation() string {
+func (s *nodeStorage) objectsLocation() string {
 	if s.folder != nil {
 		return filepath.Join(s.Settings.Data, "objects")
 	}
 	return s.Settings.Objects.URL + " at " + s.Settings.Objects.ServiceURL()
 }
 
-func (s *storage) secrets() (all []secret) {
+func (s *nodeStorage) reloadableSecrets() (all []reloadableSecret) {
 	if s.redis != nil {
 		all = append(all, newParsedSecret("store.url", func(set settings.Settings) settings.Secret { return set.Store.URL },
 			func(set settings.Settings) (string, error) { return set.Store.URL.Reveal(), nil }, s.redis.SetURL))
 	}
 	if s.s3 != nil {
-		all = append(all, secret{
+		all = append(all, reloadableSecret{
 			name: "objects.access_key",
 			valueIn: func(set settings.Settings) string {
 				return set.Objects.AccessKey.Reveal() + "\n" + set.Objects.SecretKey.Reveal()

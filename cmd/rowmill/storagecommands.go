@@ -54,15 +54,15 @@ objects stay in their place until you purge them or the records come back.`,
 	return root
 }
 
-// withStorage adds the flags of a node's settings to cmd. When cmd runs, it opens the
+// setStorageBody adds the flags of a node's settings to cmd. When cmd runs, it opens the
 // storage that the settings name and calls body with this storage.
-func (s storageCommands) withStorage(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
-	return s.withStorageOr(cmd, nil, body)
+func (s storageCommands) setStorageBody(cmd *cobra.Command, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
+	return s.setStorageBodyOr(cmd, nil, body)
 }
 
-// withStorageOr is like withStorage, but calls inUse instead of body if another process
-// uses the records. With nil for inUse, this case is an error.
-func (s storageCommands) withStorageOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
+// setStorageBodyOr is like setStorageBody, but calls bodyIfInUse instead of body if another process
+// uses the records. With nil for bodyIfInUse, this case is an error.
+func (s storageCommands) setStorageBodyOr(cmd *cobra.Command, bodyIfInUse, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
 	load := addSettingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
@@ -70,11 +70,11 @@ func (s storageCommands) withStorageOr(cmd *cobra.Command, inUse, body func(ctx 
 			return err
 		}
 		set.Log.Level = slog.LevelError.String()
-		m := &storage{partBase: partBase{node: newNode(set, newLogger(s.term, set.Log))}}
+		m := &nodeStorage{partBase: partBase{nodeEnv: newNodeEnv(set, newLogger(s.term, set.Log))}}
 		defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(cmd.Context()))) }()
 		switch err := m.open(cmd.Context()); {
-		case inUse != nil && errors.Is(err, bolt.ErrInUse):
-			return inUse(cmd.Context(), m, args)
+		case bodyIfInUse != nil && errors.Is(err, bolt.ErrInUse):
+			return bodyIfInUse(cmd.Context(), m, args)
 		case err != nil:
 			return exit.With(exit.Failure, err)
 		}
@@ -102,16 +102,16 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&read, "read", false, "also read all results, and all parts of jobs without results, to find damaged ones")
-	form := command.PrintFlag(cmd, "table", "json")
-	report := func(m *storage, checked deployment.NodeReport) error {
+	form := command.AddPrintFlag(cmd, "table", "json")
+	report := func(m *nodeStorage, checked deployment.NodeReport) error {
 		how, err := form()
 		if err != nil {
 			return err
 		}
 		if how == "json" {
-			err = terminal.JSON(s.term.Out, checked)
+			err = terminal.WriteJSON(s.term.Out, checked)
 		} else {
-			err = s.printReport(checked)
+			err = s.printStorageReport(checked)
 		}
 		skew := time.Duration(checked.SkewSeconds * float64(time.Second))
 		if err == nil && (!checked.Matches() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
@@ -119,14 +119,14 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 		}
 		return err
 	}
-	return s.withStorageOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	return s.setStorageBodyOr(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		checked, err := s.requestNodeCheck(ctx, m, read)
 		if err != nil {
 			return err
 		}
 		return report(m, checked)
-	}, func(ctx context.Context, m *storage, _ []string) error {
-		checked, err := m.checkConsistency(ctx, read, s.progress())
+	}, func(ctx context.Context, m *nodeStorage, _ []string) error {
+		checked, err := m.checkConsistency(ctx, read, s.newProgressReporter())
 		if err != nil {
 			return err
 		}
@@ -136,8 +136,8 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 
 // requestNodeCheck asks the node that uses the records to check its storage, and returns the report
 // of the node.
-func (s storageCommands) requestNodeCheck(ctx context.Context, m *storage, read bool) (checked deployment.NodeReport, err error) {
-	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + buildInfo().Version}).Client()
+func (s storageCommands) requestNodeCheck(ctx context.Context, m *nodeStorage, read bool) (checked deployment.NodeReport, err error) {
+	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + readBuildMetadata().Version}).NewClient()
 	if err != nil {
 		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
 	}
@@ -156,40 +156,40 @@ func (s storageCommands) requestNodeCheck(ctx context.Context, m *storage, read 
 	return checked, nil
 }
 
-// progress returns a function that prints the number of checked jobs, at most every 5
+// newProgressReporter returns a function that prints the number of checked jobs, at most every 5
 // s.
-func (s storageCommands) progress() func(jobs int) {
+func (s storageCommands) newProgressReporter() func(jobs int) {
 	told := s.term.Now()
 	return func(jobs int) {
 		if now := s.term.Now(); now.Sub(told) > 5*time.Second {
 			told = now
-			s.term.Say("%s jobs are checked so far", terminal.Count(int64(jobs)))
+			s.term.Say("%s jobs are checked so far", terminal.FormatCount(int64(jobs)))
 		}
 	}
 }
 
-func (s storageCommands) printReport(r deployment.NodeReport) error {
+func (s storageCommands) printStorageReport(r deployment.NodeReport) error {
 	identity := func(i *deployment.Identity) string {
 		if i == nil {
 			return "no identity yet"
 		}
 		return i.String()
 	}
-	return terminal.Table(s.term.Out, func(row terminal.Row) {
+	return terminal.WriteTable(s.term.Out, func(row terminal.RowWriter) {
 		row("records", r.RecordsAt, identity(r.Records))
 		row("objects", r.ObjectsAt, identity(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
-		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
-		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), textfmt.Size(totalBytes(r.Unknown)))
-		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
-		row("damaged records and objects", terminal.Count(int64(len(r.Damaged))), "")
-		for _, n := range firstPrinted(r.Unknown) {
-			row("unknown", n.JobID, describeSetAside(n))
+		row("known jobs with objects", terminal.FormatCount(int64(r.Known)), "")
+		row("jobs that no record knows", terminal.FormatCount(int64(len(r.Unknown))), textfmt.FormatSize(sumNoteBytes(r.Unknown)))
+		row("result files that are missing", terminal.FormatCount(int64(len(r.Missing))), "")
+		row("damaged records and objects", terminal.FormatCount(int64(len(r.Damaged))), "")
+		for _, n := range limitPrinted(r.Unknown) {
+			row("unknown", n.JobID, describeQuarantined(n))
 		}
-		for _, f := range firstPrinted(r.Missing) {
+		for _, f := range limitPrinted(r.Missing) {
 			row("missing", f.JobID, f.Key)
 		}
-		for _, d := range firstPrinted(r.Damaged) {
+		for _, d := range limitPrinted(r.Damaged) {
 			row("damaged", d.JobID, cmp.Or(d.Key, "its record")+": "+d.Reason)
 		}
 	})
@@ -199,17 +199,17 @@ func (s storageCommands) printReport(r deployment.NodeReport) error {
 // jobs.
 const maxPrinted = 20
 
-func firstPrinted[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
+func limitPrinted[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
 
-func totalBytes(notes []deployment.QuarantineNote) (bytes int64) {
+func sumNoteBytes(notes []deployment.QuarantineNote) (bytes int64) {
 	for _, n := range notes {
 		bytes += n.Bytes
 	}
 	return bytes
 }
 
-func describeSetAside(n deployment.QuarantineNote) string {
-	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, textfmt.Size(n.Bytes), n.Newest.Format(time.RFC3339))
+func describeQuarantined(n deployment.QuarantineNote) string {
+	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, textfmt.FormatSize(n.Bytes), n.Newest.Format(time.RFC3339))
 	if !n.Found.IsZero() {
 		text += ", set aside " + n.Found.Format(time.RFC3339)
 	}
@@ -226,35 +226,35 @@ in the bucket says since when. If the records know a job again, its note is remo
 		Example: `  rowmill storage quarantine --config /etc/rowmill/rowmill.yaml`,
 		Args:    cobra.NoArgs,
 	}
-	form := command.PrintFlag(cmd, "table", "json")
-	return s.withStorage(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	form := command.AddPrintFlag(cmd, "table", "json")
+	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		how, err := form()
 		if err != nil {
 			return err
 		}
-		if _, err := m.recordsAndBucket().Settle(ctx); err != nil { // do not write notes into the bucket of another deployment
+		if _, err := m.deploymentStorage().SettleIdentity(ctx); err != nil { // do not write notes into the bucket of another deployment
 			return err
 		}
-		report, err := m.recordsAndBucket().Check(ctx, deployment.Options{Progress: s.progress()})
+		report, err := m.deploymentStorage().Check(ctx, deployment.Options{Progress: s.newProgressReporter()})
 		if err != nil {
 			return err
 		}
-		notes, err := m.recordsAndBucket().QuarantineUnknownJobs(ctx, report)
+		notes, err := m.deploymentStorage().QuarantineUnknownJobs(ctx, report)
 		if err != nil {
 			return err
 		}
 		if how == "json" {
-			return terminal.JSON(s.term.Out, notes)
+			return terminal.WriteJSON(s.term.Out, notes)
 		}
-		return s.printSetAside(notes)
+		return s.printQuarantined(notes)
 	})
 }
 
-func (s storageCommands) printSetAside(notes []deployment.QuarantineNote) error {
-	return terminal.Table(s.term.Out, func(row terminal.Row) {
+func (s storageCommands) printQuarantined(notes []deployment.QuarantineNote) error {
+	return terminal.WriteTable(s.term.Out, func(row terminal.RowWriter) {
 		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
 		for _, n := range notes {
-			row(n.JobID, terminal.Count(int64(n.Objects)), textfmt.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
+			row(n.JobID, terminal.FormatCount(int64(n.Objects)), textfmt.FormatSize(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
 		}
 	})
 }
@@ -275,12 +275,12 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 	cmd.Flags().DurationVar(&older, "older-than", 0, "jobs that were set aside longer ago than this, such as 720h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print which jobs would be removed, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.withStorage(cmd, func(ctx context.Context, m *storage, args []string) error {
+	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, args []string) error {
 		ways := slices.DeleteFunc([]bool{len(args) > 0, all, older > 0}, func(given bool) bool { return !given })
 		if len(ways) != 1 {
 			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
 		}
-		notes, err := m.recordsAndBucket().ListQuarantineNotes(ctx)
+		notes, err := m.deploymentStorage().ListQuarantineNotes(ctx)
 		if err != nil {
 			return err
 		}
@@ -291,10 +291,10 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		if len(chosen) < len(slices.Compact(args)) {
 			return exit.With(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
 		}
-		if err := s.printSetAside(chosen); err != nil || dry || len(chosen) == 0 {
+		if err := s.printQuarantined(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.Size(totalBytes(chosen))) {
+		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.FormatSize(sumNoteBytes(chosen))) {
 			return exit.With(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.purgeJobs(ctx, m, chosen)
@@ -303,10 +303,10 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 
 // purgeJobs purges jobs. If a purge fails, or the records know the job again, it continues
 // with the next job. It returns the first error.
-func (s storageCommands) purgeJobs(ctx context.Context, m *storage, chosen []deployment.QuarantineNote) error {
+func (s storageCommands) purgeJobs(ctx context.Context, m *nodeStorage, notes []deployment.QuarantineNote) error {
 	removed, failed := 0, error(nil)
-	for _, n := range chosen {
-		switch err := m.recordsAndBucket().PurgeJob(ctx, n.JobID); {
+	for _, n := range notes {
+		switch err := m.deploymentStorage().PurgeJob(ctx, n.JobID); {
 		case err == nil:
 			removed++
 		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):
@@ -345,11 +345,11 @@ The command asks first, unless --yes is given.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.withStorage(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		if !yes && !s.askForYes("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.recordsLocation(), m.objectsLocation()) {
 			return exit.With(exit.Failure, errors.New("nothing was changed"))
 		}
-		settled, _, _, err := m.recordsAndBucket().Adopt(ctx)
+		settled, _, _, err := m.deploymentStorage().AdoptIdentity(ctx)
 		if err != nil {
 			return err
 		}
@@ -399,7 +399,7 @@ lost, the usage of some days is too low.`,
 			s.term.Say("lost: records of table %s on page %d: %v", cmp.Or(l.Bucket, "(unknown)"), l.Page, l.Err)
 		}
 		if damaged > 0 {
-			s.term.Say("lost: %s records with a wrong checksum", terminal.Count(int64(damaged)))
+			s.term.Say("lost: %s records with a wrong checksum", terminal.FormatCount(int64(damaged)))
 		}
 		s.term.Say("the damaged file is %s.damaged", path)
 		return nil

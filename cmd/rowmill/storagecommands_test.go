@@ -35,20 +35,20 @@ func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 }
 
 // opened opens the storage of a stopped node.
-func opened(t *testing.T, m *Main) *Main {
+func opened(t *testing.T, m *NodeProcess) *NodeProcess {
 	t.Helper()
 	noError(t, m.Storage.open(t.Context()))
 	return m
 }
 
 // settled is like opened, and also gives the storage an identity.
-func settled(t *testing.T, m *Main) *Main {
+func settled(t *testing.T, m *NodeProcess) *NodeProcess {
 	t.Helper()
 	noError(t, m.Storage.Start(t.Context()))
 	return m
 }
 
-func closed(t *testing.T, m *Main) {
+func closed(t *testing.T, m *NodeProcess) {
 	t.Helper()
 	if err := m.Storage.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -122,7 +122,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 	lost := leave(t, first.Storage.Bucket, "results/full-1-a.parquet")
 
 	second := prepare(t, t.TempDir(), on("1"))
-	var differ *deployment.DifferError
+	var differ *deployment.MismatchError
 	err := second.Run(t.Context())
 	if !errors.As(err, &differ) {
 		t.Fatalf("the second one started, or ended with %v", err)
@@ -152,7 +152,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		t.Fatalf("it started with records that know nothing: %v", err)
 	}
 	word := opened(t, prepare(t, t.TempDir(), on("0")))
-	if adopted, _, _, err := word.Storage.recordsAndBucket().Adopt(t.Context()); err != nil || adopted != first.Storage.deployment {
+	if adopted, _, _, err := word.Storage.deploymentStorage().AdoptIdentity(t.Context()); err != nil || adopted != first.Storage.deployment {
 		t.Errorf("adopted %v, %v, want %v", adopted, err, first.Storage.deployment)
 	}
 	closed(t, word)
@@ -178,7 +178,7 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 		s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true
 		s.Cluster.Listen = freeAddress(t)
 	}).Run(t.Context())
-	var differ *deployment.DifferError
+	var differ *deployment.MismatchError
 	if !errors.As(err, &differ) {
 		t.Fatalf("it started with records that do not know its objects: %v", err)
 	}

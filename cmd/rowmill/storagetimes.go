@@ -24,9 +24,9 @@ const (
 	timedSync    = 4 << 10 // bytes
 )
 
-// timeRecords measures how long commits of a small record take. The record stays in the
+// measureCommitTimes measures how long commits of a small record take. The record stays in the
 // store. With the embedded store it also measures flushes of the disk.
-func (x *diagnosis) timeRecords(ctx context.Context) {
+func (x *selfDiagnosis) measureCommitTimes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
 	x.times.CommitSeconds = x.measureTimes(ctx, "records", timedCommits, func() error { return x.commitProbeRecord(ctx) })
@@ -49,9 +49,9 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	})
 }
 
-// commitProbeRecord writes the small record of timeRecords once. It returns an error if another
+// commitProbeRecord writes the small record of measureCommitTimes once. It returns an error if another
 // diagnosis of this node writes the record at the same time.
-func (x *diagnosis) commitProbeRecord(ctx context.Context) error {
+func (x *selfDiagnosis) commitProbeRecord(ctx context.Context) error {
 	name := "probe/" + x.nodeName()
 	if x.written == 0 {
 		_, version, err := x.storage.Store.GetValue(ctx, name)
@@ -69,22 +69,22 @@ func (x *diagnosis) commitProbeRecord(ctx context.Context) error {
 	return err
 }
 
-// timeBucket measures how long it takes to write and to read an object. It does not
+// measureObjectTimes measures how long it takes to write and to read an object. It does not
 // delete the object.
-func (x *diagnosis) timeBucket(ctx context.Context, key string) {
+func (x *selfDiagnosis) measureObjectTimes(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(text) // never fails; random bytes, because some storage compresses
 	x.times.ObjectBytes = int64(len(text))
-	x.times.PutSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
+	x.times.PutSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return writeProbeObject(ctx, x.storage.Bucket, key, text) })
 	if len(x.times.PutSeconds) > 0 {
-		x.times.GetSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
+		x.times.GetSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return readProbeObject(ctx, x.storage.Bucket, key) })
 	}
 }
 
-func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
+func readProbeObject(ctx context.Context, bucket blob.Bucket, key string) error {
 	object, err := bucket.Open(ctx, key)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 // measureTimes calls try up to n times and returns how many seconds each call took. It stops
 // after an error, and starts no further call after ctx ends. storageName names the storage in
 // the log.
-func (x *diagnosis) measureTimes(ctx context.Context, storageName string, n int, try func() error) []float64 {
+func (x *selfDiagnosis) measureTimes(ctx context.Context, storageName string, n int, try func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {
 		begun := time.Now()

@@ -67,7 +67,7 @@ func TestCertificateEnds(t *testing.T) {
 				s.HTTP.TLSCert, s.HTTP.TLSKey, s.ClockOffset = files.Cert, files.Key, test.clock
 			})
 			checks := m.Service.Checks(t.Context())
-			i := slices.IndexFunc(checks, func(c http.Check) bool { return c.Name == "certificate" })
+			i := slices.IndexFunc(checks, func(c http.ReadinessCheck) bool { return c.Name == "certificate" })
 			if i < 0 || !strings.Contains(checks[i].Text, test.says) || checks[i].OK != test.ready {
 				t.Errorf("checks %+v", checks)
 			}

@@ -9,14 +9,14 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traces is the part of a node that sends the traces of jobs to a collector.
-type traces struct {
+// tracingPart is the part of a node that sends the traces of jobs to a collector.
+type tracingPart struct {
 	partBase
 	Tracer *tracing.Tracer // nil if jobs are not traced
 }
 
 // Start sends traces to the collector in the settings, if they name one.
-func (t *traces) Start(context.Context) error {
+func (t *tracingPart) Start(context.Context) error {
 	metrics, set := tracing.NewMetrics(t.Registry), t.Settings.Tracing
 	if set.Endpoint == "" {
 		if unused := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); unused != "" {
@@ -30,21 +30,21 @@ func (t *traces) Start(context.Context) error {
 	}
 	t.Tracer, err = tracing.New(tracing.Config{
 		Endpoint: set.Endpoint, Headers: headers, Sample: set.Sample, Rows: set.Rows, Queue: set.Queue, Timeout: set.Timeout,
-		Node: t.nodeName(), Version: buildInfo().Version, Metrics: metrics, Logger: t.Logger,
+		Node: t.nodeName(), Version: readBuildMetadata().Version, Metrics: metrics, Logger: t.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)
 	}
-	t.onStop("tracing", func(ctx context.Context) error { t.Tracer.Close(ctx); return nil })
+	t.addCloser("tracing", func(ctx context.Context) error { t.Tracer.Close(ctx); return nil })
 	t.Logger.Info("jobs are traced", "collector", set.Endpoint, "sample", set.Sample, "rows", set.Rows)
 	return nil
 }
 
-func (t *traces) secrets() []secret {
+func (t *tracingPart) reloadableSecrets() []reloadableSecret {
 	if t.Tracer == nil {
 		return nil
 	}
-	return []secret{newParsedSecret("tracing.headers", func(set settings.Settings) settings.Secret { return set.Tracing.Headers },
+	return []reloadableSecret{newParsedSecret("tracing.headers", func(set settings.Settings) settings.Secret { return set.Tracing.Headers },
 		func(set settings.Settings) (map[string]string, error) { return set.Tracing.HeaderValues() },
 		func(headers map[string]string) error { t.Tracer.SetHeaders(headers); return nil })}
 }

@@ -14,25 +14,25 @@ import (
 )
 
 // The build sets these variables with -ldflags -X. After a plain `go build` they are
-// empty, and buildInfo uses the values that Go recorded from version control.
+// empty, and readBuildMetadata uses the values that Go recorded from version control.
 var (
 	version string
 	commit  string
 	built   string
 )
 
-// build describes this program.
-type build struct {
+// buildMetadata describes this program.
+type buildMetadata struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Built   string `json:"built"` // time of the commit or the build, RFC 3339
 	Go      string `json:"go"`
 }
 
-// buildInfo returns the version, commit and time of the build. For values that the
+// readBuildMetadata returns the version, commit and time of the build. For values that the
 // build did not set, it uses the values that Go recorded.
-func buildInfo() build {
-	b := build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
+func readBuildMetadata() buildMetadata {
+	b := buildMetadata{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
@@ -62,13 +62,13 @@ func buildInfo() build {
 
 func versionCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
-	chosen := command.PrintFlag(cmd, "text", "json")
+	chosen := command.AddPrintFlag(cmd, "text", "json")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		form, err := chosen()
 		if err != nil {
 			return err
 		}
-		b := buildInfo()
+		b := readBuildMetadata()
 		if form == "json" {
 			return json.NewEncoder(term.Out).Encode(b)
 		}

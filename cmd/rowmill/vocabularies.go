@@ -16,9 +16,9 @@ import (
 // vocabularies. The counts that servers report correct the remaining error.
 const substituteVocabulary = "o200k_base"
 
-// vocabularies loads the tokenizers of models and caches them. It is safe for
+// vocabularyCache loads the tokenizers of models and caches them. It is safe for
 // concurrent use.
-type vocabularies struct {
+type vocabularyCache struct {
 	find prompt.Tokenizers
 
 	mu     sync.Mutex
@@ -30,19 +30,19 @@ type vocabulary struct {
 	warning string
 }
 
-func newVocabularies(dir string) *vocabularies {
-	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
+func newVocabularyCache(dir string) *vocabularyCache {
+	return &vocabularyCache{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
 }
 
 // validateAll loads the vocabularies of all models, if the operator has set a directory of
 // vocabularies. So a damaged file stops the start of the node, and does not fail the
 // first job.
-func (v *vocabularies) validateAll(models []rowmill.Model) error {
+func (v *vocabularyCache) validateAll(models []rowmill.Model) error {
 	if v.find.Dir == "" {
 		return nil
 	}
 	for _, m := range models {
-		if _, _, err := v.tokenizer(m); err != nil {
+		if _, _, err := v.findTokenizer(m); err != nil {
 			return fmt.Errorf("model %s: %w", m.ID, err)
 		}
 	}
@@ -55,7 +55,7 @@ const maxPreloaded = 8
 
 // preload loads the vocabularies of served models before a job needs them. It ignores
 // errors: the first job of the model reports them.
-func (v *vocabularies) preload(known *catalog.Catalog, served []engine.ServedModel) {
+func (v *vocabularyCache) preload(known *catalog.Catalog, served []engine.ServedModel) {
 	for _, s := range served[:min(len(served), maxPreloaded)] {
 		models := known.ByEngineName(s.Name)
 		if m, found := known.Find(s.Name); found {
@@ -65,21 +65,21 @@ func (v *vocabularies) preload(known *catalog.Catalog, served []engine.ServedMod
 			models = []rowmill.Model{{ID: s.Name}}
 		}
 		for _, m := range models {
-			_, _, _ = v.tokenizer(m)
+			_, _, _ = v.findTokenizer(m)
 		}
 	}
 }
 
-// tokenizer returns the tokenizer of a model. The warning is set if the tokenizer is a
+// findTokenizer returns the tokenizer of a model. The warning is set if the tokenizer is a
 // substitute, because the model's own vocabulary is missing.
-func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
+func (v *vocabularyCache) findTokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	have, err := v.loadVocabulary(m)
 	return have.tokens, have.warning, err
 }
 
-func (v *vocabularies) loadVocabulary(m rowmill.Model) (vocabulary, error) {
+func (v *vocabularyCache) loadVocabulary(m rowmill.Model) (vocabulary, error) {
 	key := [3]string{m.Tokenizer, m.Template}
 	if m.Tokenizer == "" {
 		key[2] = m.ID

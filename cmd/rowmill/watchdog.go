@@ -55,10 +55,10 @@ func (w *watchdog) disarm() {
 	w.timer.Stop()
 }
 
-// setStep stores the name of the part that the node closes next, for the log.
-func (w *watchdog) setStep(step string) {
+// setClosingPart stores the name of the part that the node closes next, for the log.
+func (w *watchdog) setClosingPart(partName string) {
 	if w != nil {
-		w.step.Store(&step)
+		w.step.Store(&partName)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 			end: func() { ended <- time.Since(began) },
 		}
 		w.arm()
-		w.setStep("pipeline")
+		w.setClosingPart("pipeline")
 		time.Sleep(30 * time.Second)
 		w.arm() // once for the signal, and once after the wait for it
 		if took := <-ended; took < time.Minute-tellTimeout || took > time.Minute {

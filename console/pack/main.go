@@ -25,9 +25,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: pack [-check] FROM TO")
 		os.Exit(2)
 	}
-	run := write
+	run := packFolder
 	if *check {
-		run = compare
+		run = comparePacked
 	}
 	if err := run(flag.Arg(0), flag.Arg(1)); err != nil {
 		fmt.Fprintln(os.Stderr, "pack:", err)
@@ -35,9 +35,9 @@ func main() {
 	}
 }
 
-// write replaces folder to by the compressed files of folder from.
-func write(from, to string) error {
-	built, err := files(from)
+// packFolder replaces folder to by the compressed files of folder from.
+func packFolder(from, to string) error {
+	built, err := readFiles(from)
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,13 @@ func write(from, to string) error {
 	return nil
 }
 
-// compare returns an error that lists the files in which to and from differ.
-func compare(from, to string) error {
-	built, err := files(from)
+// comparePacked returns an error that lists the files in which to and from differ.
+func comparePacked(from, to string) error {
+	built, err := readFiles(from)
 	if err != nil {
 		return err
 	}
-	packed, err := files(to)
+	packed, err := readFiles(to)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func compare(from, to string) error {
 	return nil
 }
 
-// files reads all files below a folder. The keys of the map are paths relative to the
+// readFiles reads all files below a folder. The keys of the map are paths relative to the
 // folder, with slashes.
-func files(folder string) (map[string][]byte, error) {
+func readFiles(folder string) (map[string][]byte, error) {
 	found := make(map[string][]byte)
 	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -22,9 +22,9 @@ type tarEntry struct {
 	bytes []byte
 }
 
-// pack returns a tar of the entries, sorted by name. Equal entries give equal bytes on
+// tarFiles returns a tar of the entries, sorted by name. Equal entries give equal bytes on
 // every machine. All files get the time built.
-func pack(entries []tarEntry, built time.Time) ([]byte, error) {
+func tarFiles(entries []tarEntry, built time.Time) ([]byte, error) {
 	slices.SortFunc(entries, func(a, b tarEntry) int { return strings.Compare(a.name, b.name) })
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -46,9 +46,9 @@ func pack(entries []tarEntry, built time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// compress returns b compressed with gzip, without a time or a file name in the header:
+// gzipBytes returns b compressed with gzip, without a time or a file name in the header:
 // equal input gives equal output.
-func compress(b []byte) []byte {
+func gzipBytes(b []byte) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
@@ -85,18 +85,18 @@ func (r *release) writeArchives(context.Context) error {
 		return err
 	}
 	for _, p := range r.programs {
-		path := r.name(p.arch, ".tar.gz")
+		path := r.releasePath(p.arch, ".tar.gz")
 		folder := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
 		all := []tarEntry{{name: folder, mode: 0o755}, {name: folder + "rowmill", mode: 0o755, bytes: p.bytes}}
 		for _, e := range beside {
 			e.name = folder + e.name
 			all = append(all, e)
 		}
-		b, err := pack(all, r.built)
+		b, err := tarFiles(all, r.built)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, compress(b), 0o644); err != nil { //nolint:gosec // public files
+		if err := os.WriteFile(path, gzipBytes(b), 0o644); err != nil { //nolint:gosec // public files
 			return err
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill/internal/notice"
 )
 
-// A bill of materials in the format CycloneDX 1.6.
+// A billOfMaterials of materials in the format CycloneDX 1.6.
 type (
-	bill struct {
+	billOfMaterials struct {
 		Schema       string       `json:"$schema"`
 		Format       string       `json:"bomFormat"`
 		SpecVersion  string       `json:"specVersion"`
@@ -39,7 +39,7 @@ type (
 		Name       string       `json:"name"`
 		Version    string       `json:"version"`
 		Hashes     []checksum   `json:"hashes,omitempty"`
-		Licenses   []billChoice `json:"licenses"`
+		Licenses   []licenseChoice `json:"licenses"`
 		PURL       string       `json:"purl"`
 		Properties []property   `json:"properties,omitempty"`
 	}
@@ -47,7 +47,7 @@ type (
 		Algorithm string `json:"alg"`
 		Content   string `json:"content"`
 	}
-	billChoice struct {
+	licenseChoice struct {
 		Expression string `json:"expression"`
 	}
 	property struct {
@@ -67,7 +67,7 @@ func (r *release) writeBills(context.Context) error {
 		return err
 	}
 	for _, p := range r.programs {
-		b, err := r.bill(p, licences)
+		b, err := r.buildBill(p, licences)
 		if err != nil {
 			return err
 		}
@@ -75,43 +75,43 @@ func (r *release) writeBills(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(r.name(p.arch, ".cdx.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // public files
+		if err := os.WriteFile(r.releasePath(p.arch, ".cdx.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // public files
 			return err
 		}
 	}
 	return nil
 }
 
-// bill returns the bill of materials of a binary: the modules that Go records in the
+// buildBill returns the bill of materials of a binary: the modules that Go records in the
 // binary, the libraries of Go and C, and the packages in the console.
-func (r *release) bill(p *program, licences map[string]string) (bill, error) {
+func (r *release) buildBill(p *releaseBinary, licences map[string]string) (billOfMaterials, error) {
 	version := strings.TrimPrefix(r.version, "v")
 	self := component{
-		Type: "application", Name: "rowmill", Version: version, PURL: purl("golang", p.build.Main.Path, r.version),
+		Type: "application", Name: "rowmill", Version: version, PURL: packageURL("golang", p.build.Main.Path, r.version),
 		Hashes:   []checksum{{"SHA-256", fmt.Sprintf("%x", sha256.Sum256(p.bytes))}},
-		Licenses: []billChoice{{"Apache-2.0"}},
+		Licenses: []licenseChoice{{"Apache-2.0"}},
 		Properties: []property{
-			{"rowmill:arch", p.arch}, {"rowmill:commit", r.commit}, {"rowmill:go", p.build.GoVersion}, {"rowmill:tags", setting(p, "-tags")},
+			{"rowmill:arch", p.arch}, {"rowmill:commit", r.commit}, {"rowmill:go", p.build.GoVersion}, {"rowmill:tags", buildSetting(p, "-tags")},
 		},
 	}
 	parts := []component{
-		part(purl("golang", "std", strings.TrimPrefix(p.build.GoVersion, "go")), "std", strings.TrimPrefix(p.build.GoVersion, "go"), "BSD-3-Clause"),
-		part(purl("generic", "glibc", r.libc), "glibc", r.libc, "LGPL-2.1-or-later"),
+		newComponent(packageURL("golang", "std", strings.TrimPrefix(p.build.GoVersion, "go")), "std", strings.TrimPrefix(p.build.GoVersion, "go"), "BSD-3-Clause"),
+		newComponent(packageURL("generic", "glibc", r.libc), "glibc", r.libc, "LGPL-2.1-or-later"),
 	}
 	for _, module := range p.build.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
 		if licences[module.Path] == "" {
-			return bill{}, fmt.Errorf("NOTICE has no licence for %s; add it", module.Path)
+			return billOfMaterials{}, fmt.Errorf("NOTICE has no licence for %s; add it", module.Path)
 		}
-		c := part(purl("golang", module.Path, module.Version), module.Path, module.Version, licences[module.Path])
+		c := newComponent(packageURL("golang", module.Path, module.Version), module.Path, module.Version, licences[module.Path])
 		c.Properties = []property{{"go:sum", module.Sum}}
 		parts = append(parts, c)
 	}
-	console, err := consoleParts()
+	console, err := consoleComponents()
 	if err != nil {
-		return bill{}, err
+		return billOfMaterials{}, err
 	}
 	parts = append(parts, console...)
 	self.Ref = self.PURL
@@ -120,7 +120,7 @@ func (r *release) bill(p *program, licences map[string]string) (bill, error) {
 		needs.DependsOn = append(needs.DependsOn, c.Ref)
 	}
 	slices.Sort(needs.DependsOn)
-	return bill{
+	return billOfMaterials{
 		Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
 		SerialNumber: "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, p.bytes).String(),
 		Metadata:     billMetadata{Timestamp: r.built.Format(time.RFC3339), Component: self},
@@ -128,12 +128,12 @@ func (r *release) bill(p *program, licences map[string]string) (bill, error) {
 	}, nil
 }
 
-func part(purl, name, version, licence string) component {
-	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl, Licenses: []billChoice{{strings.ReplaceAll(licence, " and ", " AND ")}}}
+func newComponent(purl, name, version, licence string) component {
+	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl, Licenses: []licenseChoice{{strings.ReplaceAll(licence, " and ", " AND ")}}}
 }
 
-// purl returns a package URL, such as pkg:golang/github.com/spf13/cobra@v1.10.2.
-func purl(kind, name, version string) string {
+// packageURL returns a package URL, such as pkg:golang/github.com/spf13/cobra@v1.10.2.
+func packageURL(kind, name, version string) string {
 	return "pkg:" + kind + "/" + strings.ReplaceAll(name, "@", "%40") + "@" + url.PathEscape(version)
 }
 
@@ -141,14 +141,14 @@ func purl(kind, name, version string) string {
 // version (licence)".
 var bundledHeading = regexp.MustCompile(`(?m)^## (\S+) - (\S+) \((.+)\)$`)
 
-func consoleParts() ([]component, error) {
-	page, err := consoleLicenses()
+func consoleComponents() ([]component, error) {
+	page, err := readConsoleLicenses()
 	if err != nil {
 		return nil, err
 	}
 	var parts []component
 	for _, m := range bundledHeading.FindAllStringSubmatch(string(page), -1) {
-		parts = append(parts, part(purl("npm", m[1], m[2]), m[1], m[2], m[3]))
+		parts = append(parts, newComponent(packageURL("npm", m[1], m[2]), m[1], m[2], m[3]))
 	}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("console/dist/licenses.md.gz names no package")
@@ -156,8 +156,8 @@ func consoleParts() ([]component, error) {
 	return parts, nil
 }
 
-// setting returns a build setting that Go records in the binary, or "".
-func setting(p *program, key string) string {
+// buildSetting returns a build setting that Go records in the binary, or "".
+func buildSetting(p *releaseBinary, key string) string {
 	for _, s := range p.build.Settings {
 		if s.Key == key {
 			return s.Value

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// chart writes rowmill-VERSION.tgz for helm, with the release version as version of the
+// writeChart writes rowmill-VERSION.tgz for helm, with the release version as version of the
 // chart and of the image.
-func (r *release) chart(context.Context) error {
+func (r *release) writeChart(context.Context) error {
 	const root = "deploy/helm/rowmill"
 	version := chartVersion(r.version)
 	var all []tarEntry
@@ -25,7 +25,7 @@ func (r *release) chart(context.Context) error {
 			return err
 		}
 		if d.Name() == "Chart.yaml" {
-			if text, err = versioned(text, version, strings.TrimPrefix(r.version, "v")); err != nil {
+			if text, err = setChartVersions(text, version, strings.TrimPrefix(r.version, "v")); err != nil {
 				return err
 			}
 		}
@@ -36,11 +36,11 @@ func (r *release) chart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	b, err := pack(all, r.built)
+	b, err := tarFiles(all, r.built)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.to, "rowmill-"+version+".tgz"), compress(b), 0o644) //nolint:gosec // public files
+	return os.WriteFile(filepath.Join(r.to, "rowmill-"+version+".tgz"), gzipBytes(b), 0o644) //nolint:gosec // public files
 }
 
 // versionLine and appVersionLine match the version lines of Chart.yaml.
@@ -49,8 +49,8 @@ var (
 	appVersionLine = regexp.MustCompile(`(?m)^appVersion: .*$`)
 )
 
-// versioned returns Chart.yaml with the versions of the chart and of the image.
-func versioned(text []byte, version, tag string) ([]byte, error) {
+// setChartVersions returns Chart.yaml with the versions of the chart and of the image.
+func setChartVersions(text []byte, version, tag string) ([]byte, error) {
 	for line, value := range map[*regexp.Regexp]string{versionLine: "version: " + version, appVersionLine: fmt.Sprintf("appVersion: %q", tag)} {
 		if !line.Match(text) {
 			return nil, fmt.Errorf("Chart.yaml has no line %s", line)

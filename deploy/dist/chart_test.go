@@ -43,7 +43,7 @@ func TestChart(t *testing.T) {
 	r := release{version: "v1.2.3-5-g0123abc", built: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), to: t.TempDir()}
 	path := filepath.Join(r.to, "rowmill-1.2.3+5.g0123abc.tgz")
 	packed := func() []byte {
-		noError(t, r.chart(t.Context()))
+		noError(t, r.writeChart(t.Context()))
 		b, err := os.ReadFile(path)
 		noError(t, err)
 		return b

@@ -73,9 +73,9 @@ type (
 	}
 )
 
-// process returns the process settings of the image, the same as in deploy/Dockerfile.
+// imageProcessConfig returns the process settings of the image, the same as in deploy/Dockerfile.
 // The program only writes below /data, so everything else may be read-only.
-func (r *release) process() imageProcess {
+func (r *release) imageProcessConfig() imageProcess {
 	return imageProcess{
 		User:         fmt.Sprintf("%d:%d", imageUser, imageUser),
 		ExposedPorts: map[string]struct{}{"8088/tcp": {}, "7946/tcp": {}, "7946/udp": {}, "7947/tcp": {}},
@@ -83,11 +83,11 @@ func (r *release) process() imageProcess {
 		Entrypoint:   []string{"/rowmill"},
 		Cmd:          []string{"serve"},
 		Volumes:      map[string]struct{}{"/data": {}},
-		Labels:       r.annotations(),
+		Labels:       r.imageAnnotations(),
 	}
 }
 
-func (r *release) annotations() map[string]string {
+func (r *release) imageAnnotations() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    "Rowmill",
 		"org.opencontainers.image.version":  r.version,
@@ -98,13 +98,13 @@ func (r *release) annotations() map[string]string {
 	}
 }
 
-// image writes a tar in the OCI layout: one index with an image for each architecture.
-func (r *release) image(context.Context) error {
+// writeImage writes a tar in the OCI layout: one index with an image for each architecture.
+func (r *release) writeImage(context.Context) error {
 	certificates, err := os.ReadFile(r.certificates)
 	if err != nil {
 		return fmt.Errorf("%w; install Debian's package ca-certificates", err)
 	}
-	l := layout{blobs: map[string][]byte{}}
+	l := imageLayout{blobs: map[string][]byte{}}
 	var images []descriptor
 	for _, p := range r.programs {
 		image, err := r.addImage(&l, p, certificates)
@@ -113,13 +113,13 @@ func (r *release) image(context.Context) error {
 		}
 		images = append(images, image)
 	}
-	index, err := l.putJSON(indexType, imageIndex{SchemaVersion: 2, MediaType: indexType, Manifests: images, Annotations: r.annotations()})
+	index, err := l.putJSONBlob(indexType, imageIndex{SchemaVersion: 2, MediaType: indexType, Manifests: images, Annotations: r.imageAnnotations()})
 	if err != nil {
 		return err
 	}
 	tag := strings.TrimPrefix(r.version, "v")
 	index.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "rowmill:" + tag}
-	b, err := l.tar(imageIndex{SchemaVersion: 2, MediaType: indexType, Manifests: []descriptor{index}}, r.built)
+	b, err := l.packTar(imageIndex{SchemaVersion: 2, MediaType: indexType, Manifests: []descriptor{index}}, r.built)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (r *release) image(context.Context) error {
 }
 
 // addImage adds the image for an architecture to the layout.
-func (r *release) addImage(l *layout, p *program, certificates []byte) (descriptor, error) {
-	files, err := pack([]tarEntry{
+func (r *release) addImage(l *imageLayout, p *releaseBinary, certificates []byte) (descriptor, error) {
+	files, err := tarFiles([]tarEntry{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/ssl/", mode: 0o755},
 		{name: "etc/ssl/certs/", mode: 0o755},
@@ -140,39 +140,39 @@ func (r *release) addImage(l *layout, p *program, certificates []byte) (descript
 	if err != nil {
 		return descriptor{}, err
 	}
-	layer := l.put(layerType, compress(files))
+	layer := l.putBlob(layerType, gzipBytes(files))
 	created := r.built.Format(time.RFC3339)
 	on := platform{Architecture: p.arch, OS: "linux"}
-	config, err := l.putJSON(configType, imageConfig{
-		Created: created, platform: on, Config: r.process(),
-		RootFS:  rootFS{Type: "layers", DiffIDs: []string{digest(files)}},
+	config, err := l.putJSONBlob(configType, imageConfig{
+		Created: created, platform: on, Config: r.imageProcessConfig(),
+		RootFS:  rootFS{Type: "layers", DiffIDs: []string{sha256Digest(files)}},
 		History: []imageHistory{{Created: created, CreatedBy: "make dist"}},
 	})
 	if err != nil {
 		return descriptor{}, err
 	}
-	manifest, err := l.putJSON(manifestType, imageManifest{SchemaVersion: 2, MediaType: manifestType, Config: config, Layers: []descriptor{layer}})
+	manifest, err := l.putJSONBlob(manifestType, imageManifest{SchemaVersion: 2, MediaType: manifestType, Config: config, Layers: []descriptor{layer}})
 	manifest.Platform = &on
 	return manifest, err
 }
 
-// A layout is an OCI image layout: the content of its blobs by digest.
-type layout struct{ blobs map[string][]byte }
+// An imageLayout is an OCI image layout: the content of its blobs by digest.
+type imageLayout struct{ blobs map[string][]byte }
 
-func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+func sha256Digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-func (l *layout) put(mediaType string, b []byte) descriptor {
-	d := descriptor{MediaType: mediaType, Digest: digest(b), Size: len(b)}
+func (l *imageLayout) putBlob(mediaType string, b []byte) descriptor {
+	d := descriptor{MediaType: mediaType, Digest: sha256Digest(b), Size: len(b)}
 	l.blobs[d.Digest] = b
 	return d
 }
 
-func (l *layout) putJSON(mediaType string, v any) (descriptor, error) {
+func (l *imageLayout) putJSONBlob(mediaType string, v any) (descriptor, error) {
 	b, err := json.Marshal(v)
-	return l.put(mediaType, b), err
+	return l.putBlob(mediaType, b), err
 }
 
-func (l *layout) tar(index imageIndex, built time.Time) ([]byte, error) {
+func (l *imageLayout) packTar(index imageIndex, built time.Time) ([]byte, error) {
 	b, err := json.Marshal(index)
 	if err != nil {
 		return nil, err
@@ -186,5 +186,5 @@ func (l *layout) tar(index imageIndex, built time.Time) ([]byte, error) {
 	for name, b := range l.blobs {
 		entries = append(entries, tarEntry{name: "blobs/" + strings.Replace(name, ":", "/", 1), mode: 0o644, bytes: b})
 	}
-	return pack(entries, built)
+	return tarFiles(entries, built)
 }

@@ -61,7 +61,7 @@ func TestImage_LikeDockerfile(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	is := (&release{}).process()
+	is := (&release{}).imageProcessConfig()
 	is.Labels = nil
 	if diff := cmp.Diff(said, is); diff != "" {
 		t.Errorf("deploy/Dockerfile (-) and the image (+) differ:\n%s", diff)
@@ -78,9 +78,9 @@ func TestImageLayout(t *testing.T) {
 	make := func() []byte {
 		r := &release{
 			version: "v1.2.3", commit: "abc", built: time.Unix(1e9, 0).UTC(), certificates: certificates, to: t.TempDir(), licenses: []byte("LICENCES"),
-			programs: []*program{{arch: "amd64", bytes: []byte("FOR AMD64")}, {arch: "arm64", bytes: []byte("FOR ARM64")}},
+			programs: []*releaseBinary{{arch: "amd64", bytes: []byte("FOR AMD64")}, {arch: "arm64", bytes: []byte("FOR ARM64")}},
 		}
-		noError(t, r.image(t.Context()))
+		noError(t, r.writeImage(t.Context()))
 		b, err := os.ReadFile(filepath.Join(r.to, "rowmill-1.2.3-oci.tar"))
 		noError(t, err)
 		return b
@@ -94,8 +94,8 @@ func TestImageLayout(t *testing.T) {
 		t.Errorf("oci-layout is %s", files["oci-layout"].bytes)
 	}
 	for name, f := range files {
-		if hash, is := strings.CutPrefix(name, "blobs/sha256/"); is && hash != "" && digest(f.bytes) != "sha256:"+hash {
-			t.Errorf("%s is %s", name, digest(f.bytes))
+		if hash, is := strings.CutPrefix(name, "blobs/sha256/"); is && hash != "" && sha256Digest(f.bytes) != "sha256:"+hash {
+			t.Errorf("%s is %s", name, sha256Digest(f.bytes))
 		}
 	}
 	blob := func(d descriptor) []byte {
@@ -124,7 +124,7 @@ func TestImageLayout(t *testing.T) {
 		noError(t, err)
 		layer, err := io.ReadAll(unpacked)
 		noError(t, err)
-		if want := []string{digest(layer)}; !slices.Equal(config.RootFS.DiffIDs, want) {
+		if want := []string{sha256Digest(layer)}; !slices.Equal(config.RootFS.DiffIDs, want) {
 			t.Errorf("image %d: the layer is %v, not %v", i, want, config.RootFS.DiffIDs)
 		}
 		in := untar(t, layer)

@@ -33,11 +33,11 @@ func (r *release) writeLicenses(ctx context.Context) error {
 		}
 	}
 	for _, p := range r.programs {
-		if err := moduleLicenses(ctx, p, add); err != nil {
+		if err := collectModuleLicenses(ctx, p, add); err != nil {
 			return err
 		}
 	}
-	root, err := goRoot(ctx)
+	root, err := findGoRoot(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *release) writeLicenses(ctx context.Context) error {
 		}
 		add(of, b)
 	}
-	console, err := consoleLicenses()
+	console, err := readConsoleLicenses()
 	if err != nil {
 		return err
 	}
@@ -66,14 +66,14 @@ func (r *release) writeLicenses(ctx context.Context) error {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s\n%s\n%s", notice, formatHeading("Rowmill"), own)
-	printTexts(&out, texts)
+	printLicenses(&out, texts)
 	fmt.Fprintf(&out, "\n%s\n%s\n", formatHeading("packages of JavaScript in the web console"), bytes.TrimSpace(console))
 	r.licenses = out.Bytes()
 	return os.WriteFile(filepath.Join(r.stage, "licenses.txt"), r.licenses, 0o644) //nolint:gosec // as it is packed
 }
 
-// printTexts writes each licence below the names of its components.
-func printTexts(out io.Writer, texts map[string][]string) {
+// printLicenses writes each licence below the names of its components.
+func printLicenses(out io.Writer, texts map[string][]string) {
 	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int {
 		return cmp.Or(slices.Compare(texts[a], texts[b]), strings.Compare(a, b))
 	}) {
@@ -85,8 +85,8 @@ func formatHeading(names ...string) string {
 	return strings.Repeat("-", 72) + "\n" + strings.Join(names, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
 }
 
-// goRoot returns the root folder of the Go toolchain that is in use.
-func goRoot(ctx context.Context) (string, error) {
+// findGoRoot returns the root folder of the Go toolchain that is in use.
+func findGoRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOROOT: %w", err)
@@ -94,11 +94,11 @@ func goRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// moduleLicenses reads the licences of the linked packages: from the folder of each
+// collectModuleLicenses reads the licences of the linked packages: from the folder of each
 // package and the folders above, up to the module's root.
-func moduleLicenses(ctx context.Context, p *program, add func(of string, text []byte)) error {
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+setting(p, "-tags"), "-json=Dir,Module", "./cmd/rowmill") //nolint:gosec // the tags are the build's
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "CGO_ENABLED="+cmp.Or(setting(p, "CGO_ENABLED"), "0"))
+func collectModuleLicenses(ctx context.Context, p *releaseBinary, add func(of string, text []byte)) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+buildSetting(p, "-tags"), "-json=Dir,Module", "./cmd/rowmill") //nolint:gosec // the tags are the build's
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "CGO_ENABLED="+cmp.Or(buildSetting(p, "CGO_ENABLED"), "0"))
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
 	out, err := cmd.Output()
@@ -159,8 +159,8 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	return nil
 }
 
-// consoleLicenses returns the page with the licences of the packages in the console.
-func consoleLicenses() ([]byte, error) {
+// readConsoleLicenses returns the page with the licences of the packages in the console.
+func readConsoleLicenses() ([]byte, error) {
 	f, err := os.Open("console/dist/licenses.md.gz")
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
 	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
 	flag.Parse()
-	err := r.make(ctx, built, flag.Args(), r.writeArchives, r.packages, r.image, r.chart, r.writeBills)
+	err := r.makePackages(ctx, built, flag.Args(), r.writeArchives, r.writePackages, r.writeImage, r.writeChart, r.writeBills)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
@@ -53,12 +53,12 @@ type release struct {
 
 	stage    string // folder for generated files of all packages
 	licenses []byte
-	programs []*program // sorted by architecture
+	programs []*releaseBinary // sorted by architecture
 }
 
-// make packs the binaries for the architectures archs (Go's names). Each function in
+// makePackages packs the binaries for the architectures archs (Go's names). Each function in
 // forms writes one form of package.
-func (r *release) make(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
+func (r *release) makePackages(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
 	var err error
 	if r.built, err = time.Parse(time.RFC3339, built); err != nil {
 		return fmt.Errorf("-built: %w", err)
@@ -90,11 +90,11 @@ func (r *release) make(ctx context.Context, built string, archs []string, forms 
 			return err
 		}
 	}
-	return writeSums(r.to)
+	return writeChecksums(r.to)
 }
 
-// name returns the path of a release file: rowmill-VERSION-linux-ARCH.ENDING.
-func (r *release) name(arch, ending string) string {
+// releasePath returns the path of a release file: rowmill-VERSION-linux-ARCH.ENDING.
+func (r *release) releasePath(arch, ending string) string {
 	return filepath.Join(r.to, "rowmill-"+strings.TrimPrefix(r.version, "v")+"-linux-"+arch+ending)
 }
 
@@ -107,7 +107,7 @@ func (r *release) writeManual(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := r.run(ctx, r.native, nil, "manual", man); err != nil {
+	if _, err := r.runProgram(ctx, r.native, nil, "manual", man); err != nil {
 		return err
 	}
 	pages, err := filepath.Glob(filepath.Join(man, "*.1"))
@@ -119,7 +119,7 @@ func (r *release) writeManual(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(page+".gz", compress(text), 0o644); err != nil { //nolint:gosec // as it is packed
+		if err := os.WriteFile(page+".gz", gzipBytes(text), 0o644); err != nil { //nolint:gosec // as it is packed
 			return err
 		}
 		if err := os.Remove(page); err != nil {
@@ -127,7 +127,7 @@ func (r *release) writeManual(ctx context.Context) error {
 		}
 	}
 	for shell, file := range map[string]string{"bash": "rowmill.bash", "fish": "rowmill.fish", "zsh": "_rowmill"} {
-		script, err := r.run(ctx, r.native, nil, "completion", shell)
+		script, err := r.runProgram(ctx, r.native, nil, "completion", shell)
 		if err != nil {
 			return err
 		}
@@ -138,8 +138,8 @@ func (r *release) writeManual(ctx context.Context) error {
 	return nil
 }
 
-// packages calls nfpm for each architecture and each kind of package, deb and rpm.
-func (r *release) packages(ctx context.Context) error {
+// writePackages calls nfpm for each architecture and each kind of package, deb and rpm.
+func (r *release) writePackages(ctx context.Context) error {
 	// nfpm packs these files with their own time, so set the time of the release.
 	if err := filepath.WalkDir(r.stage, func(path string, _ os.DirEntry, err error) error {
 		return cmp.Or(err, os.Chtimes(path, r.built, r.built))
@@ -159,7 +159,7 @@ func (r *release) packages(ctx context.Context) error {
 				"ARCH=" + p.arch, "VERSION=" + packageVersion(r.version, r.built), "STAGE=" + r.stage,
 				fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.built.Unix()),
 			}
-			if _, err := r.run(ctx, r.nfpm, environ, "package", "--config", "deploy/package/nfpm.yaml", "--packager", kind, "--target", r.name(p.arch, "."+kind)); err != nil {
+			if _, err := r.runProgram(ctx, r.nfpm, environ, "package", "--config", "deploy/package/nfpm.yaml", "--packager", kind, "--target", r.releasePath(p.arch, "."+kind)); err != nil {
 				return err
 			}
 		}
@@ -167,8 +167,8 @@ func (r *release) packages(ctx context.Context) error {
 	return nil
 }
 
-// run runs a program with only these environment variables, and returns its output.
-func (r *release) run(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
+// runProgram runs a program with only these environment variables, and returns its output.
+func (r *release) runProgram(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TZ=UTC"}, environ...)
 	var failure strings.Builder
@@ -180,8 +180,8 @@ func (r *release) run(ctx context.Context, program string, environ []string, arg
 	return out, nil
 }
 
-// writeSums writes SHA256SUMS for the files in a folder, in the format of sha256sum -c.
-func writeSums(dir string) error {
+// writeChecksums writes SHA256SUMS for the files in a folder, in the format of sha256sum -c.
+func writeChecksums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

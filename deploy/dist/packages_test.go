@@ -128,7 +128,7 @@ func checkBill(t *testing.T, path string, binary []byte, sum string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	noError(t, err)
-	said := parse[bill](t, text)
+	said := parse[billOfMaterials](t, text)
 	if got := said.Metadata.Component.Hashes[0].Content; got != sum {
 		t.Errorf("the bill is of %s, the program %s", got, sum)
 	}
@@ -232,7 +232,7 @@ func TestInstalled(t *testing.T) {
 			version: "v999.0.0", commit: "later", binaries: "dist/bin", native: "bin/rowmill", nfpm: os.Getenv("ROWMILL_DIST_NFPM"),
 			lgpl: "/usr/share/common-licenses/LGPL-2.1", libc: "2", to: later,
 		}
-		noError(t, r.make(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.packages))
+		noError(t, r.makePackages(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.writePackages))
 	})
 	second := filepath.Join(later, "rowmill-999.0.0-linux-"+runtime.GOARCH)
 	for kind, ask := range map[string][]string{

@@ -14,8 +14,8 @@ import (
 // files.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// A program is a binary of the release.
-type program struct {
+// A releaseBinary is a binary of the release.
+type releaseBinary struct {
 	arch  string // Go's name of the architecture
 	bytes []byte
 	build *debug.BuildInfo
@@ -23,7 +23,7 @@ type program struct {
 
 // readProgram reads a binary. It refuses a binary for another architecture, with
 // dynamic linking, or not position-independent.
-func readProgram(path, arch string) (*program, error) {
+func readProgram(path, arch string) (*releaseBinary, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the caller's file
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func readProgram(path, arch string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &program{arch: arch, bytes: b, build: build}, nil
+	return &releaseBinary{arch: arch, bytes: b, build: build}, nil
 }
 
 func checkELF(b []byte, arch string) error {

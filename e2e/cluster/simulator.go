@@ -88,7 +88,7 @@ func simulate(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	front := &http.Server{Addr: arguments[0], Handler: &hostile.Front{Honest: server}, ReadHeaderTimeout: patience}
+	front := &http.Server{Addr: arguments[0], Handler: &hostile.AttackProxy{Honest: server}, ReadHeaderTimeout: patience}
 	return front.ListenAndServe()
 }
 
@@ -152,7 +152,7 @@ const maxTokens = 16
 type oracle struct{ *sim.Server }
 
 func newOracle(ctx context.Context) (oracle, error) {
-	server, err := sim.New(sim.Config{Models: catalog.Default().All(), Profile: sim.Instant()})
+	server, err := sim.New(sim.Config{Models: catalog.Default().All(), Profile: sim.InstantProfile()})
 	if err != nil {
 		return oracle{}, err
 	}

@@ -31,7 +31,7 @@ func keyOf(account string) string {
 // admitOther stores the key of otherAccount.
 func (w *world) admitOther() error {
 	hash := sha256.Sum256([]byte(strings.TrimPrefix(otherKey, "rk_other_")))
-	return w.vault.base.PutKey(background, store.Key{ID: "other", Hash: hash[:], Account: otherAccount, Role: caller.RoleUser, Created: w.began})
+	return w.vault.base.PutKey(background, store.APIKey{ID: "other", Hash: hash[:], Account: otherAccount, Role: caller.RoleUser, Created: w.began})
 }
 
 // owners returns the accounts with jobs, and defaultAccount.

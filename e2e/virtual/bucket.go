@@ -30,7 +30,7 @@ type shelf struct {
 
 // An item is one version of an object.
 type item struct {
-	info  blob.Info
+	info  blob.ObjectInfo
 	data  []byte
 	shown time.Time // when readers see it; zero: at once
 }
@@ -53,9 +53,9 @@ func (s *shelf) get(key string) (*item, error) {
 	return nil, fmt.Errorf("object %s: %w", key, rowmill.ErrNotFound)
 }
 
-func (s *shelf) put(key string, data []byte) blob.Info {
+func (s *shelf) put(key string, data []byte) blob.ObjectInfo {
 	sum := md5.Sum(data) //nolint:gosec // as S3 makes its tags
-	i := &item{info: blob.Info{Key: key, Size: int64(len(data)), ETag: `"` + hex.EncodeToString(sum[:]) + `"`, Modified: time.Now()}, data: data}
+	i := &item{info: blob.ObjectInfo{Key: key, Size: int64(len(data)), ETag: `"` + hex.EncodeToString(sum[:]) + `"`, Modified: time.Now()}, data: data}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[key] = i
@@ -104,10 +104,10 @@ func (s *shelf) remove(match func(key string) bool) {
 }
 
 // list returns the objects with a prefix, by key.
-func (s *shelf) list(prefix string) []blob.Info {
+func (s *shelf) list(prefix string) []blob.ObjectInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var infos []blob.Info
+	var infos []blob.ObjectInfo
 	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
 		if strings.HasPrefix(key, prefix) {
 			infos = append(infos, s.objects[key].info)
@@ -180,13 +180,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.data.Write(p)
 }
 
-func (w *writer) Commit() (blob.Info, error) {
+func (w *writer) Commit() (blob.ObjectInfo, error) {
 	if w.ended {
-		return blob.Info{}, errEnded
+		return blob.ObjectInfo{}, errEnded
 	}
 	w.ended = true
 	defer w.Abort()
-	var put blob.Info // a late effect sets it after its caller has returned
+	var put blob.ObjectInfo // a late effect sets it after its caller has returned
 	try := func() error {
 		if w.isBarred() {
 			return fmt.Errorf("its prefix was deleted: %w", rowmill.ErrNotFound)
@@ -198,7 +198,7 @@ func (w *writer) Commit() (blob.Info, error) {
 	}
 	err := w.patiently(try)
 	if err != nil {
-		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
+		return blob.ObjectInfo{}, fmt.Errorf("commit object %s: %w", w.key, err)
 	}
 	return put, nil
 }
@@ -257,7 +257,7 @@ type object struct {
 const firstBlock = 64 << 10
 
 func (o *object) Size() int64     { return o.info.Size }
-func (o *object) Info() blob.Info { return o.info }
+func (o *object) Info() blob.ObjectInfo { return o.info }
 func (o *object) Close() error    { return nil }
 
 func (o *object) ReadAt(p []byte, off int64) (int, error) {
@@ -279,9 +279,9 @@ func (o *object) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (b *bucket) Stat(ctx context.Context, key string) (info blob.Info, err error) {
+func (b *bucket) Stat(ctx context.Context, key string) (info blob.ObjectInfo, err error) {
 	if err := blob.CheckKey(key); err != nil {
-		return blob.Info{}, fmt.Errorf("stat object: %w", err)
+		return blob.ObjectInfo{}, fmt.Errorf("stat object: %w", err)
 	}
 	err = b.call(ctx, "stat", key, false, func() error {
 		i, err := b.shelf.get(key)
@@ -293,7 +293,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (info blob.Info, err erro
 	return info, err
 }
 
-func (b *bucket) List(ctx context.Context, prefix string) (infos []blob.Info, err error) {
+func (b *bucket) List(ctx context.Context, prefix string) (infos []blob.ObjectInfo, err error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, fmt.Errorf("list objects: %w", err)
 	}
@@ -367,7 +367,7 @@ func (b *bucket) DeletePrefix(ctx context.Context, prefix string) error {
 
 // SignURL signs nothing: readers use the handler.
 func (b *bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := errors.Join(ctx.Err(), blob.CheckKey(key), blob.CheckSigned(method, filename, expires)); err != nil {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key), blob.CheckSignRequest(method, filename, expires)); err != nil {
 		return "", err
 	}
 	return "shelf://" + key, nil

@@ -308,7 +308,7 @@ func (a *account) judgeLedger() {
 }
 
 func (a *account) judgeLedgerOf(owner string) {
-	var used, charged store.Totals
+	var used, charged store.RowTotals
 	for _, j := range slices.Concat(a.jobs, a.strays(owner)) {
 		if id := j.known(); id != "" && j.owner() == owner {
 			if rec, err := a.look(id); err == nil {

@@ -94,7 +94,7 @@ func (p *proc) start() error {
 		Parts:     actors.PartConfig{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
 		Rows:      actors.RowConfig{Patience: 5 * time.Second},
 
-		Janitor: actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge, CatchUp: w.catchUp()},
+		Janitor: actors.JanitorConfig{Interval: 10 * time.Second, OrphanAge: orphanAge, CatchUp: w.catchUp()},
 	}
 	if !n.NoEngine {
 		config.Engines = []engine.Engine{&client{w.servers[p.node], p}}
@@ -154,10 +154,10 @@ const orphanAge = time.Minute
 // service is the pipeline for the API.
 type service struct{ *actors.System }
 
-func (service) Checks(context.Context) []api.Check               { return nil }
+func (service) Checks(context.Context) []api.ReadinessCheck               { return nil }
 func (service) Nodes(context.Context) []apiclient.Node           { return nil }
 func (service) Servers() []served.Server                         { return nil }
-func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
+func (service) Counting(rowmill.Model) api.TokenCounting              { return api.TokenCounting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
 // Diagnose is not used here.
@@ -177,7 +177,7 @@ func (service) EngineList(context.Context) ([]apiclient.Engine, []string, error)
 }
 
 // Points is not used here.
-func (service) Points(context.Context) ([]nodes.NodePoints, error) { return nil, nil }
+func (service) Points(context.Context) ([]nodes.NodeStats, error) { return nil, nil }
 
 // GPUs is not used here.
 func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil }
@@ -186,7 +186,7 @@ func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil
 func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Actors is not used here.
-func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.NodeAnswer, error) {
+func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.ActorQueryStatus, error) {
 	return nil, nil, nil
 }
 

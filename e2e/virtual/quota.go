@@ -37,7 +37,7 @@ func (a *account) reserve(s *recordstore.Store, f store.Fence, usd float64, limi
 	if before.Spec.Account == otherAccount {
 		a.wrong("a job of %s is held against a limit of %v, which is another account's", otherAccount, *limit)
 	}
-	var refused *store.LimitError
+	var refused *store.CostLimitError
 	switch bound := rowmill.MoneyOf(*limit); {
 	case errors.As(err, &refused):
 		before.Reserved = rowmill.MoneyOf(usd)

@@ -37,7 +37,7 @@ type split struct {
 // A state is the content of the store at a time.
 type state struct {
 	at     time.Time
-	tables mem.State
+	tables mem.TableSnapshot
 }
 
 // stateEvery is the smallest time between two kept states.
@@ -69,7 +69,7 @@ func (v *vault) keep() {
 		return
 	}
 	v.states = slices.DeleteFunc(v.states, func(s state) bool { return now.Sub(s.at) > v.forgets })
-	v.states = append(v.states, state{now, v.engine.State()})
+	v.states = append(v.states, state{now, v.engine.Snapshot()})
 }
 
 // forget returns the store to its state d ago, or a little later: the state before the first
@@ -205,8 +205,8 @@ func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) { return s.Get(ctx, jobID) })
 }
 
-func (r *records) Head(ctx context.Context, jobID string) (*store.Head, error) {
-	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *recordstore.Store) (*store.Head, error) { return s.Head(ctx, jobID) })
+func (r *records) Head(ctx context.Context, jobID string) (*store.JobHead, error) {
+	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *recordstore.Store) (*store.JobHead, error) { return s.Head(ctx, jobID) })
 }
 
 func (r *records) Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error) {
@@ -215,9 +215,9 @@ func (r *records) Revisions(ctx context.Context, jobIDs []string, writer string)
 	})
 }
 
-func (r *records) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+func (r *records) ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	return ask(ctx, r, false, "active", "", func(ctx context.Context, s *recordstore.Store) ([][]string, error) {
-		return s.Active(ctx, accounts, since, limit)
+		return s.ListActiveJobs(ctx, accounts, since, limit)
 	})
 }
 
@@ -249,9 +249,9 @@ func (r *records) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
-func (r *records) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
+func (r *records) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	return do(ctx, r, "park", f.JobID, func(ctx context.Context, s *recordstore.Store) error {
-		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, rest, message) })
+		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, pause, message) })
 	})
 }
 
@@ -285,8 +285,8 @@ func (r *records) AddArtifact(ctx context.Context, jobID, variant string, a stor
 	})
 }
 
-func (r *records) ShowRunning(ctx context.Context, jobID string) error {
-	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.ShowRunning(ctx, jobID) })
+func (r *records) MarkShownRunning(ctx context.Context, jobID string) error {
+	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.MarkShownRunning(ctx, jobID) })
 }
 
 func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
@@ -319,9 +319,9 @@ func (r *records) LostParts(ctx context.Context, jobID string) ([]store.Part, er
 	return ask(ctx, r, false, "lost-parts", jobID, func(ctx context.Context, s *recordstore.Store) ([]store.Part, error) { return s.LostParts(ctx, jobID) })
 }
 
-func (r *records) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
-	return ask(ctx, r, true, "lose-parts", f.JobID, func(ctx context.Context, s *recordstore.Store) (store.Totals, error) {
-		return s.LoseParts(ctx, f, keys, change)
+func (r *records) MarkPartsLost(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.RowTotals, error) {
+	return ask(ctx, r, true, "lose-parts", f.JobID, func(ctx context.Context, s *recordstore.Store) (store.RowTotals, error) {
+		return s.MarkPartsLost(ctx, f, keys, change)
 	})
 }
 
@@ -339,8 +339,8 @@ func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit
 	})
 }
 
-func (r *records) ListKeys(ctx context.Context) ([]store.Key, error) {
-	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *recordstore.Store) ([]store.Key, error) { return s.ListKeys(ctx) })
+func (r *records) ListKeys(ctx context.Context) ([]store.APIKey, error) {
+	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *recordstore.Store) ([]store.APIKey, error) { return s.ListKeys(ctx) })
 }
 
 func (r *records) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {

@@ -169,13 +169,13 @@ func (j *jobCase) committed() (rows []int) {
 }
 
 // ran returns the totals of the rows that a job ran itself, for which its account pays.
-func (j *jobCase) ran(rec store.Record) store.Totals {
+func (j *jobCase) ran(rec store.Record) store.RowTotals {
 	job := rec.Job
-	t := store.Totals{Rows: job.RowsDone - job.RowsTakenOver, Failed: job.FailedRows}
+	t := store.RowTotals{Rows: job.RowsDone - job.RowsTakenOver, Failed: job.FailedRows}
 	switch {
 	case j.of == nil:
 	case job.NumRows == nil: // it ended while it took rows over
-		return store.Totals{}
+		return store.RowTotals{}
 	default:
 		if _, old, failed := j.source(rec); !failed && job.RowsTakenOver > 0 {
 			t.Failed -= old.Job.FailedRows

@@ -82,7 +82,7 @@ func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill
 		}
 		rule, known := params[name]
 		if !known {
-			faults = append(faults, unknownParam(name))
+			faults = append(faults, unknownParamError(name))
 			continue
 		}
 		if value == nil {
@@ -98,9 +98,9 @@ func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill
 	return clean, faults
 }
 
-// unknownParam returns the error for an unknown parameter, with the most similar known
+// unknownParamError returns the error for an unknown parameter, with the most similar known
 // name.
-func unknownParam(name string) rowmill.FieldError {
+func unknownParamError(name string) rowmill.FieldError {
 	if near := NearestName(name, slices.Sorted(maps.Keys(params))); near != "" {
 		return samplingFault(name, "is not a sampling parameter; did you mean %q?", near)
 	}

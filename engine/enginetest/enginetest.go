@@ -132,7 +132,7 @@ func testProbe(t *testing.T, s Server) {
 		t.Error("the engine has an empty name")
 	}
 	for _, m := range s.models() {
-		served, ok := info.Find(*m)
+		served, ok := info.FindModel(*m)
 		if !ok {
 			t.Errorf("%s is not among the served models %v", m.ID, info.Models)
 			continue

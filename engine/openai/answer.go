@@ -26,7 +26,7 @@ const (
 // reportedError returns the error that the server reports inside a reply. If the reply has
 // no part of an answer, the error has the same class as a refusal with this status.
 // Otherwise the server had accepted the row, so the error is transient.
-func (r *reply) reportedError(asked requestSettings, private ...[]byte) *engine.Error {
+func (r *replyReader) reportedError(asked requestSettings, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
 		x.status = http.StatusInternalServerError
@@ -66,17 +66,17 @@ var withheldReasons = map[string]bool{
 // buildReply returns the complete reply, or the error that rejects it. whole means that the
 // reply came as one body and not as a stream. If a whole body has both an answer and an
 // error object, read ignores the error object.
-func (r *reply) buildReply(asked requestSettings, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
-	if r.fault.found && (!whole || !r.choices) {
+func (r *replyReader) buildReply(asked requestSettings, isWholeBody bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
+	if r.fault.found && (!isWholeBody || !r.choices) {
 		return engine.Reply{}, nil, r.reportedError(asked, private...)
 	}
-	return r.buildAnswer(whole, asked.form != "")
+	return r.buildAnswer(isWholeBody, asked.form != "")
 }
 
 // buildAnswer returns the complete reply, or the error that rejects it. whole means that the
 // reply came as one body and not as a stream. formed means that the job has a
 // json_schema or structured_outputs. notices are warnings for the job.
-func (r *reply) buildAnswer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
+func (r *replyReader) buildAnswer(isWholeBody, isConstrained bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{
 			Class: engine.Transient, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply has no answer",
@@ -91,7 +91,7 @@ func (r *reply) buildAnswer(whole, formed bool) (out engine.Reply, notices []str
 		return engine.Reply{}, nil, withheldError(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
 	case known:
 		out.Finish = finish
-	case word == "" && whole:
+	case word == "" && isWholeBody:
 		out.Finish = rowmill.FinishStop
 		notices = append(notices, noticeFinish)
 	default:
@@ -105,7 +105,7 @@ func (r *reply) buildAnswer(whole, formed bool) (out engine.Reply, notices []str
 	case !r.logprobs.thinking:
 		content = cutEmptyThinking(content)
 	}
-	if empty := len(bytes.TrimSpace(content)) == 0; empty && len(bytes.TrimSpace(reasoning)) > 0 && (!r.logprobs.thinking || formed) {
+	if empty := len(bytes.TrimSpace(content)) == 0; empty && len(bytes.TrimSpace(reasoning)) > 0 && (!r.logprobs.thinking || isConstrained) {
 		content, reasoning = reasoning, nil
 		notices = append(notices, noticeReasoning)
 	} else if empty && out.Finish == rowmill.FinishStop {
@@ -115,7 +115,7 @@ func (r *reply) buildAnswer(whole, formed bool) (out engine.Reply, notices []str
 		notices = append(notices, noticeUsage)
 	}
 	out.Content, out.Reasoning = toValidUTF8(content), toValidUTF8(reasoning)
-	out.LogprobSum, out.LogprobCount = r.logprobs.result(len(content), len(reasoning))
+	out.LogprobSum, out.LogprobCount = r.logprobs.sumForAnswer(len(content), len(reasoning))
 	return out, notices, nil
 }
 
@@ -129,7 +129,7 @@ func withheldError(code, message string, raw []byte) *engine.Error {
 
 // unfinishedError returns the error for an answer whose finish reason is unknown or missing,
 // such as abort.
-func (r *reply) unfinishedError() *engine.Error {
+func (r *replyReader) unfinishedError() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
 	e := &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
 	if word := safeWord(r.finish); word != "" {

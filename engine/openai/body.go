@@ -28,9 +28,9 @@ var errBodyTooLarge = errors.New("reply exceeds the limit on its size")
 // errChunk reports malformed chunked encoding.
 var errChunk = errors.New("reply has a malformed chunk")
 
-// A body returns the bytes of a reply's body as slices of the connection's read buffer.
+// A replyBody returns the bytes of a reply's body as slices of the connection's read buffer.
 // It implements source.
-type body struct {
+type replyBody struct {
 	in      *bufio.Reader
 	framing framing
 	left    int64 // byLength: unread bytes of the body; byChunks: unread bytes of the current chunk
@@ -43,8 +43,8 @@ type body struct {
 // reset prepares b for the body of a new reply. length is the result of fasthttp's
 // ContentLength: -1 means chunked, and a lower number means that the server closes the
 // connection after the body. limit is the maximum size of the body in bytes.
-func (b *body) reset(in *bufio.Reader, length int, limit int64) {
-	*b = body{in: in, room: limit}
+func (b *replyBody) reset(in *bufio.Reader, length int, limit int64) {
+	*b = replyBody{in: in, room: limit}
 	switch {
 	case length >= 0:
 		b.left = int64(length)
@@ -56,9 +56,9 @@ func (b *body) reset(in *bufio.Reader, length int, limit int64) {
 	}
 }
 
-// window returns the next bytes of the body, which are valid until the next call.
+// nextWindow returns the next bytes of the body, which are valid until the next call.
 // io.EOF means that the body is complete.
-func (b *body) window() ([]byte, error) {
+func (b *replyBody) nextWindow() ([]byte, error) {
 	if b.held > 0 {
 		_, _ = b.in.Discard(b.held)
 		b.held = 0
@@ -98,7 +98,7 @@ func (b *body) window() ([]byte, error) {
 
 // readChunkSize reads the line with the size of the next chunk. It returns io.EOF at the
 // end of the body.
-func (b *body) readChunkSize() error {
+func (b *replyBody) readChunkSize() error {
 	if b.begun {
 		line, err := b.readLine()
 		if err != nil {
@@ -133,7 +133,7 @@ func (b *body) readChunkSize() error {
 
 // readLine reads one line between chunks, without its line end. The line counts towards the
 // size limit, because the size line of a one-byte chunk may have thousands of bytes.
-func (b *body) readLine() ([]byte, error) {
+func (b *replyBody) readLine() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -157,10 +157,10 @@ func parseHex(b []byte) (int64, error) {
 
 // readUpTo returns the first limit bytes of the body. A shorter body is read to its
 // end, so that the connection can be reused.
-func (b *body) readUpTo(limit int) ([]byte, error) {
+func (b *replyBody) readUpTo(limit int) ([]byte, error) {
 	var out []byte
 	for len(out) < limit {
-		win, err := b.window()
+		win, err := b.nextWindow()
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}

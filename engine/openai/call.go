@@ -33,7 +33,7 @@ const maxTokensWithoutStream = 128
 //	prefix <escaped prompt> middle [,"seed":<n>] }
 type call struct {
 	engine   *Engine
-	target   target
+	target   modelTarget
 	model    rowmill.Model
 	system   []byte
 	settings requestSettings
@@ -50,10 +50,10 @@ type call struct {
 	limit               int64         // maximum tokens of an answer; 0 means the server's own limit
 	allowance           time.Duration // timeout of a row whose Timeout is 0
 	warnings            []string
-	notices             notices
+	notices             noticeSet
 	hasNotedWrongModel  atomic.Bool // the server named another model in an answer
 
-	ways []*countWay // requests that can count the tokens of a prompt, the best first
+	ways []*countMethod // requests that can count the tokens of a prompt, the best first
 
 	path    string // raw job: request path
 	rawHead []byte // raw job: HTTP head of each request, up to the value of Content-Length
@@ -65,13 +65,13 @@ var _ engine.Call = (*call)(nil)
 // its answers.
 func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
 
-// notices collects the warnings that the answers of a server caused, each text once.
-type notices struct {
+// noticeSet collects the warnings that the answers of a server caused, each text once.
+type noticeSet struct {
 	mu   sync.Mutex
 	said []string
 }
 
-func (n *notices) add(texts ...string) {
+func (n *noticeSet) add(texts ...string) {
 	if len(texts) == 0 {
 		return
 	}
@@ -84,7 +84,7 @@ func (n *notices) add(texts ...string) {
 	}
 }
 
-func (n *notices) all() []string {
+func (n *noticeSet) all() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.said)
@@ -141,7 +141,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		if !logprobsWithoutAlternatives[kind] {
 			fields = append(fields, requestField{"top_logprobs", 1})
 		}
-		if kind == kindOllama && c.target.olderThan(ollamaLogprobs) {
+		if kind == kindOllama && c.target.isOlderThan(ollamaLogprobs) {
 			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
 		}
 	}
@@ -150,7 +150,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		c.streamed = true
 		fields = append(fields, requestField{"stream", true}, requestField{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
-	c.settings.form = formOf(p)
+	c.settings.form = formSettingName(p)
 	if p.Sampling["structured_outputs"] != nil {
 		form, err := formField(c.target, p)
 		if err != nil {
@@ -199,8 +199,8 @@ func (e *Engine) answerTimeout(tokens int64) time.Duration {
 	return e.cfg.QueueAllowance + time.Duration(tokens)*e.cfg.TokenTime
 }
 
-// appendRow appends the JSON body of a row's chat request to dst.
-func (c *call) appendRow(dst []byte, row engine.Row, t *requestTail) []byte {
+// appendChatRequest appends the JSON body of a row's chat request to dst.
+func (c *call) appendChatRequest(dst []byte, row engine.Row, t *requestTail) []byte {
 	dst = append(dst, c.prefix...)
 	dst = textfmt.AppendEscaped(dst, row.Text)
 	dst = append(dst, t.middle...)
@@ -227,7 +227,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	for {
 		reply, err := c.generate(ctx, row)
-		var refused *extraRefused
+		var refused *extraRefusedError
 		if !errors.As(err, &refused) {
 			return reply, err
 		}
@@ -241,7 +241,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, t := c.engine, c.tailForRow(row)
 	p := c.timeoutFor(row)
-	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row, t) })
+	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendChatRequest(dst, row, t) })
 	if err != nil {
 		return engine.Reply{}, err
 	}
@@ -274,7 +274,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		e.noteMissingParser(c.target)
 	}
 	c.notices.add(notices...)
-	if !sameModel(c.target.name, r.model) && c.hasNotedWrongModel.CompareAndSwap(false, true) {
+	if !isSameModel(c.target.name, r.model) && c.hasNotedWrongModel.CompareAndSwap(false, true) {
 		c.notices.add(fmt.Sprintf("The server was asked for the model %s, and names the model %s in an answer: check which model it runs.",
 			c.target.name, textfmt.Shorten(toValidUTF8(r.model), maxModel)))
 	}
@@ -282,9 +282,9 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	return reply, nil
 }
 
-// sameModel reports whether an answer names the model that was asked for. Servers may
+// isSameModel reports whether an answer names the model that was asked for. Servers may
 // leave the name out, add a date or a quantization to it, or give only its last part.
-func sameModel(asked string, named []byte) bool {
+func isSameModel(asked string, named []byte) bool {
 	last := func(s string) string { return strings.ToLower(s[strings.LastIndexByte(s, '/')+1:]) }
 	return string(named) == asked || len(named) == 0 || strings.HasPrefix(last(string(named)), last(asked))
 }

@@ -24,10 +24,10 @@ type refusal struct {
 	fault      serverFault
 }
 
-// matchText returns the type, the code and the message of a refusal in lower case. private
+// lowerCaseText returns the type, the code and the message of a refusal in lower case. private
 // holds the texts of the prompt. If the message quotes one of them, words leaves out
 // the message, because it contains words of the prompt.
-func (x refusal) matchText(private ...[]byte) string {
+func (x refusal) lowerCaseText(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
 	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && containsQuote(x.fault.message, string(p)) }) {
 		text += "\n" + x.fault.message
@@ -38,8 +38,8 @@ func (x refusal) matchText(private ...[]byte) string {
 // classify turns a refusal into an error, by the first rule that matches. asked lists
 // the settings in the request. private holds texts that the error must not contain.
 func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Error {
-	lower := x.matchText(private...)
-	r := ruleOf(x.status, lower, x.fault, asked)
+	lower := x.lowerCaseText(private...)
+	r := matchRule(x.status, lower, x.fault, asked)
 	e := &engine.Error{
 		Class:      r.class,
 		Status:     x.status,

@@ -15,20 +15,20 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// A countWay is one kind of request that makes a server count the tokens of a prompt.
-type countWay struct {
+// A countMethod is one kind of request that makes a server count the tokens of a prompt.
+type countMethod struct {
 	head []byte // head of the request, up to the value of Content-Length
 
 	// prefix and suffix are the JSON before and after the row's escaped text. If prefix
 	// is nil, the request has the same body as the row's own request.
 	prefix, suffix []byte
 
-	pausedUntil atomic.Int64 // time before which this countWay is not used, Unix nanoseconds; see countPause and pausedForever
+	pausedUntil atomic.Int64 // time before which this countMethod is not used, Unix nanoseconds; see countPause and pausedForever
 }
 
-// countPause is the time for which a countWay is not used after a timeout or a server
-// error, because each failed try delays a row. The value pausedForever of countWay.pausedUntil
-// means that the server does not support this countWay.
+// countPause is the time for which a countMethod is not used after a timeout or a server
+// error, because each failed try delays a row. The value pausedForever of countMethod.pausedUntil
+// means that the server does not support this countMethod.
 const (
 	countPause    = time.Minute
 	pausedForever = math.MaxInt64
@@ -53,26 +53,26 @@ const (
 // releases of vLLM (from 0.11) and SGLang were not tested: only their code was read.
 func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
-	asRow := func(path string) *countWay { return &countWay{head: e.buildRequestHead(path)} }
-	asText := func(field, more string) *countWay {
+	asRow := func(path string) *countMethod { return &countMethod{head: e.buildRequestHead(path)} }
+	asText := func(field, more string) *countMethod {
 		prefix := append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
-		return &countWay{head: e.buildRequestHead("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
+		return &countMethod{head: e.buildRequestHead("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
 	}
 	embeds := p.Model.Kind == rowmill.KindEmbedding
 	switch {
 	case !CanCountPrompts(kind):
 	case embeds && kind == kindLlama:
-		c.ways = []*countWay{asText("content", `,"add_special":true`)}
+		c.ways = []*countMethod{asText("content", `,"add_special":true`)}
 	case embeds:
-		c.ways = []*countWay{asText("prompt", "")}
+		c.ways = []*countMethod{asText("prompt", "")}
 	case kind == kindLlama:
-		c.ways = []*countWay{asRow("/v1/chat/completions/input_tokens")}
+		c.ways = []*countMethod{asRow("/v1/chat/completions/input_tokens")}
 	default:
 		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), templateFields(p.Model.RequestExtras))
 		if err != nil {
 			return err
 		}
-		c.ways = []*countWay{{head: e.buildRequestHead("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')}}
+		c.ways = []*countMethod{{head: e.buildRequestHead("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')}}
 		if kind == kindVLLM {
 			c.ways = append(c.ways, asRow("/v1/chat/completions/render"))
 			if p.Model.Template == harmony {
@@ -104,7 +104,7 @@ func templateFields(extras map[string]any) []requestField {
 	return []requestField{{"chat_template_kwargs", kwargs}}
 }
 
-// errCountUnsupported reports that the server does not support this countWay.
+// errCountUnsupported reports that the server does not support this countMethod.
 var errCountUnsupported = errors.New("the server does not support this way to count a prompt")
 
 // CountPrompt returns the number of tokens of a row's prompt. It tries the requests of
@@ -145,28 +145,28 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	case passing != nil:
 		return 0, passing
 	}
-	if c.target.cutsPrompts() {
+	if c.target.truncatesPrompts() {
 		return 0, engine.ErrCutsPrompts
 	}
 	return 0, engine.ErrNoCounting
 }
 
-// errCountPaused reports that the server cannot count prompts now, because a countWay is
+// errCountPaused reports that the server cannot count prompts now, because a countMethod is
 // paused after an error (see countPause).
 var errCountPaused = &engine.Error{Class: engine.Transient, Code: "not_counted", Message: "the server does not count prompts now"}
 
 var _ engine.PromptCounter = (*call)(nil)
 
 // sendCountRequest asks the server to count the tokens of a row's prompt with the given
-// countWay.
-func (c *call) sendCountRequest(ctx context.Context, way *countWay, row engine.Row) (int, error) {
+// countMethod.
+func (c *call) sendCountRequest(ctx context.Context, way *countMethod, row engine.Row) (int, error) {
 	e, p := c.engine, newCallTimeout(c.engine.cfg.ProbeTimeout)
 	if row.Timeout > 0 {
 		p = newCallTimeout(row.Timeout)
 	}
 	conn, err := e.send(ctx, way.head, "", p, func(dst []byte) []byte {
 		if way.prefix == nil {
-			return c.appendRow(dst, row, c.trailer.Load())
+			return c.appendChatRequest(dst, row, c.trailer.Load())
 		}
 		return append(textfmt.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
 	})
@@ -188,13 +188,13 @@ func (c *call) sendCountRequest(ctx context.Context, way *countWay, row engine.R
 	case err != nil:
 		return 0, e.exchangeError(ctx, err, p)
 	case !found, int64(tokens) > maxInputTokens(len(c.prefix)+len(row.Text)+c.tailSize()):
-		return 0, errCountUnsupported // the count is missing or impossibly high: never use this countWay again
+		return 0, errCountUnsupported // the count is missing or impossibly high: never use this countMethod again
 	}
 	return tokens, nil
 }
 
 // isCountUnsupported reports whether a refusal means that a server of this kind does not support
-// the countWay: the path is unknown or switched off, or SGLang refuses messages in
+// the countMethod: the path is unknown or switched off, or SGLang refuses messages in
 // place of a text.
 func isCountUnsupported(fault *engine.Error, kind string) bool {
 	switch {
@@ -209,7 +209,7 @@ func isCountUnsupported(fault *engine.Error, kind string) bool {
 // scanCount reads the number of tokens in a reply, or counts the items of its list of
 // tokens. found is false if the reply has neither, such as the bare list of early
 // releases of vLLM.
-func (r *reply) scanCount() (tokens int, found bool, err error) {
+func (r *replyReader) scanCount() (tokens int, found bool, err error) {
 	if r.peek() != '{' {
 		return 0, false, r.err
 	}

@@ -35,14 +35,14 @@ func addModelDetails(info *engine.Info, found probeFacts, list listedModels) {
 			m.Kind, m.Dimension = kind, dimension
 		}
 		if able := found.able[m.Name]; able != 0 && m.Kind == "" {
-			m.Kind, m.Dimension = kindOf(info.Kind, able, found.dimension[m.Name])
+			m.Kind, m.Dimension = deriveModelKind(info.Kind, able, found.dimension[m.Name])
 		}
 	}
 }
 
-// kindOf derives the kind of a model from the abilities that the server reports. SGLang
+// deriveModelKind derives the kind of a model from the abilities that the server reports. SGLang
 // reports the ability to generate, but not the ability to reason.
-func kindOf(server string, able ability, dimension int) (rowmill.Kind, int) {
+func deriveModelKind(server string, able ability, dimension int) (rowmill.Kind, int) {
 	switch {
 	case able&generates == 0 && able&embeds != 0:
 		return rowmill.KindEmbedding, dimension

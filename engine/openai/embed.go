@@ -37,8 +37,8 @@ func (c *call) prepareEmbed(p engine.Params) error {
 	return err
 }
 
-// appendRows appends the JSON body of an embedding request for rows to dst.
-func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
+// appendEmbedRequest appends the JSON body of an embedding request for rows to dst.
+func (c *call) appendEmbedRequest(dst []byte, rows []engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	for i, row := range rows {
 		if i > 0 {
@@ -91,7 +91,7 @@ func (c *call) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row,
 // the rows.
 func (c *call) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply) error {
 	e := c.engine
-	conn, err := e.send(ctx, e.embedHead, rows[0].Traceparent, p, func(dst []byte) []byte { return c.appendRows(dst, rows) })
+	conn, err := e.send(ctx, e.embedHead, rows[0].Traceparent, p, func(dst []byte) []byte { return c.appendEmbedRequest(dst, rows) })
 	if err != nil {
 		return err
 	}

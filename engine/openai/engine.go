@@ -55,7 +55,7 @@ func New(cfg Config) (*Engine, error) {
 
 	port, tlsConfig := "80", (*tls.Config)(nil)
 	if base.Scheme == "https" {
-		port, tlsConfig = "443", tlsTo(base, cfg.TLS)
+		port, tlsConfig = "443", tlsConfigFor(base, cfg.TLS)
 	}
 	proxy, err := proxyTo(base, &cfg)
 	if err != nil {
@@ -89,9 +89,9 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// tlsTo returns the TLS configuration for connections to the server at base. given is
+// tlsConfigFor returns the TLS configuration for connections to the server at base. given is
 // the TLS configuration from Config, or nil.
-func tlsTo(base *url.URL, given *tls.Config) *tls.Config {
+func tlsConfigFor(base *url.URL, given *tls.Config) *tls.Config {
 	config := given.Clone()
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -189,8 +189,8 @@ func (e *Engine) refusalError(ctx context.Context, c *conn, asked requestSetting
 		return err
 	}
 	fault := x.classify(asked, private...)
-	if extra := asked.findRefusedExtra(x.status, x.matchText(private...), x.fault.param); extra != "" && !fault.TooLong {
-		return &extraRefused{fault, extra}
+	if extra := asked.findRefusedExtra(x.status, x.lowerCaseText(private...), x.fault.param); extra != "" && !fault.TooLong {
+		return &extraRefusedError{fault, extra}
 	}
 	return fault
 }

@@ -98,7 +98,7 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 	if err == nil {
 		err = c.write(head, e.authorization(), traceparent, build)
 	}
-	if err == nil || !timedOut(err) {
+	if err == nil || !isTimeout(err) {
 		// A server may refuse a large request and close the connection before it has
 		// read the whole request. The server's answer explains more than the failed write.
 		if readErr := c.readHeader(e.cfg.MaxBodyBytes); readErr == nil || err == nil {
@@ -163,7 +163,7 @@ const maxInterim = 16
 // may have maxBody bytes. It returns errStale if the server closed a reused connection.
 func (c *conn) readHeader(maxBody int64) error {
 	if _, err := c.in.Peek(1); err != nil {
-		if c.isReused && !timedOut(err) {
+		if c.isReused && !isTimeout(err) {
 			return errStale
 		}
 		if errors.Is(err, io.EOF) {
@@ -175,7 +175,7 @@ func (c *conn) readHeader(maxBody int64) error {
 		if err := c.header.Read(c.in); err != nil {
 			var small *fasthttp.ErrSmallBuffer
 			switch {
-			case timedOut(err):
+			case isTimeout(err):
 				return err
 			case errors.As(err, &small):
 				return fmt.Errorf("header of the reply exceeds %d bytes", c.in.Size())
@@ -203,9 +203,9 @@ func (e *Engine) releaseConn(c *conn) {
 	c.discard()
 }
 
-// timedOut reports whether err means that the deadline of a read, a write or a dial
+// isTimeout reports whether err means that the deadline of a read, a write or a dial
 // expired.
-func timedOut(err error) bool {
+func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
@@ -261,7 +261,7 @@ func (e *Engine) exchangeError(ctx context.Context, err error, p callTimeout) er
 	if err := contextError(ctx); err != nil {
 		return err
 	}
-	if timedOut(err) {
+	if isTimeout(err) {
 		return p.timeoutError()
 	}
 	if errors.Is(err, errTooLong) || errors.Is(err, errBodyTooLarge) {

@@ -57,15 +57,15 @@ func (x extraField) removeFrom(fields []requestField) []requestField {
 	return fields
 }
 
-// An extraRefused is the error of a request that the server refused because of an
+// An extraRefusedError is the error of a request that the server refused because of an
 // extra.
-type extraRefused struct {
+type extraRefusedError struct {
 	fault *engine.Error
 	extra extraField
 }
 
-func (e *extraRefused) Error() string { return e.fault.Error() }
-func (e *extraRefused) Unwrap() error { return e.fault }
+func (e *extraRefusedError) Error() string { return e.fault.Error() }
+func (e *extraRefusedError) Unwrap() error { return e.fault }
 
 // findRefusedExtra returns the extra that caused a refusal, or an empty string if no extra
 // caused it. said is the text of the refusal in lower case, and param is the field that

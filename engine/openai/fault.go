@@ -163,13 +163,13 @@ func (f serverFault) redactedMessage(texts ...[]byte) string {
 var escapedSpace = strings.NewReplacer(`\n`, " ", `\r`, " ", `\t`, " ")
 
 // oneLine replaces each run of white space by a space, and drops characters that
-// shownRune drops.
+// dropUnprintable drops.
 func oneLine(text string) string {
-	return strings.Join(strings.Fields(strings.Map(shownRune, text)), " ")
+	return strings.Join(strings.Fields(strings.Map(dropUnprintable, text)), " ")
 }
 
-// shownRune drops control and format characters, which could control a terminal.
-func shownRune(r rune) rune {
+// dropUnprintable drops control and format characters, which could control a terminal.
+func dropUnprintable(r rune) rune {
 	switch {
 	case unicode.IsSpace(r):
 		return ' '

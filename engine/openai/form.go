@@ -26,9 +26,9 @@ var formRules = map[string]map[string]string{
 // use other field names and ignore structured_outputs without an error.
 var formSince = release{0, 11, 0}
 
-// formOf returns the name of the setting that constrains the form of a job's answers;
+// formSettingName returns the name of the setting that constrains the form of a job's answers;
 // empty if there is none.
-func formOf(p engine.Params) string {
+func formSettingName(p engine.Params) string {
 	switch {
 	case len(p.Schema) > 0:
 		return "json_schema"
@@ -40,7 +40,7 @@ func formOf(p engine.Params) string {
 
 // formField returns the request field that sends the job's rule of structured_outputs
 // to the server t. It returns an error if the server does not support the rule.
-func formField(t target, p engine.Params) (field requestField, err error) {
+func formField(t modelTarget, p engine.Params) (field requestField, err error) {
 	rules, _ := p.Sampling["structured_outputs"].(map[string]any)
 	if len(rules) != 1 {
 		return requestField{}, errors.New("sampling parameter structured_outputs must have one of regex, choice and grammar")
@@ -55,7 +55,7 @@ func formField(t target, p engine.Params) (field requestField, err error) {
 		return requestField{}, errors.New("sampling parameter structured_outputs and json_schema both constrain the answers: remove one")
 	case !ok:
 		return requestField{}, fmt.Errorf("structured_outputs.%s cannot be honoured by a server of kind %s: remove it, use json_schema, or use vLLM", name, t.kind)
-	case t.kind == kindVLLM && t.olderThan(formSince):
+	case t.kind == kindVLLM && t.isOlderThan(formSince):
 		return requestField{}, fmt.Errorf("sampling parameter structured_outputs needs vLLM %v, the server runs %s: remove it, or update the server", formSince, t.version)
 	case t.kind == kindLlama && p.Model.Kind == rowmill.KindReasoning:
 		return requestField{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp for a reasoning model, because it would constrain the reasoning too: use json_schema, or use vLLM", name)
@@ -106,7 +106,7 @@ func grammarOf(rule any) (string, error) {
 // A requestSettings lists the settings in a job's requests, without the prompts. If the server
 // refuses one of these settings, it refuses every row of the job.
 type requestSettings struct {
-	form   string       // name of the setting that constrains the answers (see formOf)
+	form   string       // name of the setting that constrains the answers (see formSettingName)
 	params []string     // sampling parameters, by the names that the server uses
 	extras []extraField // fields that Rowmill added by itself
 }

@@ -80,19 +80,19 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 // separately.
 const maxRanks = 128
 
-// A tally adds up one metric over the engines behind a server. vLLM has one sample per
+// A rankTally adds up one metric over the engines behind a server. vLLM has one sample per
 // engine. SGLang has one sample per data-parallel rank. With some settings, SGLang also
 // has equal samples for each tensor-parallel rank of a data-parallel rank. So a tally
 // uses only the largest sample of each data-parallel rank.
-type tally [maxRanks]int64
+type rankTally [maxRanks]int64
 
 // recordSample records one sample of the engine with number rank.
-func (t *tally) recordSample(rank int, value int64) {
+func (t *rankTally) recordSample(rank int, value int64) {
 	at := &t[rank%maxRanks]
 	*at = max(*at, value)
 }
 
-func (t *tally) sum() (total int64) {
+func (t *rankTally) sum() (total int64) {
 	for _, value := range t {
 		total += value
 	}
@@ -105,7 +105,7 @@ func (t *tally) sum() (total int64) {
 // parseGauges reads only the name in a line, and the rest only if it knows the name.
 func parseGauges(text []byte) (engine.Gauges, bool) {
 	g := engine.Gauges{KVUse: -1}
-	var tallies [kvConfig]tally
+	var tallies [kvConfig]rankTally
 	found := false
 	for len(text) > 0 {
 		line := text

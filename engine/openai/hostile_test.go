@@ -229,7 +229,7 @@ func TestHostileFields(t *testing.T) {
 				e := h.meet(t, flavor)
 				generation := prepared(t, e, engine.Params{Model: generator, MaxTokens: 100})
 				for _, body = range hostile.Mutations(h.page(t, e, path)) {
-					kind := hostile.Page(body)
+					kind := hostile.NewPageKind(body)
 					h.becomes(e, &kind)
 					var err error
 					var reply engine.Reply
@@ -384,9 +384,9 @@ func wantValidGauges(t testing.TB, g engine.Gauges) {
 	now := time.Now()
 	for i := range 10 {
 		now = now.Add(time.Second)
-		w.Observe(g, 8, 1000, now)
+		w.RecordGauges(g, 8, 1000, now)
 		w.RecordAnswers(8, 100, 100, 8, now)
-		if n := w.Limit(false); n < 1 || n > 2000 || w.TokenLimit() < 0 {
+		if n := w.RowLimit(false); n < 1 || n > 2000 || w.TokenLimit() < 0 {
 			t.Fatalf("after %d readings of %+v the window is %d, %d tokens", i, g, n, w.TokenLimit())
 		}
 	}

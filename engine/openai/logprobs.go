@@ -6,8 +6,8 @@ package openai
 // answer.
 const leastLogprob = -104.0
 
-// logprobs adds up the log probabilities of an answer's tokens while the reply is read.
-type logprobs struct {
+// logprobSum adds up the log probabilities of an answer's tokens while the reply is read.
+type logprobSum struct {
 	sum   float64 // sum of the log probabilities of count tokens
 	count int64
 	bytes int // total length in bytes of the tokens up to </think>, for a reasoning model
@@ -20,7 +20,7 @@ type logprobs struct {
 // scanLogprobs reads the field logprobs of a choice and adds its values to before. It
 // uses the field logprob of each token and ignores top_logprobs, because the chosen
 // token is often not the most likely token.
-func (r *reply) scanLogprobs(before logprobs) {
+func (r *replyReader) scanLogprobs(before logprobSum) {
 	r.logprobs = before
 	if r.consumeNull() {
 		return
@@ -41,7 +41,7 @@ func (r *reply) scanLogprobs(before logprobs) {
 }
 
 // scanToken reads one entry of logprobs.content.
-func (r *reply) scanToken() {
+func (r *replyReader) scanToken() {
 	p := &r.logprobs
 	watch := p.thinking && !p.closed
 	token, value, known := r.scratch[:0], 0.0, false
@@ -72,7 +72,7 @@ func (r *reply) scanToken() {
 // trackCloseThink searches </think> in the text of the tokens, also across the borders of tokens.
 // After the token that completes </think>, the sum restarts at 0, so that it covers
 // only the answer.
-func (p *logprobs) trackCloseThink(token []byte) {
+func (p *logprobSum) trackCloseThink(token []byte) {
 	p.bytes += len(token)
 	for _, c := range token {
 		switch {
@@ -89,13 +89,13 @@ func (p *logprobs) trackCloseThink(token []byte) {
 	}
 }
 
-// result returns the sum and the count for an answer with content bytes of content and
+// sumForAnswer returns the sum and the count for an answer with content bytes of content and
 // reasoning bytes of reasoning. If a model reasoned and no token completed </think>,
 // there are two cases: the tokens cover only the answer, or the model marks its
 // reasoning in another way and the tokens cover both. The total length of the tokens
 // distinguishes the two cases; in the second case result returns 0. It also returns 0
 // if a model that should not reason did reason, because watch did not see its tokens.
-func (p *logprobs) result(content, reasoning int) (sum float64, count int64) {
+func (p *logprobSum) sumForAnswer(content, reasoning int) (sum float64, count int64) {
 	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0
 	}

@@ -30,7 +30,7 @@ func mark() {
 	for _, b := range []*[]byte{&r.content, &r.reasoning, &r.finish, &r.scratch} {
 		*b = append((*b)[:0], marker...)
 	}
-	r.logprobs = logprobs{sum: -77_777, count: 77_777}
+	r.logprobs = logprobSum{sum: -77_777, count: 77_777}
 	r.fault = serverFault{found: true, message: marker, kind: marker}
 	r.unparsed = true
 	r.release()
@@ -46,7 +46,7 @@ func scanned(src windowSource, limit int) (found, error) {
 	return r.found(), nil
 }
 
-func (r *reply) found() found {
+func (r *replyReader) found() found {
 	return found{
 		Choices: r.choices, Content: toValidUTF8(r.content), Reasoning: toValidUTF8(r.reasoning),
 		Finish: toValidUTF8(r.finish), Input: r.input, Cached: r.cached, Output: r.output,

@@ -104,18 +104,18 @@ type requestField struct {
 // translateSampling returns the sampling parameters as request fields, with the names that the
 // server t uses, in a fixed order. For an unsupported parameter it returns an error or
 // a warning.
-func translateSampling(t target, sampling map[string]any) (fields []requestField, warnings []string, err error) {
+func translateSampling(t modelTarget, sampling map[string]any) (fields []requestField, warnings []string, err error) {
 	kind := t.kind
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
 		value := sampling[name]
 		switch {
-		case handledElsewhere[name] || value == nil || isNoOp(name, value):
+		case handledElsewhere[name] || value == nil || mustOmitParam(name, value):
 			continue
 		case slices.Contains(commonParams, name):
 			fields = append(fields, requestField{name, value})
 			continue
 		}
-		if from := paramSince[name]; kind == kindVLLM && t.olderThan(from) && !hasNoEffect(name, value) {
+		if from := paramSince[name]; kind == kindVLLM && t.isOlderThan(from) && !hasNoEffect(name, value) {
 			return nil, nil, fmt.Errorf("sampling parameter %s needs vLLM %v, the server runs %s: remove it, or update the server", name, from, t.version)
 		}
 		if name == "logit_bias" && kind == kindOther {
@@ -165,9 +165,9 @@ func withDecimalPoint(value any) any {
 	return written
 }
 
-// isNoOp reports whether a parameter's value has no effect and must not be sent,
+// mustOmitParam reports whether a parameter's value has no effect and must not be sent,
 // because some servers refuse it: vLLM refuses an empty allowed_token_ids.
-func isNoOp(name string, value any) bool {
+func mustOmitParam(name string, value any) bool {
 	budget, isInt := asInt(value)
 	list, isList := value.([]any)
 	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0

@@ -95,7 +95,7 @@ func on(t *testing.T, kind, version string, p engine.Params) (*call, error) {
 func sent(t *testing.T, c *call) map[string]any {
 	t.Helper()
 	var fields map[string]any
-	if err := json.Unmarshal(c.appendRow(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields); err != nil {
+	if err := json.Unmarshal(c.appendChatRequest(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields); err != nil {
 		t.Fatal(err)
 	}
 	delete(fields, "model")
@@ -380,7 +380,7 @@ func TestReleases(t *testing.T) {
 		"0.10.9": true, "0.11.2": true, "0.11.3": false, "0.11.10": false, "1.0.0": false, "0.11.2rc1+cu130": true, "0.11.3.post1": false,
 		"": false, "0.11": false, "main": false, "0.1.dev5": false,
 	} {
-		if got := (target{version: version}).olderThan(release{0, 11, 3}); got != want {
+		if got := (modelTarget{version: version}).isOlderThan(release{0, 11, 3}); got != want {
 			t.Errorf("%q older than 0.11.3: %v", version, got)
 		}
 	}

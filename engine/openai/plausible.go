@@ -97,7 +97,7 @@ func maxTextBytes(limit int64, most int) int {
 // checkUsage returns an error if the token numbers in a reply's usage are impossible
 // for the request, otherwise nil. bytes is the size of the request and limit is its
 // max_tokens, 0 for none.
-func (r *reply) checkUsage(bytes int, limit int64) *engine.Error {
+func (r *replyReader) checkUsage(bytes int, limit int64) *engine.Error {
 	if r.input <= maxInputTokens(bytes) && r.output <= maxOutputTokens(limit) {
 		return nil
 	}

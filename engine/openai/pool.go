@@ -20,17 +20,17 @@ type conn struct {
 	raw    net.Conn // the TCP connection below TLS; the same as Conn without TLS
 	in     *bufio.Reader
 	header fasthttp.ResponseHeader // of the current reply
-	body   body                    // of the current reply
+	body   replyBody                    // of the current reply
 
 	deadline  time.Time // of reads and writes, set by applyDeadline; zero at first
 	idleSince time.Time // time when the connection went back to the pool
 	isReused  bool      // the connection was in the pool: it has carried an earlier request
-	watch     watch
+	watch     contextWatch
 }
 
-// A watch closes a connection when the context of its row ends. The rows of a job share
+// A contextWatch closes a connection when the context of its row ends. The rows of a job share
 // one context, so a watch on this context serves one row after the other.
-type watch struct {
+type contextWatch struct {
 	ctx  context.Context // the watched context, nil for none
 	stop func() bool     // ends the watch on ctx
 

@@ -70,8 +70,8 @@ func (e *Engine) fetchJSON(ctx context.Context, path string, out any) bool {
 
 // modelList is the reply to /v1/models, with the additional fields of some servers.
 type modelList struct {
-	Simulated loose[bool]    `json:"simulated"` // Rowmill's simulated server
-	Slots     loose[float64] `json:"slots"`     // Rowmill's simulated server
+	Simulated lenientJSON[bool]    `json:"simulated"` // Rowmill's simulated server
+	Slots     lenientJSON[float64] `json:"slots"`     // Rowmill's simulated server
 	Data      listedModels   `json:"data"`
 }
 
@@ -95,27 +95,27 @@ type listedModels []listedModel
 
 // listedModel is one entry of /v1/models.
 type listedModel struct {
-	ID          loose[string]  `json:"id"`
-	Created     loose[float64] `json:"created"`
-	OwnedBy     loose[string]  `json:"owned_by"`
-	MaxModelLen loose[float64] `json:"max_model_len"` // vLLM, SGLang, Rowmill
-	Simulated   loose[bool]    `json:"simulated"`
-	Meta        loose[struct {
-		Context loose[float64] `json:"n_ctx"` // llama.cpp
+	ID          lenientJSON[string]  `json:"id"`
+	Created     lenientJSON[float64] `json:"created"`
+	OwnedBy     lenientJSON[string]  `json:"owned_by"`
+	MaxModelLen lenientJSON[float64] `json:"max_model_len"` // vLLM, SGLang, Rowmill
+	Simulated   lenientJSON[bool]    `json:"simulated"`
+	Meta        lenientJSON[struct {
+		Context lenientJSON[float64] `json:"n_ctx"` // llama.cpp
 	}] `json:"meta"`
-	Root      loose[string]  `json:"root"`      // vLLM: the Hugging Face id or path from the start options
-	Parent    loose[string]  `json:"parent"`    // vLLM: the base model of an adapter
-	Kind      loose[string]  `json:"kind"`      // Rowmill
-	Dimension loose[float64] `json:"dimension"` // Rowmill
+	Root      lenientJSON[string]  `json:"root"`      // vLLM: the Hugging Face id or path from the start options
+	Parent    lenientJSON[string]  `json:"parent"`    // vLLM: the base model of an adapter
+	Kind      lenientJSON[string]  `json:"kind"`      // Rowmill
+	Dimension lenientJSON[float64] `json:"dimension"` // Rowmill
 }
 
-// loose is a JSON value that stays empty if the JSON has another type than T. Some
+// lenientJSON is a JSON value that stays empty if the JSON has another type than T. Some
 // servers write numbers with a decimal point, or null for an unknown value. Such a
 // value must not make the rest of the list unreadable.
-type loose[T any] struct{ value T }
+type lenientJSON[T any] struct{ value T }
 
 // UnmarshalJSON decodes text and ignores errors.
-func (l *loose[T]) UnmarshalJSON(text []byte) error {
+func (l *lenientJSON[T]) UnmarshalJSON(text []byte) error {
 	var value T
 	if json.Unmarshal(text, &value) == nil {
 		l.value = value
@@ -125,7 +125,7 @@ func (l *loose[T]) UnmarshalJSON(text []byte) error {
 
 // wholeOrZero returns a number that the JSON may write with a decimal point, or 0 if it is no
 // whole number.
-func wholeOrZero(n loose[float64]) int {
+func wholeOrZero(n lenientJSON[float64]) int {
 	if n.value != math.Trunc(n.value) || math.Abs(n.value) > 1<<53 {
 		return 0
 	}
@@ -149,7 +149,7 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 		if listed == maxModels {
 			return errManyModels
 		}
-		var m loose[listedModel]
+		var m lenientJSON[listedModel]
 		if err := decoder.Decode(&m); err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 		return engine.Reply{}, err
 	}
 	if conn.header.StatusCode() != http.StatusOK {
-		return engine.Reply{}, c.refusedRaw(ctx, conn, row)
+		return engine.Reply{}, c.rawRefusalError(ctx, conn, row)
 	}
 	if err := e.checkHeader(ctx, conn, c.settings, row.Text); err != nil {
 		return engine.Reply{}, err
@@ -71,7 +71,7 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 	if err != nil {
 		return engine.Reply{}, e.exchangeError(ctx, err, p)
 	}
-	return rawReply(text)
+	return parseRawReply(text)
 }
 
 // rawFields are the fields that Rowmill reads from the reply to a raw row. They cover
@@ -92,7 +92,7 @@ type rawFields struct {
 		InputDetails  tokenDetail `json:"input_tokens_details"`
 		CacheRead     float64     `json:"cache_read_input_tokens"` // Messages API: not included in input_tokens
 	} `json:"usage"`
-	Error *serverError `json:"error"`
+	Error *errorPresence `json:"error"`
 }
 
 // tokenDetail are the details of the prompt's tokens in a usage.
@@ -100,18 +100,18 @@ type tokenDetail struct {
 	Cached float64 `json:"cached_tokens"`
 }
 
-// serverError is the field error of a reply with status 200. Only its presence matters.
-type serverError struct{}
+// errorPresence is the field error of a reply with status 200. Only its presence matters.
+type errorPresence struct{}
 
 // UnmarshalJSON accepts any JSON value and stores nothing.
-func (*serverError) UnmarshalJSON([]byte) error { return nil }
+func (*errorPresence) UnmarshalJSON([]byte) error { return nil }
 
 // mostTokens limits each number of tokens in a raw reply. No request has so many
 // tokens, so a reply with a larger number is malformed.
 const mostTokens = 1 << 31
 
-// rawReply turns the body of a server's reply to a raw row into an engine.Reply.
-func rawReply(text []byte) (engine.Reply, error) {
+// parseRawReply turns the body of a server's reply to a raw row into an engine.Reply.
+func parseRawReply(text []byte) (engine.Reply, error) {
 	malformed := func(format string, args ...any) (engine.Reply, error) {
 		return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
 	}
@@ -178,9 +178,9 @@ var pathHints = map[string]string{
 	"/v1/embeddings": "; start one that runs it to embed",
 }
 
-// refusedRaw returns the error for a raw row whose reply has a status other than 200.
+// rawRefusalError returns the error for a raw row whose reply has a status other than 200.
 // The field Raw of the error is the body of the reply.
-func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error {
+func (c *call) rawRefusalError(ctx context.Context, conn *conn, row engine.Row) error {
 	x, text, err := c.engine.readRefusal(ctx, conn)
 	if err != nil {
 		return err

@@ -171,7 +171,7 @@ func FuzzRawReply(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		reply, err := rawReply(text)
+		reply, err := parseRawReply(text)
 		if err != nil {
 			return
 		}

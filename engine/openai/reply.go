@@ -25,9 +25,9 @@ const (
 	finishRepetition = "repetition"
 )
 
-// A reply reads one answer and stores the values that it has read. The pool named
+// A replyReader reads one answer and stores the values that it has read. The pool named
 // replies reuses reply structs.
-type reply struct {
+type replyReader struct {
 	scanner
 	limit int // maximum length of the content and of the reasoning, in bytes
 
@@ -42,26 +42,26 @@ type reply struct {
 	input     int64  // tokens of the prompt
 	cached    int64  // tokens of the prompt that were in the prefix cache
 	output    int64  // generated tokens
-	logprobs  logprobs
+	logprobs  logprobSum
 	fault     serverFault // an error object inside a reply with status 200
 	scratch   []byte      // buffer for short-lived texts
-	events    events      // the stream that scanStream reads
+	events    eventReader      // the stream that scanStream reads
 	unparsed  bool        // the server did not separate the reasoning from the answer
 }
 
-var replies = sync.Pool{New: func() any { return new(reply) }}
+var replies = sync.Pool{New: func() any { return new(replyReader) }}
 
 // newReply takes a reply from the pool and prepares it to read the body src. limit is
 // the maximum length of the answer's text in bytes. thinking means that the model
 // reasons before it answers.
-func newReply(src windowSource, limit int, thinking bool) *reply {
-	r := replies.Get().(*reply)
+func newReply(src windowSource, limit int, thinking bool) *replyReader {
+	r := replies.Get().(*replyReader)
 	r.reset(src)
 	r.limit = limit
 	r.choices, r.index, r.usage, r.input, r.cached, r.output = false, 0, false, 0, 0, 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
 	r.model = r.model[:0]
-	r.logprobs = logprobs{thinking: thinking}
+	r.logprobs = logprobSum{thinking: thinking}
 	r.fault = serverFault{}
 	r.unparsed = false
 	return r
@@ -69,8 +69,8 @@ func newReply(src windowSource, limit int, thinking bool) *reply {
 
 // release puts r back into the pool. The caller must not use r, or a slice of r,
 // afterwards.
-func (r *reply) release() {
-	r.src, r.events = nil, events{}
+func (r *replyReader) release() {
+	r.src, r.events = nil, eventReader{}
 	if cap(r.content) > keepScratch {
 		r.content = nil
 	}
@@ -85,7 +85,7 @@ func (r *reply) release() {
 
 // scanChat reads the body of a chat completion into r and returns r.err. If a key
 // occurs twice, r has the last value.
-func (r *reply) scanChat() error {
+func (r *replyReader) scanChat() error {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "choices":
@@ -106,7 +106,7 @@ func (r *reply) scanChat() error {
 
 // scanModel reads the name of the model. It treats a value that is no string as a
 // missing name.
-func (r *reply) scanModel() {
+func (r *replyReader) scanModel() {
 	r.model = r.model[:0]
 	if r.peek() != '"' {
 		r.skipValue()
@@ -118,7 +118,7 @@ func (r *reply) scanModel() {
 // scanChoices reads the list of choices and uses the choice with the lowest index.
 // Rowmill never asks for more than one choice, but some servers send more, in any
 // order.
-func (r *reply) scanChoices() {
+func (r *replyReader) scanChoices() {
 	r.choices = false
 	if r.consumeNull() {
 		return
@@ -138,7 +138,7 @@ func (r *reply) scanChoices() {
 
 // scanFurtherChoice reads one more choice and uses, of this choice and the choice in r,
 // the one with the lower index.
-func (r *reply) scanFurtherChoice() {
+func (r *replyReader) scanFurtherChoice() {
 	index, sums := r.index, r.logprobs
 	content, reasoning, refusal, finish := bytes.Clone(r.content), bytes.Clone(r.reasoning), bytes.Clone(r.refusal), bytes.Clone(r.finish)
 	if r.scanChoice(); r.index >= index {
@@ -148,7 +148,7 @@ func (r *reply) scanFurtherChoice() {
 }
 
 // scanIndex reads the index of a choice. It returns 0 if the value is no number.
-func (r *reply) scanIndex() float64 {
+func (r *replyReader) scanIndex() float64 {
 	if r.peek()-'0' < 10 {
 		return r.readNumber()
 	}
@@ -157,10 +157,10 @@ func (r *reply) scanIndex() float64 {
 }
 
 // scanChoice reads one choice and replaces the choice in r.
-func (r *reply) scanChoice() {
+func (r *replyReader) scanChoice() {
 	r.index = 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
-	r.logprobs = logprobs{thinking: r.logprobs.thinking}
+	r.logprobs = logprobSum{thinking: r.logprobs.thinking}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "message":
@@ -169,7 +169,7 @@ func (r *reply) scanChoice() {
 		case "index":
 			r.index = r.scanIndex()
 		case "logprobs":
-			r.scanLogprobs(logprobs{thinking: r.logprobs.thinking})
+			r.scanLogprobs(logprobSum{thinking: r.logprobs.thinking})
 		case "finish_reason":
 			r.finish = r.finish[:0]
 			if !r.consumeNull() {
@@ -184,7 +184,7 @@ func (r *reply) scanChoice() {
 // scanTexts reads a message, or a part of a message, and adds its texts to r. Servers
 // put the reasoning into reasoning_content or reasoning, and some into both: scanTexts
 // uses the first field that is not empty.
-func (r *reply) scanTexts() {
+func (r *replyReader) scanTexts() {
 	content, reasoning := len(r.content), len(r.reasoning)
 	if r.consumeNull() {
 		return
@@ -220,7 +220,7 @@ func (r *reply) scanTexts() {
 // scanBlocks reads content that is a list of blocks, such as {"type": "text", "text"} and
 // {"type": "thinking", "thinking"}. It adds their texts to the content and to the
 // reasoning.
-func (r *reply) scanBlocks() {
+func (r *replyReader) scanBlocks() {
 	for more := r.firstItem(); more; more = r.nextItem() {
 		if r.peek() == '{' {
 			r.scanBlock()
@@ -232,7 +232,7 @@ func (r *reply) scanBlocks() {
 
 // scanBlock reads one block of content and adds its text to the content or to the
 // reasoning.
-func (r *reply) scanBlock() {
+func (r *replyReader) scanBlock() {
 	at, thinks := len(r.content), false
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		key := string(k)
@@ -260,7 +260,7 @@ func (r *reply) scanBlock() {
 
 // scanFault reads an error object inside a reply with status 200, such as SGLang's
 // error for a full queue.
-func (r *reply) scanFault() {
+func (r *replyReader) scanFault() {
 	r.fault = serverFault{}
 	if r.consumeNull() {
 		return
@@ -294,13 +294,13 @@ func (r *reply) scanFault() {
 }
 
 // readWord reads a short machine-readable string and cuts it at maxWord bytes.
-func (r *reply) readWord() string {
+func (r *replyReader) readWord() string {
 	r.scratch = r.readString(r.scratch[:0], maxWord, true)
 	return string(r.scratch)
 }
 
 // scanUsage reads the numbers of input and output tokens.
-func (r *reply) scanUsage() {
+func (r *replyReader) scanUsage() {
 	r.usage, r.input, r.cached, r.output = false, 0, 0, 0
 	if r.consumeNull() {
 		return
@@ -321,7 +321,7 @@ func (r *reply) scanUsage() {
 }
 
 // scanCached reads the number of prompt tokens that came from the prefix cache.
-func (r *reply) scanCached() {
+func (r *replyReader) scanCached() {
 	r.cached = 0
 	if r.consumeNull() {
 		return
@@ -336,7 +336,7 @@ func (r *reply) scanCached() {
 }
 
 // countOrNull reads a whole number. It returns 0 for null.
-func (r *reply) countOrNull() int64 {
+func (r *replyReader) countOrNull() int64 {
 	if r.consumeNull() {
 		return 0
 	}

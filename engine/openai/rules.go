@@ -10,12 +10,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A rule classifies a refusal by its status and its words. The first matching rule
+// A refusalRule classifies a refusal by its status and its words. The first matching rule
 // counts; the last rule matches everything. docs/engines.md shows the rules as a table.
 // refusals_test.go names a public source for each word.
-type rule struct {
+type refusalRule struct {
 	name   string      // short description of the rule, shown in docs/engines.md
-	status []status    // the refusal must have one of these HTTP statuses; empty: any status
+	status []statusRange    // the refusal must have one of these HTTP statuses; empty: any status
 	words  []string    // the message, type or code of the refusal must contain one of these, in lower case; empty: any words
 	about  settingKind // setting of the job that the refusal must name
 
@@ -26,14 +26,14 @@ type rule struct {
 	message  string // Message of the error, before the server's own message
 }
 
-// A status is a range of HTTP statuses, both ends included.
-type status struct{ from, to int }
+// A statusRange is a range of HTTP statuses, both ends included.
+type statusRange struct{ from, to int }
 
 // singleStatuses returns each of the HTTP statuses codes as a range.
-func singleStatuses(codes ...int) []status {
-	out := make([]status, len(codes))
+func singleStatuses(codes ...int) []statusRange {
+	out := make([]statusRange, len(codes))
 	for i, code := range codes {
-		out[i] = status{code, code}
+		out[i] = statusRange{code, code}
 	}
 	return out
 }
@@ -51,7 +51,7 @@ const (
 var rowStatuses = singleStatuses(http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 
 // rules are all rules for refusals, in the order in which they are tried.
-var rules = []rule{
+var rules = []refusalRule{
 	{
 		name: "embeddings are switched off", status: singleStatuses(500), words: []string{"must be created with embedding=true"}, // llama-cpp-python
 		class: engine.JobFault, message: "the server cannot run this model for such requests",
@@ -102,7 +102,7 @@ var rules = []rule{
 	},
 	{
 		name:   "a gateway without a server",
-		status: append(singleStatuses(http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusBadGateway, http.StatusGatewayTimeout, 598, 599), status{520, 527}, status{530, 530}),
+		status: append(singleStatuses(http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusBadGateway, http.StatusGatewayTimeout, 598, 599), statusRange{520, 527}, statusRange{530, 530}),
 		class:  engine.Busy, message: "the server could not answer now",
 	},
 	{
@@ -138,7 +138,7 @@ var rules = []rule{
 		class: engine.RowFault, message: "the server refused the request",
 	},
 	{
-		name: "the server failed on the row", status: append(singleStatuses(http.StatusFailedDependency), status{500, 599}), // 424: TGI, while it generates
+		name: "the server failed on the row", status: append(singleStatuses(http.StatusFailedDependency), statusRange{500, 599}), // 424: TGI, while it generates
 		class: engine.Transient, message: "the server could not answer now",
 	},
 	{
@@ -227,21 +227,21 @@ var abilityWords = []string{
 // schema or its rule of structured_outputs, which every row of the job has.
 var formWords = []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"}
 
-// ruleOf returns the first rule that matches a refusal with HTTP status code. said is
+// matchRule returns the first rule that matches a refusal with HTTP status code. said is
 // the message, the type and the code of the refusal in lower case.
-func ruleOf(code int, said string, fault serverFault, asked requestSettings) *rule {
+func matchRule(code int, refusalText string, fault serverFault, asked requestSettings) *refusalRule {
 	for i := range rules {
-		if r := &rules[i]; r.matches(code, said, fault, asked) {
+		if r := &rules[i]; r.matches(code, refusalText, fault, asked) {
 			return r
 		}
 	}
 	return &rules[len(rules)-1]
 }
 
-func (r *rule) matches(code int, said string, fault serverFault, asked requestSettings) bool {
+func (r *refusalRule) matches(code int, refusalText string, fault serverFault, asked requestSettings) bool {
 	switch {
-	case len(r.status) > 0 && !slices.ContainsFunc(r.status, func(s status) bool { return s.from <= code && code <= s.to }):
-	case len(r.words) > 0 && !slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(said, w) }):
+	case len(r.status) > 0 && !slices.ContainsFunc(r.status, func(s statusRange) bool { return s.from <= code && code <= s.to }):
+	case len(r.words) > 0 && !slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(refusalText, w) }):
 	case r.about == aboutSamplingParam && asked.refusedParam(fault) == "":
 	case r.about == aboutOutputConstraint && asked.form == "":
 	default:
@@ -252,7 +252,7 @@ func (r *rule) matches(code int, said string, fault serverFault, asked requestSe
 
 // messageFor returns the message of the error for a refusal. The message ends with the name
 // of the refused parameter or setting, if the rule is about one.
-func (r *rule) messageFor(fault serverFault, asked requestSettings) string {
+func (r *refusalRule) messageFor(fault serverFault, asked requestSettings) string {
 	switch r.about {
 	case aboutSamplingParam:
 		return r.message + " " + asked.refusedParam(fault)
@@ -263,7 +263,7 @@ func (r *rule) messageFor(fault serverFault, asked requestSettings) string {
 }
 
 // String returns the statuses as docs/engines.md shows them, such as "500 to 599".
-func (s status) String() string {
+func (s statusRange) String() string {
 	if s.from == s.to {
 		return strconv.Itoa(s.from)
 	}

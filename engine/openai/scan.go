@@ -82,7 +82,7 @@ func (s *scanner) fill() bool {
 	}
 	s.off += int64(len(s.win))
 	s.win, s.pos = nil, 0
-	win, err := s.src.window()
+	win, err := s.src.nextWindow()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errTruncated

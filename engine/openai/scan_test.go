@@ -23,7 +23,7 @@ import (
 // bytesSource is a source with a body in memory.
 type bytesSource struct{ rest []byte }
 
-func (b *bytesSource) window() ([]byte, error) {
+func (b *bytesSource) nextWindow() ([]byte, error) {
 	if len(b.rest) == 0 {
 		return nil, io.EOF
 	}
@@ -38,7 +38,7 @@ type pieces struct {
 	size func() int
 }
 
-func (p *pieces) window() ([]byte, error) {
+func (p *pieces) nextWindow() ([]byte, error) {
 	if len(p.rest) == 0 {
 		return nil, io.EOF
 	}
@@ -165,7 +165,7 @@ func TestScanMemory(t *testing.T) {
 // noCopy returns the windows of a pieces without copying them.
 type noCopy struct{ *pieces }
 
-func (p noCopy) window() ([]byte, error) {
+func (p noCopy) nextWindow() ([]byte, error) {
 	if len(p.rest) == 0 {
 		return nil, io.EOF
 	}

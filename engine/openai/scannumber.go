@@ -15,7 +15,7 @@ func (s *scanner) readNumber() float64 {
 	d := readDecimal(rest)
 	if d.length > 0 {
 		s.pos += d.length
-		if v, ok := d.value(); ok {
+		if v, ok := d.toFloat(); ok {
 			return v
 		}
 		rest = rest[:d.length]
@@ -211,9 +211,9 @@ var tens = [...]float64{
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// value returns the number if mantissa is below 2^53, otherwise false. Below 2^53, one
+// toFloat returns the number if mantissa is below 2^53, otherwise false. Below 2^53, one
 // division of two exact values gives the correctly rounded result.
-func (d decimal) value() (float64, bool) {
+func (d decimal) toFloat() (float64, bool) {
 	if d.digits > 19 || d.mantissa >= 1<<53 {
 		return 0, false
 	}

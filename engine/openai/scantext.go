@@ -15,7 +15,7 @@ var errTooLong = errors.New("answer exceeds the limit on its length")
 // readString consumes a string, appends its decoded value to dst and returns dst. If the
 // value has more than limit bytes: with cut, text drops the further bytes; without cut,
 // it stops with errTooLong. Invalid UTF-8 stays unchanged (see toValidUTF8).
-func (s *scanner) readString(dst []byte, limit int, cut bool) []byte {
+func (s *scanner) readString(dst []byte, limit int, truncate bool) []byte {
 	if s.peek() != '"' {
 		s.fail("expected a string")
 		return dst
@@ -31,7 +31,7 @@ func (s *scanner) readString(dst []byte, limit int, cut bool) []byte {
 			dst, high = utf8.AppendRune(dst, utf8.RuneError), 0
 		}
 		if dst = append(dst, run...); len(dst) > limit {
-			if !cut {
+			if !truncate {
 				s.failWith(errTooLong)
 				return dst
 			}

@@ -19,7 +19,7 @@ func TestSim(t *testing.T) {
 		embedding := &rowmill.Model{ID: "place", Kind: rowmill.KindEmbedding, ContextLength: 512, Dimension: 96}
 		server, err := sim.New(sim.Config{
 			Models:  []rowmill.Model{*generation, *reasoning, *embedding},
-			Profile: sim.Profile{TimeToFirstToken: 200 * time.Microsecond, TimePerToken: 20 * time.Microsecond, Slots: 64},
+			Profile: sim.LatencyProfile{TimeToFirstToken: 200 * time.Microsecond, TimePerToken: 20 * time.Microsecond, Slots: 64},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,7 @@ package openai
 
 // A windowSource returns the bytes of a body in order, without copying them.
 type windowSource interface {
-	// window returns the next bytes, at least one. They are valid until the next call.
+	// nextWindow returns the next bytes, at least one. They are valid until the next call.
 	// The error io.EOF means that all bytes were returned.
-	window() ([]byte, error)
+	nextWindow() ([]byte, error)
 }

@@ -24,13 +24,13 @@ const byteOrderMark = "\uFEFF"
 // lineBreak is the byte between two lines of a payload.
 var lineBreak = []byte("\n")
 
-// events reads a stream of server-sent events (WHATWG HTML, section 9.2.6). As a
+// eventReader reads a stream of server-sent events (WHATWG HTML, section 9.2.6). As a
 // source, it returns only the bytes of the current payload, so a scanner can read one
 // payload like a whole body. While the JSON of a payload is incomplete, the following
 // data lines up to an empty line belong to the same payload. When the JSON is complete,
 // the next data line starts the next payload, because some gateways leave out the empty
 // lines.
-type events struct {
+type eventReader struct {
 	src   windowSource
 	rest  []byte // unread bytes of the current window of src
 	begun bool   // the first line of the stream has begun
@@ -42,7 +42,7 @@ type events struct {
 
 // nextPayload moves to the next payload and returns the kind of its first line. It skips the
 // rest of the current payload, comments and unknown fields.
-func (e *events) nextPayload() (eventKind, error) {
+func (e *eventReader) nextPayload() (eventKind, error) {
 	if err := e.skipByteOrderMark(); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
@@ -62,7 +62,7 @@ func (e *events) nextPayload() (eventKind, error) {
 
 // skipByteOrderMark skips a byte-order mark before the first line of the stream. A line that begins
 // with only a part of the mark has an unknown field name, so events ignores the line.
-func (e *events) skipByteOrderMark() error {
+func (e *eventReader) skipByteOrderMark() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
 		if err := e.fillRest(); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (e *events) skipByteOrderMark() error {
 
 // readFieldName consumes the field name of a line and its colon, and returns the kind of the
 // line. It returns 0 if the field is unknown.
-func (e *events) readFieldName() (eventKind, error) {
+func (e *eventReader) readFieldName() (eventKind, error) {
 	const longest = len("error")
 	var name [longest]byte
 	length := 0
@@ -112,7 +112,7 @@ func (e *events) readFieldName() (eventKind, error) {
 
 // dataKind returns the kind of a data line: a chunk begins with a brace, the word
 // [DONE] begins with a bracket.
-func (e *events) dataKind() (eventKind, error) {
+func (e *eventReader) dataKind() (eventKind, error) {
 	for {
 		if err := e.fillRest(); err != nil {
 			return 0, err
@@ -130,9 +130,9 @@ func (e *events) dataKind() (eventKind, error) {
 	}
 }
 
-// window returns the next bytes of the current payload; io.EOF means the end of the
+// nextWindow returns the next bytes of the current payload; io.EOF means the end of the
 // payload.
-func (e *events) window() ([]byte, error) {
+func (e *eventReader) nextWindow() ([]byte, error) {
 	if e.open {
 		if win, err := e.readLinePart(); err == nil || e.open {
 			return win, err
@@ -149,7 +149,7 @@ func (e *events) window() ([]byte, error) {
 
 // nextLine moves to the next data line of the current payload; io.EOF means that the
 // payload has no further line.
-func (e *events) nextLine() error {
+func (e *eventReader) nextLine() error {
 	for {
 		if err := e.skipLine(); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (e *events) nextLine() error {
 
 // readLinePart returns the next bytes of the current line. io.EOF means the end of the line,
 // or, if e.open is still true, the end of the stream.
-func (e *events) readLinePart() ([]byte, error) {
+func (e *eventReader) readLinePart() ([]byte, error) {
 	if err := e.fillRest(); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (e *events) readLinePart() ([]byte, error) {
 }
 
 // skipLine skips the rest of the current line.
-func (e *events) skipLine() error {
+func (e *eventReader) skipLine() error {
 	for e.open {
 		if _, err := e.readLinePart(); err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -203,7 +203,7 @@ func (e *events) skipLine() error {
 }
 
 // readByte consumes and returns the next byte of the stream.
-func (e *events) readByte() (byte, error) {
+func (e *eventReader) readByte() (byte, error) {
 	if err := e.fillRest(); err != nil {
 		return 0, err
 	}
@@ -214,7 +214,7 @@ func (e *events) readByte() (byte, error) {
 
 // fillRest gets the next window if rest is empty, so that rest has at least one byte. It
 // also skips the LF of a CR LF.
-func (e *events) fillRest() error {
+func (e *eventReader) fillRest() error {
 	for {
 		if e.cr && len(e.rest) > 0 {
 			e.cr = false
@@ -226,7 +226,7 @@ func (e *events) fillRest() error {
 		case e.over:
 			return io.EOF
 		}
-		win, err := e.src.window()
+		win, err := e.src.nextWindow()
 		if err != nil {
 			e.over = errors.Is(err, io.EOF)
 			return err

@@ -5,8 +5,8 @@ import "time"
 // scanStream reads the chunks of a streamed chat completion, up to [DONE], into the
 // same fields as scanChat. It returns an error for a malformed chunk. It stores an
 // error that the server reports in r.fault.
-func (r *reply) scanStream(src windowSource) error {
-	r.events = events{src: src}
+func (r *replyReader) scanStream(src windowSource) error {
+	r.events = eventReader{src: src}
 	for {
 		kind, err := r.events.nextPayload()
 		if err != nil {
@@ -33,7 +33,7 @@ func (r *reply) scanStream(src windowSource) error {
 
 // scanChunk reads one chunk and adds its texts to the texts of the earlier chunks. For
 // usage and finish_reason the last value replaces the earlier values.
-func (r *reply) scanChunk() {
+func (r *replyReader) scanChunk() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "choices":
@@ -52,7 +52,7 @@ func (r *reply) scanChunk() {
 	}
 }
 
-func (r *reply) scanChunkChoices() {
+func (r *replyReader) scanChunkChoices() {
 	if r.consumeNull() {
 		return
 	}
@@ -66,7 +66,7 @@ func (r *reply) scanChunkChoices() {
 // scanChunkChoice reads one entry of a chunk's choices and adds its texts to r, if the
 // entry belongs to the choice with the lowest index. first means that the entry is the
 // first one of the chunk.
-func (r *reply) scanChunkChoice(first bool) {
+func (r *replyReader) scanChunkChoice(first bool) {
 	index, sums, finish, ended := 0.0, r.logprobs, string(r.finish), false
 	content, reasoning, refusal := len(r.content), len(r.reasoning), len(r.refusal)
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -111,6 +111,6 @@ const drainTimeout = time.Second
 func (c *conn) drain() {
 	err := c.applyDeadline(time.Now().Add(drainTimeout))
 	for err == nil {
-		_, err = c.body.window()
+		_, err = c.body.nextWindow()
 	}
 }

@@ -251,7 +251,7 @@ func TestStreamEqualsBody(t *testing.T) {
 				reasoning = rng.IntN(tokens + 1)
 			}
 			body, stream := bothForms(tokens, reasoning, rng)
-			read := func(src windowSource, scan func(*reply) error) engine.Reply {
+			read := func(src windowSource, scan func(*replyReader) error) engine.Reply {
 				r := newReply(src, 1<<20, kind == rowmill.KindReasoning)
 				defer r.release()
 				if err := scan(r); err != nil {
@@ -263,11 +263,11 @@ func TestStreamEqualsBody(t *testing.T) {
 				}
 				return out
 			}
-			whole := read(&bytesSource{rest: body}, (*reply).scanChat)
+			whole := read(&bytesSource{rest: body}, (*replyReader).scanChat)
 			src := &pieces{rest: stream, size: func() int { return 1 + rng.IntN(500) }}
 			// The last digit of a number depends on the windows.
 			nearly := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(a) })
-			if diff := cmp.Diff(whole, read(src, func(r *reply) error { return r.scanStream(src) }), nearly); diff != "" {
+			if diff := cmp.Diff(whole, read(src, func(r *replyReader) error { return r.scanStream(src) }), nearly); diff != "" {
 				t.Fatalf("body (-) and stream (+) of %d tokens, %d of them reasoning:\n%s", tokens, reasoning, diff)
 			}
 			if whole.CachedTokens != 11 || whole.OutputTokens != int64(tokens) {

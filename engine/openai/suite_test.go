@@ -20,7 +20,7 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 			if name == "member" {
 				after = `}}`
 			}
-			oddjson.Test(t, oddjson.ReaderUnderTest{
+			oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 				Wrap: func(value string) string { return before + value + after },
 				Take: func(document string) error {
 					_, err := scanned(&bytesSource{rest: []byte(document)}, 1<<20)
@@ -45,10 +45,10 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 // TestSuite_RawAnswers puts every kind of JSON into a raw answer.
 func TestSuite_RawAnswers(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"choices":[{"index":0}],"x":` + value + `}` },
 		Take: func(document string) error {
-			_, err := rawReply([]byte(document))
+			_, err := parseRawReply([]byte(document))
 			return err
 		},
 		Verdicts: map[string]oddjson.Verdict{

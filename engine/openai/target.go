@@ -42,8 +42,8 @@ type probeFacts struct {
 	cuts      bool               // the server reports that it truncates prompts that are too long
 }
 
-// A target is one model on one server, as the last probe described it.
-type target struct {
+// A modelTarget is one model on one server, as the last probe described it.
+type modelTarget struct {
 	kind         string
 	version      string // empty if the server does not report it
 	name         string // the server's name of the model
@@ -59,13 +59,13 @@ type target struct {
 
 // targetFor returns the target for model m, from the last probe. It returns an error if
 // the server does not serve m.
-func (e *Engine) targetFor(m rowmill.Model) (target, error) {
+func (e *Engine) targetFor(m rowmill.Model) (modelTarget, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.probed {
-		return target{}, fmt.Errorf("engine %s has not been probed yet", e.cfg.Name)
+		return modelTarget{}, fmt.Errorf("engine %s has not been probed yet", e.cfg.Name)
 	}
-	found, ok := e.info.Find(m)
+	found, ok := e.info.FindModel(m)
 	if mapped, is := e.cfg.ModelMap[m.ID]; is {
 		// A probe also lists a mapped model under its id, but requests need the
 		// server's name. llama.cpp would accept any name.
@@ -73,9 +73,9 @@ func (e *Engine) targetFor(m rowmill.Model) (target, error) {
 		ok = slices.ContainsFunc(e.info.Models, func(s engine.ServedModel) bool { return s.Name == mapped })
 	}
 	if !ok {
-		return target{}, fmt.Errorf("engine %s does not serve %s", e.cfg.Name, m.ID)
+		return modelTarget{}, fmt.Errorf("engine %s does not serve %s", e.cfg.Name, m.ID)
 	}
-	t := target{
+	t := modelTarget{
 		kind: e.info.Kind, version: e.info.Version, name: found.Name, context: found.ContextLength,
 		isUpperLimit: e.facts.atMost[found.Name],
 		noParser:     e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds, reportsTruncation: e.facts.cuts,
@@ -86,7 +86,7 @@ func (e *Engine) targetFor(m rowmill.Model) (target, error) {
 
 // checkKind returns an error if the server reports that it cannot run models of this
 // kind. Without this check every row of the job would fail.
-func (t target) checkKind(kind rowmill.Kind) error {
+func (t modelTarget) checkKind(kind rowmill.Kind) error {
 	switch {
 	case !t.hasAbilities:
 	case kind == rowmill.KindEmbedding && t.able&embeds == 0 && t.kind == kindSGLang:
@@ -97,14 +97,14 @@ func (t target) checkKind(kind rowmill.Kind) error {
 	return nil
 }
 
-// cutsPrompts reports whether the server silently truncates prompts that are too long.
-func (t target) cutsPrompts() bool {
+// truncatesPrompts reports whether the server silently truncates prompts that are too long.
+func (t modelTarget) truncatesPrompts() bool {
 	return t.kind == kindOllama || t.kind == kindInfinity || t.reportsTruncation
 }
 
-// olderThan reports whether the server's version is older than release r. A version
+// isOlderThan reports whether the server's version is older than release r. A version
 // that is not a release, such as a developer's build, counts as new.
-func (t target) olderThan(r release) bool {
+func (t modelTarget) isOlderThan(r release) bool {
 	parts := strings.SplitN(t.version, ".", 4)
 	if len(parts) < 3 {
 		return false
@@ -127,7 +127,7 @@ type release [3]int
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
 // warnings returns warnings about the server t for a job with params p.
-func (t target) warnings(p engine.Params) (list []string) {
+func (t modelTarget) warnings(p engine.Params) (list []string) {
 	switch t.kind {
 	case kindOllama:
 		list = append(list, t.truncationWarning())
@@ -156,7 +156,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 		if flag := parserFlag(t.kind); flag != "" {
 			what = "the server does not separate reasoning from answers: start it with " + flag
 		}
-		if form := formOf(p); form != "" {
+		if form := formSettingName(p); form != "" {
 			what += "; " + form + " prevents the model from reasoning"
 		}
 		list = append(list, what)
@@ -168,7 +168,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 }
 
 // truncationWarning returns the warning that Ollama truncates long prompts.
-func (t target) truncationWarning() string {
+func (t modelTarget) truncationWarning() string {
 	limit := "its context"
 	switch {
 	case t.context > 0 && t.isUpperLimit:
@@ -212,7 +212,7 @@ func parserFlag(kind string) string {
 
 // noteMissingParser records that an answer contained its reasoning, which means that
 // the server has no reasoning parser for the model. It logs a warning once per model.
-func (e *Engine) noteMissingParser(t target) {
+func (e *Engine) noteMissingParser(t modelTarget) {
 	e.mu.Lock()
 	first := !e.unparsed[t.name]
 	if first {

@@ -15,11 +15,11 @@ import (
 // not TEI.
 func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found probeFacts, ok bool, err error) {
 	var said struct {
-		Model   loose[string]                     `json:"model_id"`
-		Type    loose[map[string]json.RawMessage] `json:"model_type"` // "embedding", "classifier" or "reranker"
-		Longest loose[float64]                    `json:"max_input_length"`
-		Cuts    loose[bool]                       `json:"auto_truncate"`
-		Version loose[string]                     `json:"version"`
+		Model   lenientJSON[string]                     `json:"model_id"`
+		Type    lenientJSON[map[string]json.RawMessage] `json:"model_type"` // "embedding", "classifier" or "reranker"
+		Longest lenientJSON[float64]                    `json:"max_input_length"`
+		Cuts    lenientJSON[bool]                       `json:"auto_truncate"`
+		Version lenientJSON[string]                     `json:"version"`
 	}
 	if !e.fetchJSON(ctx, "/info", &said) || printableOrEmpty(said.Model.value, maxName) == "" || said.Type.value == nil {
 		return info, found, false, nil

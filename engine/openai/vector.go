@@ -17,7 +17,7 @@ const maxDimension = 1 << 16
 // scanEmbeddings reads the body of an embeddings reply and puts one embedding into each
 // entry of out, by the index in the reply. dimension is the expected length of each
 // embedding; 0 if unknown.
-func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
+func (r *replyReader) scanEmbeddings(out []engine.Reply, dimension int) error {
 	clear(out)
 	found := false
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -61,7 +61,7 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 
 // scanEmbedding reads one embedding and puts it into out. position is the index to use
 // if the reply gives no index. dimension is the expected length; 0 if unknown.
-func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
+func (r *replyReader) scanEmbedding(out []engine.Reply, dimension, position int) {
 	var vector []float32
 	index := int64(position)
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -70,9 +70,9 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 			index = r.readCount()
 		case "embedding":
 			if r.peek() == '"' {
-				vector = r.packedVector()
+				vector = r.readPackedVector()
 			} else {
-				vector = r.listedVector(dimension)
+				vector = r.readVectorList(dimension)
 			}
 		default:
 			r.skipValue()
@@ -95,9 +95,9 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	}
 }
 
-// packedVector reads an embedding that is a string: base64 of little-endian float32
+// readPackedVector reads an embedding that is a string: base64 of little-endian float32
 // numbers.
-func (r *reply) packedVector() []float32 {
+func (r *replyReader) readPackedVector() []float32 {
 	r.scratch = r.readString(r.scratch[:0], maxDimension*4*4/3+4, false)
 	if r.err != nil {
 		return nil
@@ -124,9 +124,9 @@ func (r *reply) packedVector() []float32 {
 	return vector
 }
 
-// listedVector reads an embedding that is a JSON list of numbers. dimension is its
+// readVectorList reads an embedding that is a JSON list of numbers. dimension is its
 // expected length; 0 if unknown.
-func (r *reply) listedVector(dimension int) []float32 {
+func (r *replyReader) readVectorList(dimension int) []float32 {
 	vector := make([]float32, 0, min(dimension, maxDimension))
 	for more := r.firstItem(); more; more = r.nextItem() {
 		v := float32(r.approximateNumber())

@@ -10,7 +10,7 @@ import (
 // TestSuite_Schemas puts every kind of JSON into a schema.
 func TestSuite_Schemas(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"const":` + value + `}` },
 		Take: func(document string) error {
 			checked, err := Check([]byte(document))
@@ -27,7 +27,7 @@ func TestSuite_Schemas(t *testing.T) {
 func TestSuite_Answers(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `{"type":["object","array","string","number","boolean","null"]}`)
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"x":` + value + `}` },
 		Take: func(document string) error {
 			if problem := s.Violation(t.Context(), document); problem != "" {

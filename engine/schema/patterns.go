@@ -31,8 +31,8 @@ const (
 	maxMatchSteps = 1 << 25
 )
 
-// patterns compiles each different pattern of a schema once, within the limits above.
-type patterns struct {
+// patternCompiler compiles each different pattern of a schema once, within the limits above.
+type patternCompiler struct {
 	places   map[string]string   // JSON pointer to the first use of each pattern in the schema, by pattern text
 	compiled map[string]*pattern // compiled patterns, by pattern text
 	steps    int                 // total steps of the compiled patterns
@@ -45,7 +45,7 @@ type patterns struct {
 type pattern struct {
 	*ecma.Pattern
 	place  string // JSON pointer to the first use in the schema
-	parent *patterns
+	parent *patternCompiler
 }
 
 // MatchString reports whether text matches. It panics with a costlyMatch if the answer
@@ -76,7 +76,7 @@ func (c *costlyMatch) problem() string {
 
 // compile returns the compiled pattern text. It compiles each text once, within the
 // limits, and implements jsonschema.RegexpEngine.
-func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+func (p *patternCompiler) compile(text string) (jsonschema.Regexp, error) {
 	if p.refused != nil {
 		return nil, p.refused
 	}
@@ -105,7 +105,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 }
 
 // refuse returns an error and stores it, so that no further pattern is compiled.
-func (p *patterns) refuse(format string, args ...any) error {
+func (p *patternCompiler) refuse(format string, args ...any) error {
 	p.refused = fmt.Errorf(format, args...)
 	return p.refused
 }

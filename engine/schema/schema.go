@@ -38,7 +38,7 @@ const (
 // between tokens. The text of its error completes a sentence that begins with
 // "json_schema". Compile makes the expensive checks.
 func Check(raw json.RawMessage) (json.RawMessage, error) {
-	text, _, err := parse(raw)
+	text, _, err := parseAndCheck(raw)
 	return text, err
 }
 
@@ -81,8 +81,8 @@ func unwrapOnce(raw json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// parse makes the cheap checks. It returns the schema without white space, and decoded.
-func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
+// parseAndCheck makes the cheap checks. It returns the schema without white space, and decoded.
+func parseAndCheck(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
 	raw = unwrap(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil, errors.New("must be an object that holds a JSON Schema, or null")
@@ -112,14 +112,14 @@ type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
 	steps    stepCounter
-	patterns patterns
+	patterns patternCompiler
 }
 
 // Compile makes all checks of a schema and compiles it. The field $schema selects the
 // draft of JSON Schema; the default is 2020-12. Of all checks of a request Compile is
 // by far the most expensive: call it last.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
-	_, document, err := parse(raw)
+	_, document, err := parseAndCheck(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 			s, err = nil, fmt.Errorf("cannot be compiled as a JSON Schema: %v", reason)
 		}
 	}()
-	s = &Schema{steps: stepCounter{limit: maxSteps}, patterns: patterns{places: placesOfPatterns(document), limit: maxMatchSteps}}
+	s = &Schema{steps: stepCounter{limit: maxSteps}, patterns: patternCompiler{places: placesOfPatterns(document), limit: maxMatchSteps}}
 	dropFormats(document)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)

@@ -21,8 +21,8 @@ const (
 	maxDigits = 1100
 )
 
-// inRange reports whether n is within maxDigits and maxExponent.
-func inRange(n json.Number) bool {
+// isInRange reports whether n is within maxDigits and maxExponent.
+func isInRange(n json.Number) bool {
 	if len(n) > maxDigits {
 		return false
 	}
@@ -34,13 +34,13 @@ func inRange(n json.Number) bool {
 	return err == nil && -maxExponent <= exponent && exponent <= maxExponent
 }
 
-// firstOutOfRange finds the first number in a decoded JSON value that is not inRange.
+// firstOutOfRange finds the first number in a decoded JSON value that is not isInRange.
 // It returns the JSON pointer to the number and its shortened text. number is empty if
 // all numbers are in range.
 func firstOutOfRange(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
-		if !inRange(value) {
+		if !isInRange(value) {
 			return "", textfmt.Shorten(string(value), 32)
 		}
 	case []any:

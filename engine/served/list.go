@@ -11,7 +11,7 @@ import (
 // A ListedModel is one entry in the list of all models.
 type ListedModel struct {
 	Model   rowmill.Model // Kind is empty if unknown; ContextLength is not larger than the smallest context length of Servers
-	Aliases []string      // the aliases of Model.ID, sorted
+	Aliases []string      // the aliases of Model.EventID, sorted
 	Servers []Server      // the live servers that serve the model; the field Models of each Server holds only this model
 	Problem string        // reason why the model cannot be used now; empty if it can be used
 }
@@ -37,7 +37,7 @@ func (o *Models) listModels(servers []Server) []ListedModel {
 	others := map[string]bool{}
 	for _, server := range servers {
 		for _, m := range server.Models {
-			if !seen[m.Name] && !o.inCatalog(m) {
+			if !seen[m.Name] && !o.isInCatalog(m) {
 				others[m.Name] = true
 			}
 		}
@@ -53,9 +53,9 @@ func (o *Models) listModels(servers []Server) []ListedModel {
 	return all
 }
 
-// inCatalog reports whether an entry of the catalog describes a served model. The
+// isInCatalog reports whether an entry of the catalog describes a served model. The
 // served model's name and its origin may match different entries.
-func (o *Models) inCatalog(m engine.ServedModel) bool {
+func (o *Models) isInCatalog(m engine.ServedModel) bool {
 	return slices.ContainsFunc(m.Names(), func(name string) bool {
 		_, id := o.catalog.Find(name)
 		return id || len(o.catalog.ByEngineName(name)) > 0
@@ -67,7 +67,7 @@ func newListedModel(m rowmill.Model, family string, servers []Server) ListedMode
 	entry := ListedModel{Model: m}
 	var served []engine.ServedModel
 	for _, server := range servers {
-		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
+		if s, ok := (engine.Info{Models: server.Models}).FindModel(m); ok {
 			served = append(served, s)
 			server.Models = []engine.ServedModel{s}
 			entry.Servers = append(entry.Servers, server)

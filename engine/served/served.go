@@ -153,7 +153,7 @@ func (o *Models) findCatalogEntry(name string, served []engine.ServedModel) (row
 // descriptionsOf returns the description of model m by each server that serves it.
 func descriptionsOf(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	for _, server := range servers {
-		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
+		if s, ok := (engine.Info{Models: server.Models}).FindModel(m); ok {
 			served = append(served, s)
 		}
 	}

@@ -35,15 +35,15 @@ type answer struct {
 	stopID          int    // the stop token that ended the answer; 0 for none
 }
 
-// writer makes up the text of answers.
-type writer struct {
+// answerWriter makes up the text of answers.
+type answerWriter struct {
 	words   *vocabulary
-	profile Profile // only AnswerTokens and ReasoningTokens are used
+	profile LatencyProfile // only AnswerTokens and ReasoningTokens are used
 }
 
-// shape is the form of the content that a request demands: free text, JSON, or exact
+// contentForm is the form of the content that a request demands: free text, JSON, or exact
 // bytes.
-type shape struct {
+type contentForm struct {
 	json  *jsongen.Generator // makes the content; nil for free text
 	plain bool               // json makes a JSON string, and the content is its text
 	raw   []byte             // the exact content; nil for none
@@ -51,7 +51,7 @@ type shape struct {
 
 // compose makes the answer to a request and stores it in a. limit is the largest length
 // of the answer in tokens, at least 1.
-func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
+func (w *answerWriter) compose(a *answer, req *chatRequest, form contentForm, d *directives, limit int) {
 	*a = answer{text: a.text[:0], pieces: a.pieces[:0], words: w.words}
 	base := req.digest.random()
 	complete := true
@@ -87,7 +87,7 @@ func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives,
 
 // composeContent appends at most room tokens of content, and reports whether the content
 // is complete.
-func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
+func (w *answerWriter) composeContent(a *answer, req *chatRequest, form contentForm, d *directives, r random, room int) (complete bool) {
 	if room <= 0 {
 		return false
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// Batching is the Pace of a continuously batching engine on a simulated GPU.
+// BatchingEngine is the Pace of a continuously batching engine on a simulated GPU.
 // Steps follow each other on the clock of package time without drift: a timer
 // that is late delays answers but not the next step. Its only goroutine runs
 // only while there are requests, so that an idle engine costs nothing, and
 // inside a testing/synctest bubble everything happens in virtual time.
-type Batching struct {
+type BatchingEngine struct {
 	origin time.Time
 	stop   chan struct{} // closed by Close
 	loops  sync.WaitGroup
@@ -29,22 +29,22 @@ type Batching struct {
 	streams []*batchRun // the runs that wait for tokens one by one
 }
 
-var _ Pace = (*Batching)(nil)
+var _ LatencyModel = (*BatchingEngine)(nil)
 
-// NewBatching makes an idle engine.
-func NewBatching(c batching.Config) (*Batching, error) {
+// NewBatchingEngine makes an idle engine.
+func NewBatchingEngine(c batching.Config) (*BatchingEngine, error) {
 	engine, err := batching.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Batching{origin: time.Now(), stop: make(chan struct{}), engine: engine}, nil
+	return &BatchingEngine{origin: time.Now(), stop: make(chan struct{}), engine: engine}, nil
 }
 
 // errPaceClosed is the error of requests that still run when the engine is closed.
 var errPaceClosed = errors.New("the engine was closed")
 
 // Start queues a request. It returns ErrTooLong if the request can never run.
-func (b *Batching) Start(w Work) (Run, error) {
+func (b *BatchingEngine) Start(w EngineRequest) (EngineRun, error) {
 	r := &batchRun{b: b, woken: make(chan struct{}, 1)}
 	r.request = batching.Request{PromptTokens: w.PromptTokens, OutputTokens: w.OutputTokens, User: r}
 	r.request.Prompt = blockHashes(w.Prompt, w.PromptTokens/batching.BlockTokens)
@@ -65,14 +65,14 @@ func (b *Batching) Start(w Work) (Run, error) {
 	if !b.running {
 		b.running = true
 		b.loops.Add(1)
-		go b.loop(time.Since(b.origin))
+		go b.runSteps(time.Since(b.origin))
 	}
 	return r, nil
 }
 
 // Load returns how busy the engine was when its present step began. It reports no
 // number of slots: a real server does not either.
-func (b *Batching) Load() Load {
+func (b *BatchingEngine) Load() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.engine.Load()
@@ -83,22 +83,22 @@ func (b *Batching) Load() Load {
 }
 
 // Stats returns the engine's counters since its start.
-func (b *Batching) Stats() batching.Stats {
+func (b *BatchingEngine) Stats() batching.Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.engine.Stats()
 }
 
-// Forget empties the prefix cache, as a restart does.
-func (b *Batching) Forget() {
+// ClearPrefixCache empties the prefix cache, as a restart does.
+func (b *BatchingEngine) ClearPrefixCache() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.engine.Forget()
+	b.engine.ClearPrefixCache()
 }
 
 // Close stops the engine, aborts its running requests, and returns once the
 // engine has stopped. Calling it twice is harmless.
-func (b *Batching) Close() {
+func (b *BatchingEngine) Close() {
 	b.mu.Lock()
 	if !b.closed {
 		b.closed = true
@@ -108,8 +108,8 @@ func (b *Batching) Close() {
 	b.loops.Wait()
 }
 
-// loop runs steps until no requests are left. The first step begins at the time at.
-func (b *Batching) loop(at time.Duration) {
+// runSteps runs steps until no requests are left. The first step begins at the time at.
+func (b *BatchingEngine) runSteps(at time.Duration) {
 	defer b.loops.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -132,7 +132,7 @@ func (b *Batching) loop(at time.Duration) {
 
 // sleep waits until a time on the engine's clock; it returns at once if this
 // time has passed. It returns false if the engine was closed during the wait.
-func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
+func (b *BatchingEngine) sleep(timer *time.Timer, until time.Duration) bool {
 	wait := until - time.Since(b.origin)
 	if wait <= 0 {
 		return true
@@ -148,7 +148,7 @@ func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
 
 // deliver wakes the runs that got tokens in the last step. Only the loop calls Step, so
 // finished is still valid.
-func (b *Batching) deliver(finished []*batching.Request) {
+func (b *BatchingEngine) deliver(finished []*batching.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, request := range finished {
@@ -157,7 +157,7 @@ func (b *Batching) deliver(finished []*batching.Request) {
 		r.wake()
 	}
 	for _, r := range b.streams {
-		if ready := b.engine.Generated(&r.request); ready > r.ready {
+		if ready := b.engine.GeneratedTokens(&r.request); ready > r.ready {
 			r.ready = ready
 			r.wake()
 		}
@@ -168,7 +168,7 @@ func (b *Batching) deliver(finished []*batching.Request) {
 // request is over. After that only the caller uses them, so that a usual
 // request locks b.mu only once.
 type batchRun struct {
-	b       *Batching
+	b       *BatchingEngine
 	request batching.Request
 	woken   chan struct{} // capacity 1, so that a wake-up is not lost
 	over    atomic.Bool   // the request has finished, and its last step has ended
@@ -191,7 +191,7 @@ func (r *batchRun) Wait(ctx context.Context, n int) (int, error) {
 		case r.over.Load():
 			return r.request.OutputTokens, nil
 		case n < r.request.OutputTokens:
-			if ready := r.stream(); ready >= n {
+			if ready := r.startStreaming(); ready >= n {
 				return ready, nil
 			}
 		}
@@ -200,16 +200,16 @@ func (r *batchRun) Wait(ctx context.Context, n int) (int, error) {
 		case <-ctx.Done():
 			r.b.mu.Lock()
 			defer r.b.mu.Unlock()
-			return r.b.engine.Generated(&r.request), ctx.Err()
+			return r.b.engine.GeneratedTokens(&r.request), ctx.Err()
 		case <-r.b.stop:
 			return 0, errPaceClosed
 		}
 	}
 }
 
-// stream returns how many tokens are ready. From now on deliver wakes the run for each
+// startStreaming returns how many tokens are ready. From now on deliver wakes the run for each
 // further token.
-func (r *batchRun) stream() (ready int) {
+func (r *batchRun) startStreaming() (ready int) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	if !r.streams {
@@ -219,13 +219,13 @@ func (r *batchRun) stream() (ready int) {
 	return r.ready
 }
 
-// Use returns the cached tokens and the preemptions so far.
-func (r *batchRun) Use() Use {
+// Usage returns the cached tokens and the preemptions so far.
+func (r *batchRun) Usage() RunUsage {
 	if !r.over.Load() {
 		r.b.mu.Lock()
 		defer r.b.mu.Unlock()
 	}
-	return Use{CachedTokens: r.request.CachedTokens, Preempted: r.request.Preempted}
+	return RunUsage{CachedTokens: r.request.CachedTokens, Preempted: r.request.Preempted}
 }
 
 // End removes the request from the engine.

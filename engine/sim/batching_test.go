@@ -23,13 +23,13 @@ func gpu(t testing.TB) batching.Profile {
 // fastGPU is the same, but for real time.
 func fastGPU(t testing.TB) batching.Profile { return gpu(t).Faster(100) }
 
-func newBatching(t testing.TB, c batching.Config) *Batching {
+func newBatching(t testing.TB, c batching.Config) *BatchingEngine {
 	t.Helper()
-	b := must(NewBatching(c))(t)
+	b := must(NewBatchingEngine(c))(t)
 	return b
 }
 
-func begin(t testing.TB, p Pace, w Work) Run {
+func begin(t testing.TB, p LatencyModel, w EngineRequest) EngineRun {
 	t.Helper()
 	r := must(p.Start(w))(t)
 	return r
@@ -65,7 +65,7 @@ func TestBatchingKeepsTheModelsTime(t *testing.T) {
 		for range window {
 			clients.Go(func() {
 				for range work {
-					r := begin(t, b, Work{PromptTokens: 300, OutputTokens: 150})
+					r := begin(t, b, EngineRequest{PromptTokens: 300, OutputTokens: 150})
 					if ready, err := r.Wait(t.Context(), 150); ready != 150 || err != nil {
 						t.Errorf("%d tokens, %v", ready, err)
 					}
@@ -92,7 +92,7 @@ func TestBatchingStreams(t *testing.T) {
 		b := newBatching(t, batching.Config{Profile: gpu(t), NoJitter: true})
 		p := gpu(t)
 		began := time.Now()
-		r := begin(t, b, Work{PromptTokens: 100, OutputTokens: 5})
+		r := begin(t, b, EngineRequest{PromptTokens: 100, OutputTokens: 5})
 		due := p.FrontEnd + p.StepTime(batching.Batch{Prefill: 100, Attention: 100 * 50})
 		for n := 1; n <= 5; n++ {
 			ready, err := r.Wait(t.Context(), n)
@@ -112,7 +112,7 @@ func TestBatchingStreams(t *testing.T) {
 		if len(b.streams) != 0 {
 			t.Errorf("%d streams are left", len(b.streams))
 		}
-		e := begin(t, b, Work{PromptTokens: 100})
+		e := begin(t, b, EngineRequest{PromptTokens: 100})
 		if ready, err := e.Wait(t.Context(), 0); ready != 0 || err != nil {
 			t.Errorf("embedding: %d, %v", ready, err)
 		}
@@ -124,8 +124,8 @@ func TestBatchingCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatching(t, batching.Config{Profile: gpu(t), MaxSeqs: 1})
-		a := begin(t, b, Work{PromptTokens: 10, OutputTokens: 1000})
-		waits := begin(t, b, Work{PromptTokens: 10, OutputTokens: 1000})
+		a := begin(t, b, EngineRequest{PromptTokens: 10, OutputTokens: 1000})
+		waits := begin(t, b, EngineRequest{PromptTokens: 10, OutputTokens: 1000})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		queued := make(chan int)
@@ -160,7 +160,7 @@ func TestBatchingClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatching(t, batching.Config{Profile: gpu(t)})
-		r := begin(t, b, Work{PromptTokens: 10, OutputTokens: 1000})
+		r := begin(t, b, EngineRequest{PromptTokens: 10, OutputTokens: 1000})
 		ended := make(chan error)
 		go func() {
 			_, err := r.Wait(t.Context(), 1000)
@@ -173,7 +173,7 @@ func TestBatchingClose(t *testing.T) {
 		if err := <-ended; !errors.Is(err, errPaceClosed) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := b.Start(Work{PromptTokens: 1}); !errors.Is(err, errPaceClosed) {
+		if _, err := b.Start(EngineRequest{PromptTokens: 1}); !errors.Is(err, errPaceClosed) {
 			t.Errorf("a closed engine: %v", err)
 		}
 	})

@@ -87,7 +87,7 @@ func BenchmarkServer(b *testing.B) {
 		{"health", []byte("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"), Config{}},
 		{"plain", post(prompt1K), Config{}},
 		{"logprobs", post(prompt1K, "logprobs", true, "top_logprobs", 1), Config{}},
-		{"plain-5ms", post(prompt1K), Config{Profile: Profile{TimeToFirstToken: 5 * time.Millisecond}}},
+		{"plain-5ms", post(prompt1K), Config{Profile: LatencyProfile{TimeToFirstToken: 5 * time.Millisecond}}},
 		{"row", row, Config{}},
 		{"row-gpu", row, Config{GPU: &batching.Config{Profile: gpu(b).Faster(300)}}},
 	}
@@ -151,7 +151,7 @@ func BenchmarkBatching(b *testing.B) {
 		prompt := []byte("user\x00" + serialMark + strings.Repeat("word some text ", 97) + "\x00")
 		for pb.Next() {
 			copy(prompt[len("user\x00"):], fmt.Sprintf("%0*d", len(serialMark), serial.Add(1)))
-			r, err := pace.Start(Work{Prompt: prompt, PromptTokens: 300, OutputTokens: 150})
+			r, err := pace.Start(EngineRequest{Prompt: prompt, PromptTokens: 300, OutputTokens: 150})
 			if err != nil {
 				b.Error(err)
 				return

@@ -92,25 +92,25 @@ func newChatBody() chatBody {
 func (b *chatBody) check() error {
 	_, isText := texts(b.Stop)
 	err := cmp.Or(
-		bounded("max_tokens", b.MaxTokens.valueOr(1), 1, maxCount),
-		bounded("max_completion_tokens", b.MaxCompletionTokens.valueOr(1), 1, maxCount),
-		bounded("min_tokens", int64(b.MinTokens), 0, maxCount),
-		bounded("top_k", int64(b.TopK), -1, maxCount),
-		bounded("priority", int64(b.Priority), math.MinInt32, maxCount),
-		bounded("n", int64(b.Choices), 1, maxChoices),
-		bounded("top_logprobs", int64(b.TopLogprobs), 0, maxTopLogprobs),
-		bounded("temperature", b.Temperature, 0, math.Inf(1)),
-		bounded("top_p", b.TopP, math.SmallestNonzeroFloat64, 1),
-		bounded("min_p", b.MinP, 0, 1),
-		bounded("presence_penalty", b.PresencePenalty, -2, 2),
-		bounded("frequency_penalty", b.FrequencyPenalty, -2, 2),
-		bounded("repetition_penalty", b.RepetitionPenalty, math.SmallestNonzeroFloat64, math.Inf(1)),
+		checkBounds("max_tokens", b.MaxTokens.valueOr(1), 1, maxCount),
+		checkBounds("max_completion_tokens", b.MaxCompletionTokens.valueOr(1), 1, maxCount),
+		checkBounds("min_tokens", int64(b.MinTokens), 0, maxCount),
+		checkBounds("top_k", int64(b.TopK), -1, maxCount),
+		checkBounds("priority", int64(b.Priority), math.MinInt32, maxCount),
+		checkBounds("n", int64(b.Choices), 1, maxChoices),
+		checkBounds("top_logprobs", int64(b.TopLogprobs), 0, maxTopLogprobs),
+		checkBounds("temperature", b.Temperature, 0, math.Inf(1)),
+		checkBounds("top_p", b.TopP, math.SmallestNonzeroFloat64, 1),
+		checkBounds("min_p", b.MinP, 0, 1),
+		checkBounds("presence_penalty", b.PresencePenalty, -2, 2),
+		checkBounds("frequency_penalty", b.FrequencyPenalty, -2, 2),
+		checkBounds("repetition_penalty", b.RepetitionPenalty, math.SmallestNonzeroFloat64, math.Inf(1)),
 	)
 	for _, id := range slices.Concat(b.StopIDs, b.AllowedIDs) {
-		err = cmp.Or(err, bounded("stop_token_ids and allowed_token_ids", int64(id), 0, maxCount))
+		err = cmp.Or(err, checkBounds("stop_token_ids and allowed_token_ids", int64(id), 0, maxCount))
 	}
 	for _, bias := range b.LogitBias {
-		err = cmp.Or(err, bounded("logit_bias", bias, -100, 100))
+		err = cmp.Or(err, checkBounds("logit_bias", bias, -100, 100))
 	}
 	switch limit := b.maxTokens(); {
 	case err != nil:
@@ -125,8 +125,8 @@ func (b *chatBody) check() error {
 	return nil
 }
 
-// bounded returns a failure if the value of a member is below low or above high.
-func bounded[T int64 | float64](name string, value, low, high T) *failure {
+// checkBounds returns a failure if the value of a member is below low or above high.
+func checkBounds[T int64 | float64](name string, value, low, high T) *failure {
 	if value >= low && value <= high {
 		return nil
 	}
@@ -148,8 +148,8 @@ func (b *chatBody) maxTokens() int {
 	return int(b.MaxCompletionTokens.valueOr(b.MaxTokens.valueOr(0)))
 }
 
-// thinking reports whether the model should reason; nil if the request does not say.
-func (b *chatBody) thinking() *bool {
+// wantsThinking reports whether the model should reason; nil if the request does not say.
+func (b *chatBody) wantsThinking() *bool {
 	switch off := false; {
 	case b.Effort == "none":
 		return &off
@@ -212,8 +212,8 @@ func texts(value any) (list []string, ok bool) {
 // encoding/json writes these names into the path.
 var embedded = strings.NewReplacer("lengths.", "", "sampling.", "", "shaping.", "")
 
-// readBody decodes the JSON body of a request. The error is a *failure.
-func readBody(body []byte, into any) error {
+// decodeBody decodes the JSON body of a request. The error is a *failure.
+func decodeBody(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return badRequest("", "the body is not UTF-8")
 	}
@@ -250,8 +250,8 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// nonNull returns the text of a member of any type; nil if it is absent or null.
-func nonNull(raw json.RawMessage) []byte {
+// nilIfNull returns the text of a member of any type; nil if it is absent or null.
+func nilIfNull(raw json.RawMessage) []byte {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// call is a request for an answer or for embeddings while the engine works on it.
-type call struct {
-	*exchange
+// activeRequest is a request for an answer or for embeddings while the engine works on it.
+type activeRequest struct {
+	*httpExchange
 	began    time.Time
-	injected outcome // the fault that the request gets
-	use      Use     // the cached tokens and the preemptions, once they are known
+	injected chosenFault // the fault that the request gets
+	use      RunUsage     // the cached tokens and the preemptions, once they are known
 
 	// note counts the call and writes its lines to the request log. It is called once.
 	// status is the HTTP status, 0 if the server sent no answer; ready is how many
@@ -22,7 +22,7 @@ type call struct {
 
 // startCall waits for the delay and then gives work to the engine. It returns nil if a fault
 // or an error prevents this; then it has already answered the request.
-func (s *Server) startCall(c *call, delay time.Duration, work Work) Run {
+func (s *Server) startCall(c *activeRequest, delay time.Duration, work EngineRequest) EngineRun {
 	s.counts.faults[c.injected.fault].Add(1)
 	if err := sleep(c.context(), delay); err != nil {
 		s.abandon(c, 0, err)
@@ -31,27 +31,27 @@ func (s *Server) startCall(c *call, delay time.Duration, work Work) Run {
 	switch c.injected.fault {
 	case faultStatus:
 		c.note(c.injected.status, 0, false)
-		s.refuse(c.exchange, statusFailure(c.injected.status))
+		s.replyError(c.httpExchange, statusFailure(c.injected.status))
 		return nil
 	case faultReset:
 		c.note(0, 0, false)
-		c.reset()
+		c.resetWithoutAnswer()
 		return nil
 	}
 	run, err := s.pace.Start(work)
 	if err != nil {
 		f := startFailure(err)
 		c.note(f.status, 0, false)
-		s.refuse(c.exchange, f)
+		s.replyError(c.httpExchange, f)
 		return nil
 	}
 	return run
 }
 
 // waitForTokens waits for n tokens. It returns false if the call ended without an answer.
-func (s *Server) waitForTokens(c *call, run Run, n int) bool {
+func (s *Server) waitForTokens(c *activeRequest, run EngineRun, n int) bool {
 	ready, err := run.Wait(c.context(), n)
-	c.use = run.Use()
+	c.use = run.Usage()
 	if err == nil && c.injected.fault == faultHang {
 		ready, err = 0, s.hang(c.context())
 	}
@@ -65,17 +65,17 @@ func (s *Server) waitForTokens(c *call, run Run, n int) bool {
 
 // deliver sends the body of an answer with status 200. A fault may cut or damage the
 // body.
-func (s *Server) deliver(c *call, body []byte) {
+func (s *Server) deliver(c *activeRequest, body []byte) {
 	switch c.injected.fault {
 	case faultTruncate:
 		s.counts.status[http.StatusOK].Add(1)
 		c.setHeaders(typeJSON)
 		_ = c.send(body[:len(body)/2]) // an error does not matter: the next call closes the connection
-		c.breakOff()
+		c.abortMidAnswer()
 	case faultMalformed:
-		s.reply(c.exchange, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
+		s.replyOK(c.httpExchange, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
 	default:
-		s.reply(c.exchange, typeJSON, body)
+		s.replyOK(c.httpExchange, typeJSON, body)
 	}
 }
 
@@ -93,13 +93,13 @@ func (s *Server) hang(ctx context.Context) error {
 }
 
 // abandon ends a call without an answer, and closes its connection. err is the reason.
-func (s *Server) abandon(c *call, ready int, err error) {
+func (s *Server) abandon(c *activeRequest, ready int, err error) {
 	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // false if the server ended the call
 	if cancelled {
 		s.counts.disconnects.Add(1)
 	}
 	c.note(0, ready, cancelled)
-	c.reset()
+	c.resetWithoutAnswer()
 }
 
 // sleep waits for the duration d. It returns an error if the context ends first.

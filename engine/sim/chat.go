@@ -8,7 +8,7 @@ import (
 // generation is a request for a chat completion while the server works on it, with its
 // answer. A pool reuses it.
 type generation struct {
-	call
+	activeRequest
 	req        chatRequest
 	answer     answer
 	directives directives
@@ -19,56 +19,56 @@ func (s *Server) release(g *generation) {
 	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes {
 		g = new(generation)
 	}
-	g.call = call{}
+	g.activeRequest = activeRequest{}
 	s.pool.Put(g)
 }
 
 // notJSON is the content that [[sim:invalid-json]] asks for.
 const notJSON = `[simulated] {"this is": not JSON`
 
-// chat serves /v1/chat/completions.
-func (s *Server) chat(x *exchange) {
+// serveChat serves /v1/chat/completions.
+func (s *Server) serveChat(x *httpExchange) {
 	g := s.pool.Get().(*generation)
 	defer s.release(g)
 	req := &g.req
-	if err := req.parse(x.body, s.find); err != nil {
-		s.refuse(x, err)
+	if err := req.parse(x.body, s.findModel); err != nil {
+		s.replyError(x, err)
 		return
 	}
-	form, err := s.schemas.shape(req)
+	form, err := s.schemas.requiredForm(req)
 	if err != nil {
-		s.refuse(x, err)
+		s.replyError(x, err)
 		return
 	}
 	g.directives = directives{}
 	g.directives.read(req.prompt)
 	g.serial = s.serial.Add(1)
-	g.call = call{exchange: x, began: time.Now(), injected: s.faults.decide(req.promptID.key(), &g.directives)}
+	g.activeRequest = activeRequest{httpExchange: x, began: time.Now(), injected: s.faults.chooseFault(req.promptID.key(), &g.directives)}
 	g.note = func(status, ready int, cancelled bool) { s.recordGeneration(g, status, ready, cancelled) }
 	if g.injected.fault == faultViolate && form.json == nil {
-		g.injected = outcome{} // there is no schema to violate
+		g.injected = chosenFault{} // there is no schema to violate
 	}
 	switch {
 	case g.directives.invalidJSON:
 		form.raw = []byte(notJSON)
 	case form.json != nil && (g.directives.violate || g.injected.fault == faultViolate):
-		if form.raw, err = form.json.Violate(); err != nil {
+		if form.raw, err = form.json.GenerateViolation(); err != nil {
 			form.raw = []byte(notJSON) // only text that is not JSON violates a schema that accepts every value
 		}
 	}
 	s.writer.compose(&g.answer, req, form, &g.directives, req.limit())
 	wanted := len(g.answer.pieces)
-	run := s.startCall(&g.call, g.directives.delay, Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: wanted})
+	run := s.startCall(&g.activeRequest, g.directives.delay, EngineRequest{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: wanted})
 	if run == nil {
 		return
 	}
 	defer run.End()
 	if req.Stream && g.injected.fault != faultHang {
-		s.stream(g, run)
+		s.sendEvents(g, run)
 		return
 	}
-	if s.waitForTokens(&g.call, run, wanted) {
-		s.deliver(&g.call, g.appendCompletion(x.buffer()))
+	if s.waitForTokens(&g.activeRequest, run, wanted) {
+		s.deliver(&g.activeRequest, g.appendCompletion(x.buffer()))
 	}
 }
 
@@ -81,12 +81,12 @@ func (s *Server) recordGeneration(g *generation, status, ready int, cancelled bo
 		if cancelled {
 			reason = "abort"
 		}
-		s.counts.finished(reason)
+		s.counts.countFinished(reason)
 	}
 	if s.requests == nil {
 		return
 	}
-	line := g.record("chat", g.req.name, status, cancelled)
+	line := g.newLogRecord("chat", g.req.name, status, cancelled)
 	line.Seed, line.PromptTokens, line.CompletionTokens = (*int64)(g.req.Seed), g.req.promptTokens, ready
 	s.requests.write(line, g.req.prompt[g.req.lastUser[0]:g.req.lastUser[1]])
 }

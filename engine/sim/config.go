@@ -27,7 +27,7 @@ type Config struct {
 
 	// Profile is how fast the server is and how long its answers are. Default:
 	// DefaultProfile.
-	Profile Profile
+	Profile LatencyProfile
 
 	// GPU, if not nil, replaces the latencies, slots and queue limit of Profile:
 	// answers take the time of a model on a GPU with continuous batching. If GPU.Seed
@@ -57,8 +57,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Profile is a fixed latency profile and the usual length of answers.
-type Profile struct {
+// LatencyProfile is a fixed latency profile and the usual length of answers.
+type LatencyProfile struct {
 	TimeToFirstToken time.Duration // from taking a slot to the first token, or to an embedding
 	TimePerToken     time.Duration // for each further token
 
@@ -81,17 +81,17 @@ type Profile struct {
 // DefaultProfile returns a profile for demonstrations. A demonstration ends within
 // seconds and is slow enough to watch: 20 ms to the first token, 0.2 ms for each further
 // token.
-func DefaultProfile() Profile {
-	return Profile{TimeToFirstToken: 20 * time.Millisecond, TimePerToken: 200 * time.Microsecond}.WithDefaults()
+func DefaultProfile() LatencyProfile {
+	return LatencyProfile{TimeToFirstToken: 20 * time.Millisecond, TimePerToken: 200 * time.Microsecond}.WithDefaults()
 }
 
-// Instant returns a profile without any delay, for tests and for measurements without
+// InstantProfile returns a profile without any delay, for tests and for measurements without
 // the time of the engine.
-func Instant() Profile { return Profile{}.WithDefaults() }
+func InstantProfile() LatencyProfile { return LatencyProfile{}.WithDefaults() }
 
 // WithDefaults returns p with a default in every unset field, except the latencies: 0
 // means none.
-func (p Profile) WithDefaults() Profile {
+func (p LatencyProfile) WithDefaults() LatencyProfile {
 	if p.Slots == 0 {
 		p.Slots = defaultSlots
 	}
@@ -105,7 +105,7 @@ func (p Profile) WithDefaults() Profile {
 }
 
 // Validate returns an error that names the first invalid setting.
-func (p Profile) Validate() error {
+func (p LatencyProfile) Validate() error {
 	switch {
 	case p.TimeToFirstToken < 0:
 		return fmt.Errorf("setting TimeToFirstToken is %v: it cannot be negative", p.TimeToFirstToken)
@@ -125,7 +125,7 @@ func (p Profile) Validate() error {
 
 // WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
-	if c.Profile == (Profile{}) {
+	if c.Profile == (LatencyProfile{}) {
 		c.Profile = DefaultProfile()
 	}
 	c.Profile = c.Profile.WithDefaults()

@@ -57,7 +57,7 @@ func (s *Server) die(reviveAfter time.Duration) {
 		s.listener.die()
 	}
 	if s.gpu != nil {
-		s.gpu.Forget()
+		s.gpu.ClearPrefixCache()
 	}
 	s.log.Info("simulated inference server accepts no connections, because of die_after in its faults", slog.Duration("revives_after", reviveAfter))
 	if reviveAfter > 0 {

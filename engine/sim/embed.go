@@ -28,7 +28,7 @@ type embedRequest struct {
 
 func (r *embedRequest) parse(body []byte, find func(name string) (*servedModel, error)) error {
 	r.Encoding = "float"
-	if err := readBody(body, r); err != nil {
+	if err := decodeBody(body, r); err != nil {
 		return err
 	}
 	var isText bool
@@ -67,12 +67,12 @@ func (r *embedRequest) parse(body []byte, find func(name string) (*servedModel, 
 	return nil
 }
 
-// embed serves /v1/embeddings.
-func (s *Server) embed(x *exchange) {
+// serveEmbeddings serves /v1/embeddings.
+func (s *Server) serveEmbeddings(x *httpExchange) {
 	began := time.Now()
 	r := &embedRequest{}
-	if err := r.parse(x.body, s.find); err != nil {
-		s.refuse(x, err)
+	if err := r.parse(x.body, s.findModel); err != nil {
+		s.replyError(x, err)
 		return
 	}
 	var d directives
@@ -84,42 +84,42 @@ func (s *Server) embed(x *exchange) {
 		h.Write([]byte(input))
 	}
 	group := digest(h.Sum(nil))
-	hit := s.faults.decide(group.key(), &d)
+	hit := s.faults.chooseFault(group.key(), &d)
 	if hit.fault == faultViolate {
-		hit = outcome{} // there is no schema to violate
+		hit = chosenFault{} // there is no schema to violate
 	}
-	c := &call{exchange: x, began: began, injected: hit}
-	c.note = func(status, _ int, cancelled bool) { s.noteEmbeddings(c, r, status, cancelled) }
-	run := s.startCall(c, d.delay, Work{PromptTokens: r.sum})
+	c := &activeRequest{httpExchange: x, began: began, injected: hit}
+	c.note = func(status, _ int, cancelled bool) { s.recordEmbeddings(c, r, status, cancelled) }
+	run := s.startCall(c, d.delay, EngineRequest{PromptTokens: r.sum})
 	if run == nil {
 		return
 	}
 	defer run.End()
 	if s.waitForTokens(c, run, 0) {
-		s.deliver(c, r.append(x.buffer(), hit.fault == faultEmpty))
+		s.deliver(c, r.appendReply(x.buffer(), hit.fault == faultEmpty))
 	}
 }
 
-// noteEmbeddings counts a finished call for embeddings, and writes a line of the
+// recordEmbeddings counts a finished call for embeddings, and writes a line of the
 // request log for each text.
-func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled bool) {
+func (s *Server) recordEmbeddings(c *activeRequest, r *embedRequest, status int, cancelled bool) {
 	if status == http.StatusOK {
 		s.counts.promptTokens.Add(int64(r.sum))
-		s.counts.finished("stop")
+		s.counts.countFinished("stop")
 	}
 	if s.requests == nil {
 		return
 	}
-	line := c.record("embeddings", *r.Model, status, cancelled)
+	line := c.newLogRecord("embeddings", *r.Model, status, cancelled)
 	for i, input := range r.inputs {
 		line.PromptTokens = r.tokens[i]
 		s.requests.write(line, []byte(input))
 	}
 }
 
-// append appends the JSON body of the answer. If empty is true, the body has no
+// appendReply appends the JSON body of the answer. If empty is true, the body has no
 // embeddings.
-func (r *embedRequest) append(dst []byte, empty bool) []byte {
+func (r *embedRequest) appendReply(dst []byte, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
 	dst = textfmt.AppendString(dst, []byte(*r.Model))
 	dst = append(dst, `,"simulated":true,"data":[`...)

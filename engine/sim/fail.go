@@ -58,8 +58,8 @@ func startFailure(err error) *failure {
 	return f
 }
 
-// append appends the JSON body of the error, in vLLM's form.
-func (f *failure) append(dst []byte) []byte {
+// appendBody appends the JSON body of the error, in vLLM's form.
+func (f *failure) appendBody(dst []byte) []byte {
 	param := []byte("null")
 	if f.param != "" {
 		param = textfmt.AppendString(nil, []byte(f.param))

@@ -90,8 +90,8 @@ const (
 // faultWords has the names of the kinds of faults in the request log and in metrics.
 var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty"}
 
-// outcome is the fault that a request gets, with the HTTP status for faultStatus.
-type outcome struct {
+// chosenFault is the fault that a request gets, with the HTTP status for faultStatus.
+type chosenFault struct {
 	fault  fault
 	status int
 }
@@ -100,21 +100,21 @@ type outcome struct {
 type faultRate struct {
 	kind string
 	rate *float64
-	outcome
+	chosenFault
 }
 
 // rates returns all kinds of faults with pointers to their rates, in a fixed order.
 func (f *Faults) rates() [9]faultRate {
 	return [9]faultRate{
-		{"429", &f.Rate429, outcome{faultStatus, 429}},
-		{"500", &f.Rate500, outcome{faultStatus, 500}},
-		{"503", &f.Rate503, outcome{faultStatus, 503}},
-		{"reset", &f.Reset, outcome{fault: faultReset}},
-		{"hang", &f.Hang, outcome{fault: faultHang}},
-		{"truncate", &f.Truncate, outcome{fault: faultTruncate}},
-		{"malformed", &f.Malformed, outcome{fault: faultMalformed}},
-		{"schema_violation", &f.SchemaViolation, outcome{fault: faultViolate}},
-		{"empty", &f.Empty, outcome{fault: faultEmpty}},
+		{"429", &f.Rate429, chosenFault{faultStatus, 429}},
+		{"500", &f.Rate500, chosenFault{faultStatus, 500}},
+		{"503", &f.Rate503, chosenFault{faultStatus, 503}},
+		{"reset", &f.Reset, chosenFault{fault: faultReset}},
+		{"hang", &f.Hang, chosenFault{fault: faultHang}},
+		{"truncate", &f.Truncate, chosenFault{fault: faultTruncate}},
+		{"malformed", &f.Malformed, chosenFault{fault: faultMalformed}},
+		{"schema_violation", &f.SchemaViolation, chosenFault{fault: faultViolate}},
+		{"empty", &f.Empty, chosenFault{fault: faultEmpty}},
 	}
 }
 
@@ -188,28 +188,28 @@ func (p *faultPlan) startupRemaining() time.Duration {
 	return time.Until(ready)
 }
 
-// decide returns the fault of a request. Directives in the prompt have priority over
+// chooseFault returns the fault of a request. Directives in the prompt have priority over
 // the rates.
-func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
+func (p *faultPlan) chooseFault(prompt uint64, d *directives) chosenFault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d.fault == faultNone && !p.hasRates {
-		return outcome{}
+		return chosenFault{}
 	}
 	hits := p.faultCounts[prompt]
-	chosen := outcome{}
+	chosen := chosenFault{}
 	switch {
 	case d.fault != faultNone && d.times == 0:
-		return outcome{d.fault, d.status}
+		return chosenFault{d.fault, d.status}
 	case d.fault != faultNone && hits < d.times:
-		chosen = outcome{d.fault, d.status}
+		chosen = chosenFault{d.fault, d.status}
 	default:
 		r := p.seed ^ random(prompt) ^ random(uint64(hits)*0x9e3779b97f4a7c15)
 		r = r.fork(3)
 		at := r.unit()
 		for _, r := range p.given.rates() {
 			if at -= *r.rate; at < 0 {
-				chosen = r.outcome
+				chosen = r.chosenFault
 				break
 			}
 		}

@@ -198,7 +198,7 @@ func TestHitsAreBounded(t *testing.T) {
 	p := &faultPlan{}
 	p.set(Faults{Rate500: 1})
 	for prompt := range uint64(maxHits + 1000) {
-		if p.decide(prompt, &directives{}).status != 500 {
+		if p.chooseFault(prompt, &directives{}).status != 500 {
 			t.Fatal("a rate of 1 spared a request")
 		}
 	}
@@ -351,7 +351,7 @@ func TestRequestLogError(t *testing.T) {
 	reader, writer := io.Pipe()
 	_ = reader.CloseWithError(errors.New("disk full"))
 	c := newSim(t, Config{RequestLog: writer})
-	c.requests.write(record{Endpoint: "chat"}, nil)
+	c.requests.write(logRecord{Endpoint: "chat"}, nil)
 	for range 2 {
 		if err := c.Stop(context.Background()); err == nil || !strings.Contains(err.Error(), "disk full") {
 			t.Errorf("got %v", err)
@@ -376,7 +376,7 @@ func TestHangEndsWithStop(t *testing.T) {
 
 func TestDisconnectFreesTheSlot(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{TimeToFirstToken: time.Hour, Slots: 2}})
+	c := start(t, Config{Profile: LatencyProfile{TimeToFirstToken: time.Hour, Slots: 2}})
 	for _, request := range [][2]string{
 		{chatPath, body("plain", "x")}, {chatPath, body("plain", "x", "stream", true)}, {"/v1/embeddings", `{"model":"embedder","input":"x"}`},
 	} {

@@ -38,9 +38,9 @@ func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
 	return compiled()
 }
 
-// shape returns the form that the answer to a request must have.
-func (c *schemas) shape(req *chatRequest) (form shape, err error) {
-	if req.called, err = chosenTool(nonNull(req.Tools), nonNull(req.ToolChoice)); err == nil && req.called != nil {
+// requiredForm returns the form that the answer to a request must have.
+func (c *schemas) requiredForm(req *chatRequest) (form contentForm, err error) {
+	if req.called, err = chosenTool(nilIfNull(req.Tools), nilIfNull(req.ToolChoice)); err == nil && req.called != nil {
 		form.json, err = c.compile(req.called.Parameters)
 	}
 	switch {

@@ -9,10 +9,10 @@ import (
 // request of the form into a chat completion, with the same prompt, time and faults, and
 // converts the answer back.
 type apiForm interface {
-	// chat converts a request of this API into a request for a chat completion.
-	chat(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
-	// reply returns the answer in the form of this API.
-	reply(c *chatReply) map[string]any
+	// toChatRequest converts a request of this API into a request for a chat completion.
+	toChatRequest(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
+	// fromChatReply returns the answer in the form of this API.
+	fromChatReply(c *chatReply) map[string]any
 }
 
 // chatReply has the members of an answer to a chat completion that other forms need.
@@ -44,26 +44,26 @@ type chatReply struct {
 }
 
 // serveForm returns a handler that serves requests of a form.
-func serveForm(f apiForm) func(*Server, *exchange) {
-	return func(s *Server, x *exchange) {
+func serveForm(f apiForm) func(*Server, *httpExchange) {
+	return func(s *Server, x *httpExchange) {
 		var asked map[string]json.RawMessage
 		err := json.Unmarshal(x.body, &asked)
 		if err == nil && string(asked["stream"]) == "true" {
-			s.refuse(x, badRequest("stream", "stream: only chat completions are streamed by the simulated server"))
+			s.replyError(x, badRequest("stream", "stream: only chat completions are streamed by the simulated server"))
 			return
 		}
 		var body []byte
 		if err == nil {
-			if asked, err = f.chat(asked); err == nil {
+			if asked, err = f.toChatRequest(asked); err == nil {
 				body, err = json.Marshal(asked)
 			}
 		}
 		if err != nil {
-			s.refuse(x, badRequest("", "%s", oneLine(err)))
+			s.replyError(x, badRequest("", "%s", oneLine(err)))
 			return
 		}
 		x.form, x.body = f, body
-		s.chat(x)
+		s.serveChat(x)
 	}
 }
 
@@ -74,7 +74,7 @@ func convertReply(f apiForm, body []byte) []byte {
 	if json.Unmarshal(body, &c) != nil || len(c.Choices) == 0 {
 		return body
 	}
-	reply := f.reply(&c)
+	reply := f.fromChatReply(&c)
 	reply["simulated"] = true
 	if made, err := json.Marshal(reply); err == nil {
 		body = made
@@ -100,10 +100,10 @@ func renameMember(object map[string]json.RawMessage, from, to string) {
 	}
 }
 
-// completions is OpenAI's older API /v1/completions: its prompt is a text.
-type completions struct{}
+// completionsAPI is OpenAI's older API /v1/completions: its prompt is a text.
+type completionsAPI struct{}
 
-func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func (completionsAPI) toChatRequest(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	var prompt string
 	if err := json.Unmarshal(asked["prompt"], &prompt); err != nil {
 		return nil, fmt.Errorf("prompt: the simulated server takes one text")
@@ -115,7 +115,7 @@ func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMe
 	return asked, err
 }
 
-func (completions) reply(c *chatReply) map[string]any {
+func (completionsAPI) fromChatReply(c *chatReply) map[string]any {
 	choices := make([]map[string]any, len(c.Choices))
 	for i, choice := range c.Choices {
 		choices[i] = map[string]any{"index": choice.Index, "text": textOf(choice.Message.Content), "logprobs": nil, "finish_reason": choice.Finish}
@@ -130,10 +130,10 @@ func textOf(content *string) string {
 	return *content
 }
 
-// responses is OpenAI's newer API /v1/responses.
-type responses struct{}
+// responsesAPI is OpenAI's newer API /v1/responses.
+type responsesAPI struct{}
 
-func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func (responsesAPI) toChatRequest(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(asked["input"]) > 0 && asked["input"][0] == '[' {
 		asked["messages"] = asked["input"]
 	} else {
@@ -148,7 +148,7 @@ func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMess
 	return asked, nil
 }
 
-func (responses) reply(c *chatReply) map[string]any {
+func (responsesAPI) fromChatReply(c *chatReply) map[string]any {
 	choice, status := c.Choices[0], "completed"
 	var cut any
 	if choice.Finish == "length" {
@@ -168,10 +168,10 @@ func (responses) reply(c *chatReply) map[string]any {
 	}
 }
 
-// messages is Anthropic's API /v1/messages.
-type messages struct{}
+// messagesAPI is Anthropic's API /v1/messages.
+type messagesAPI struct{}
 
-func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func (messagesAPI) toChatRequest(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	if asked["max_tokens"] == nil {
 		return nil, fmt.Errorf("max_tokens: Field required")
 	}
@@ -232,7 +232,7 @@ func convertTools(asked map[string]json.RawMessage) error {
 	return err
 }
 
-func (messages) reply(c *chatReply) map[string]any {
+func (messagesAPI) fromChatReply(c *chatReply) map[string]any {
 	choice := c.Choices[0]
 	var content []any
 	if choice.Message.Reasoning != "" {

@@ -24,8 +24,8 @@ const (
 // next request. Larger buffers of long answers are freed.
 const keepBytes = 256 << 10
 
-// exchange is one HTTP request and its answer.
-type exchange struct {
+// httpExchange is one HTTP request and its answer.
+type httpExchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
@@ -51,14 +51,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	kept.in.Reset()
-	x := &exchange{w: w, r: r, buffers: kept}
+	x := &httpExchange{w: w, r: r, buffers: kept}
 	_, err := kept.in.ReadFrom(http.MaxBytesReader(w, r.Body, int64(s.maxBody)))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		s.refuse(x, &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", s.maxBody)})
+		s.replyError(x, &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", s.maxBody)})
 	case err != nil:
-		s.refuse(x, badRequest("", "read body: %v", err))
+		s.replyError(x, badRequest("", "read body: %v", err))
 	default:
 		x.body = kept.in.Bytes()
 		s.serve(x)
@@ -67,23 +67,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // context returns the request's context, which ends when the client closes the
 // connection.
-func (x *exchange) context() context.Context { return x.r.Context() }
+func (x *httpExchange) context() context.Context { return x.r.Context() }
 
 // buffer returns an empty slice to build the answer in.
-func (x *exchange) buffer() []byte { return x.out[:0] }
+func (x *httpExchange) buffer() []byte { return x.out[:0] }
 
 // Headers of every answer.
 var serverHeader, simulatedHeader = []string{ServerName}, []string{"true"}
 
-func (x *exchange) setHeaders(contentType string) http.Header {
+func (x *httpExchange) setHeaders(contentType string) http.Header {
 	h := x.w.Header()
 	h["Server"], h["X-Simulated"] = serverHeader, simulatedHeader
 	h.Set("Content-Type", contentType)
 	return h
 }
 
-// answer sends a whole answer. If wait is above 0, it is sent as Retry-After.
-func (x *exchange) answer(status int, contentType string, wait time.Duration, body []byte) {
+// writeAnswer sends a whole answer. If wait is above 0, it is sent as Retry-After.
+func (x *httpExchange) writeAnswer(status int, contentType string, wait time.Duration, body []byte) {
 	x.out = body
 	if x.form != nil && status == http.StatusOK {
 		body = convertReply(x.form, body)
@@ -98,23 +98,23 @@ func (x *exchange) answer(status int, contentType string, wait time.Duration, bo
 }
 
 // send sends a part of an answer immediately.
-func (x *exchange) send(part []byte) error {
+func (x *httpExchange) send(part []byte) error {
 	if _, err := x.w.Write(part); err != nil {
 		return err
 	}
 	return http.NewResponseController(x.w).Flush()
 }
 
-// breakOff closes the connection in the middle of an answer. It does not return.
-func (x *exchange) breakOff() {
+// abortMidAnswer closes the connection in the middle of an answer. It does not return.
+func (x *httpExchange) abortMidAnswer() {
 	panic(http.ErrAbortHandler) // net/http closes the connection after this panic
 }
 
-// reset resets the connection without an answer.
-func (x *exchange) reset() {
+// resetWithoutAnswer resets the connection without an answer.
+func (x *httpExchange) resetWithoutAnswer() {
 	conn, _, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
-		x.breakOff()
+		x.abortMidAnswer()
 	}
 	resetConn(conn)
 }

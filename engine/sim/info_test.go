@@ -17,7 +17,7 @@ import (
 
 func TestModels(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{Slots: 7}})
+	c := start(t, Config{Profile: LatencyProfile{Slots: 7}})
 	list := decode[struct {
 		Simulated bool
 		Slots     int
@@ -81,7 +81,7 @@ func TestMetrics(t *testing.T) {
 
 func TestGaugesWhileRunning(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{Slots: 1}, MaxContext: 1024})
+	c := start(t, Config{Profile: LatencyProfile{Slots: 1}, MaxContext: 1024})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hung := body("plain", "[[sim:hang]]")
@@ -141,12 +141,12 @@ func TestConfigErrors(t *testing.T) {
 		"is negative":       {Models: []rowmill.Model{{ID: "x", Kind: rowmill.KindGeneration, ContextLength: -1}}},
 		"MaxContext":        {Models: good, MaxContext: 3},
 		"MaxBody":           {Models: good, MaxBody: -1},
-		"TimeToFirstToken":  {Models: good, Profile: Profile{TimeToFirstToken: -1}},
-		"TimePerToken":      {Models: good, Profile: Profile{TimePerToken: -1}},
-		"Slots":             {Models: good, Profile: Profile{Slots: -1}},
-		"QueueLimit":        {Models: good, Profile: Profile{QueueLimit: -1}},
-		"AnswerTokens":      {Models: good, Profile: Profile{AnswerTokens: -1}},
-		"ReasoningTokens":   {Models: good, Profile: Profile{ReasoningTokens: -1}},
+		"TimeToFirstToken":  {Models: good, Profile: LatencyProfile{TimeToFirstToken: -1}},
+		"TimePerToken":      {Models: good, Profile: LatencyProfile{TimePerToken: -1}},
+		"Slots":             {Models: good, Profile: LatencyProfile{Slots: -1}},
+		"QueueLimit":        {Models: good, Profile: LatencyProfile{QueueLimit: -1}},
+		"AnswerTokens":      {Models: good, Profile: LatencyProfile{AnswerTokens: -1}},
+		"ReasoningTokens":   {Models: good, Profile: LatencyProfile{ReasoningTokens: -1}},
 		"rate of 500":       {Models: good, Faults: Faults{Rate500: 1.5}},
 		"add up":            {Models: good, Faults: Faults{Rate500: 0.6, Reset: 0.6}},
 		"startup_delay":     {Models: good, Faults: Faults{StartupDelay: -1}},
@@ -197,7 +197,7 @@ func TestStartAndStop(t *testing.T) {
 
 func TestStopFinishesRunningRequests(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{TimeToFirstToken: 200 * time.Millisecond}})
+	c := start(t, Config{Profile: LatencyProfile{TimeToFirstToken: 200 * time.Millisecond}})
 	var ended []<-chan reply
 	for _, stream := range []bool{false, true} {
 		ended = append(ended, c.background(context.Background(), body("plain", "x", "stream", stream)))
@@ -213,7 +213,7 @@ func TestStopFinishesRunningRequests(t *testing.T) {
 
 func TestStopCutsOffAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{TimeToFirstToken: time.Hour, Slots: 1}})
+	c := start(t, Config{Profile: LatencyProfile{TimeToFirstToken: time.Hour, Slots: 1}})
 	var ended []<-chan reply
 	for _, prompt := range []string{"runs", "waits", "[[sim:delay=1h]]"} {
 		ended = append(ended, c.background(context.Background(), body("plain", prompt)))
@@ -233,7 +233,7 @@ func TestStopCutsOffAtItsDeadline(t *testing.T) {
 
 func TestQueueLimit(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{Slots: 1, QueueLimit: 1}})
+	c := start(t, Config{Profile: LatencyProfile{Slots: 1, QueueLimit: 1}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hung := body("plain", "[[sim:hang]]")

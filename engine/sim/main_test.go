@@ -40,8 +40,8 @@ func newSim(t testing.TB, c Config) *Server {
 	if c.Models == nil {
 		c.Models = testModels()
 	}
-	if c.Profile == (Profile{}) {
-		c.Profile = Instant()
+	if c.Profile == (LatencyProfile{}) {
+		c.Profile = InstantProfile()
 	}
 	s := must(New(c))(t)
 	return s

@@ -20,8 +20,8 @@ type counters struct {
 	outputTokens atomic.Int64
 }
 
-// finished counts an ended answer by its finish reason.
-func (c *counters) finished(reason string) {
+// countFinished counts an ended answer by its finish reason.
+func (c *counters) countFinished(reason string) {
 	switch reason {
 	case "stop":
 		c.stopped.Add(1)
@@ -32,9 +32,9 @@ func (c *counters) finished(reason string) {
 	}
 }
 
-// metrics serves /metrics in Prometheus's text format. It uses vLLM's names, which clients
+// serveMetrics serves /metrics in Prometheus's text format. It uses vLLM's names, which clients
 // read, and names with rowmill_sim_ for metrics that only a simulator has.
-func (s *Server) metrics(x *exchange) {
+func (s *Server) serveMetrics(x *httpExchange) {
 	const labels = `{engine="0",model_name="rowmill-sim"}`
 	c, load := &s.counts, s.pace.Load()
 	out := x.buffer()
@@ -80,5 +80,5 @@ func (s *Server) metrics(x *exchange) {
 			out = fmt.Appendf(out, "rowmill_sim_faults_total{kind=%q} %d\n", word, c.faults[kind].Load())
 		}
 	}
-	s.reply(x, typeText, out)
+	s.replyOK(x, typeText, out)
 }

@@ -9,44 +9,44 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// Pace decides when the tokens of a request are ready: after fixed latencies (fixedPace), or
+// LatencyModel decides when the tokens of a request are ready: after fixed latencies (fixedLatency), or
 // by a model of a real engine's steps (Batching). It knows nothing of HTTP or text, reads
 // the clock only through package time, and is safe for concurrent use.
-type Pace interface {
+type LatencyModel interface {
 	// Start queues a request. It returns ErrQueueFull if no more requests may wait, and
 	// ErrTooLong if the request can never run. The caller must End the run.
-	Start(w Work) (Run, error)
+	Start(w EngineRequest) (EngineRun, error)
 
 	// Load returns how busy the engine is now.
 	Load() Load
 }
 
-// Work is what a Pace needs to know of a request: the prompt, and the numbers of input
+// EngineRequest is what a Pace needs to know of a request: the prompt, and the numbers of input
 // and output tokens.
-type Work struct {
+type EngineRequest struct {
 	Prompt       []byte // the text of all messages in order, to find common prefixes; valid until End
 	PromptTokens int
 	OutputTokens int // 0 for an embedding
 }
 
-// Run is one request in the engine. It is used by one goroutine.
-type Run interface {
+// EngineRun is one request in the engine. It is used by one goroutine.
+type EngineRun interface {
 	// Wait blocks until n output tokens are ready (if n is 0: until the prompt is done),
 	// and returns the number of ready tokens: n or more. If the context ends first, Wait
 	// returns the number of tokens that are ready, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
-	// Use returns the request's cached tokens and preemptions so far. It must not be
+	// Usage returns the request's cached tokens and preemptions so far. It must not be
 	// called after End.
-	Use() Use
+	Usage() RunUsage
 
 	// End releases the request's slot or its place in the queue. Calling End twice is
 	// harmless.
 	End()
 }
 
-// Use counts the cached tokens and the preemptions of a request.
-type Use struct {
+// RunUsage counts the cached tokens and the preemptions of a request.
+type RunUsage struct {
 	CachedTokens int // prompt tokens found in the prefix cache
 	Preempted    int // how often the request lost its place in the batch and was computed again
 }
@@ -72,11 +72,11 @@ var (
 // time.
 const streamStep = 10 * time.Millisecond
 
-// fixedPace is the Pace of a Profile: the time of a request does not depend on how many
+// fixedLatency is the Pace of a Profile: the time of a request does not depend on how many
 // requests run. Its KV cache holds a whole context in every slot, so that the cache never
 // limits the number of requests.
-type fixedPace struct {
-	profile  Profile
+type fixedLatency struct {
+	profile  LatencyProfile
 	capacity int64 // size of the KV cache in tokens
 	slots    chan struct{}
 	waiting  atomic.Int64
@@ -85,8 +85,8 @@ type fixedPace struct {
 
 // newFixed makes the Pace of a profile. context is the largest context of all models,
 // in tokens.
-func newFixed(p Profile, context int) *fixedPace {
-	return &fixedPace{
+func newFixed(p LatencyProfile, context int) *fixedLatency {
+	return &fixedLatency{
 		profile:  p,
 		capacity: int64(p.Slots) * int64(context),
 		slots:    make(chan struct{}, p.Slots),
@@ -94,7 +94,7 @@ func newFixed(p Profile, context int) *fixedPace {
 }
 
 // Start queues a request.
-func (f *fixedPace) Start(w Work) (Run, error) {
+func (f *fixedLatency) Start(w EngineRequest) (EngineRun, error) {
 	r := &fixedRun{f: f, work: w}
 	select {
 	case f.slots <- struct{}{}:
@@ -111,7 +111,7 @@ func (f *fixedPace) Start(w Work) (Run, error) {
 }
 
 // Load returns the numbers of running and waiting requests, and the use of the KV cache.
-func (f *fixedPace) Load() Load {
+func (f *fixedLatency) Load() Load {
 	return Load{
 		Running:  int64(len(f.slots)),
 		Waiting:  f.waiting.Load(),
@@ -130,8 +130,8 @@ const (
 )
 
 type fixedRun struct {
-	f     *fixedPace
-	work  Work
+	f     *fixedLatency
+	work  EngineRequest
 	state runState
 	began time.Time // time at which the request got its slot
 	ready int
@@ -198,8 +198,8 @@ func (r *fixedRun) readyTokens() int {
 	return int(min(int64(since/p.TimePerToken)+1, int64(r.work.OutputTokens)))
 }
 
-// Use returns zeros: there is no prefix cache and no preemption.
-func (r *fixedRun) Use() Use { return Use{} }
+// Usage returns zeros: there is no prefix cache and no preemption.
+func (r *fixedRun) Usage() RunUsage { return RunUsage{} }
 
 // End releases the request's slot or its place in the queue.
 func (r *fixedRun) End() {

@@ -12,7 +12,7 @@ import (
 func TestFixedPaceTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixed(Profile{TimeToFirstToken: 100 * time.Millisecond, TimePerToken: 10 * time.Millisecond, Slots: 1}, 100)
+		f := newFixed(LatencyProfile{TimeToFirstToken: 100 * time.Millisecond, TimePerToken: 10 * time.Millisecond, Slots: 1}, 100)
 		began := time.Now()
 		elapsed := func(want time.Duration) {
 			t.Helper()
@@ -20,8 +20,8 @@ func TestFixedPaceTimes(t *testing.T) {
 				t.Errorf("after %v, want %v", got, want)
 			}
 		}
-		a := must(f.Start(Work{PromptTokens: 10, OutputTokens: 11}))(t)
-		b := must(f.Start(Work{PromptTokens: 5}))(t)
+		a := must(f.Start(EngineRequest{PromptTokens: 10, OutputTokens: 11}))(t)
+		b := must(f.Start(EngineRequest{PromptTokens: 5}))(t)
 		if l := f.Load(); l.Running != 1 || l.Waiting != 1 || l.KVUse != 0.21 || l.KVBlocks != 6 || l.Slots != 1 {
 			t.Errorf("load %+v", l)
 		}
@@ -51,9 +51,9 @@ func TestFixedPaceTimes(t *testing.T) {
 func TestFixedPaceCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixed(Profile{TimeToFirstToken: time.Second, TimePerToken: time.Second, Slots: 1}, 100)
-		runs := must(f.Start(Work{OutputTokens: 100}))(t)
-		waits := must(f.Start(Work{OutputTokens: 100}))(t)
+		f := newFixed(LatencyProfile{TimeToFirstToken: time.Second, TimePerToken: time.Second, Slots: 1}, 100)
+		runs := must(f.Start(EngineRequest{OutputTokens: 100}))(t)
+		waits := must(f.Start(EngineRequest{OutputTokens: 100}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 		defer cancel()
 		queued := make(chan error)
@@ -79,10 +79,10 @@ func TestFixedPaceCancelled(t *testing.T) {
 func TestFixedPaceQueueIsFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixed(Profile{TimeToFirstToken: time.Second, Slots: 2, QueueLimit: 6}, 100)
+		f := newFixed(LatencyProfile{TimeToFirstToken: time.Second, Slots: 2, QueueLimit: 6}, 100)
 		order := make(chan int, 8)
 		for i := range 8 {
-			run := must(f.Start(Work{}))(t)
+			run := must(f.Start(EngineRequest{}))(t)
 			go func() {
 				defer run.End()
 				_, _ = run.Wait(t.Context(), 0)
@@ -90,7 +90,7 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if _, err := f.Start(Work{}); !errors.Is(err, ErrQueueFull) {
+		if _, err := f.Start(EngineRequest{}); !errors.Is(err, ErrQueueFull) {
 			t.Errorf("a full queue: %v", err)
 		}
 		for i := range 8 {
@@ -104,11 +104,11 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 // steps is a Pace of another kind, which remembers its calls.
 type steps struct {
 	mu      sync.Mutex
-	started []Work
+	started []EngineRequest
 	prompt  string
 }
 
-func (s *steps) Start(w Work) (Run, error) {
+func (s *steps) Start(w EngineRequest) (EngineRun, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prompt = string(w.Prompt)
@@ -122,7 +122,7 @@ func (s *steps) Load() Load {
 
 func (s *steps) Wait(_ context.Context, n int) (int, error) { return n, nil }
 
-func (s *steps) Use() Use { return Use{CachedTokens: 5, Preempted: 1} }
+func (s *steps) Usage() RunUsage { return RunUsage{CachedTokens: 5, Preempted: 1} }
 
 func (s *steps) End() {}
 

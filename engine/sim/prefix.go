@@ -20,7 +20,7 @@ func blockHashes(prompt []byte, limit int) []uint64 {
 		if length := bytes.IndexByte(prompt[at:], 0); length >= 0 {
 			end = at + length
 		}
-		b.content(at, end)
+		b.addContent(at, end)
 		at = min(end+1, len(prompt))
 		if b.n++; b.n == batching.BlockTokens {
 			b.cut(at)
@@ -40,15 +40,15 @@ type hasher struct {
 
 // cut ends the present block before the byte at end, and stores its hash.
 func (b *hasher) cut(end int) {
-	b.last = batching.Chain(b.last, b.prompt[b.start:end])
+	b.last = batching.ChainHash(b.last, b.prompt[b.start:end])
 	b.hashes = append(b.hashes, b.last)
 	b.start = end
 	b.n -= batching.BlockTokens
 }
 
-// content cuts the content of a message into blocks: a full block ends where the next
+// addContent cuts the content of a message into blocks: a full block ends where the next
 // token begins.
-func (b *hasher) content(at, end int) {
+func (b *hasher) addContent(at, end int) {
 	for text := b.prompt[:end]; at < end; b.n++ {
 		if b.n == batching.BlockTokens {
 			b.cut(at)

@@ -27,7 +27,7 @@ type chatRequest struct {
 // parse reads a chat completion. Its error is a *failure.
 func (r *chatRequest) parse(body []byte, find func(name string) (*servedModel, error)) error {
 	*r = chatRequest{chatBody: newChatBody(), conversation: conversation{prompt: r.prompt[:0]}, hashed: r.hashed[:0]}
-	if err := readBody(body, &r.chatBody); err != nil {
+	if err := decodeBody(body, &r.chatBody); err != nil {
 		return err
 	}
 	switch {
@@ -52,12 +52,12 @@ func (r *chatRequest) parse(body []byte, find func(name string) (*servedModel, e
 		return badRequest("model", "The model %s does not support Chat Completions API", strconv.Quote(r.name))
 	}
 	r.stops, _ = texts(r.Stop)
-	thinking := r.thinking()
+	thinking := r.wantsThinking()
 	r.thinks = r.model.thinks && (thinking == nil || *thinking)
 	if err := r.model.checkContext(r.promptTokens, r.maxTokens(), "messages"); err != nil {
 		return err
 	}
-	r.hash()
+	r.computeDigest()
 	return nil
 }
 
@@ -147,8 +147,8 @@ func (r *chatRequest) limit() int {
 	return room
 }
 
-// hash computes digest and promptID.
-func (r *chatRequest) hash() {
+// computeDigest computes digest and promptID.
+func (r *chatRequest) computeDigest() {
 	h := append(r.hashed[:0], r.model.id...)
 	h = append(h, 0)
 	h = append(h, r.prompt...)

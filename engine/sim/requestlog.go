@@ -52,8 +52,8 @@ func newRequestLog(out io.Writer, log *slog.Logger) *requestLog {
 	return &requestLog{out: out, log: log}
 }
 
-// record is one line of the request log.
-type record struct {
+// logRecord is one line of the request log.
+type logRecord struct {
 	Time             time.Time `json:"time"`
 	Endpoint         string    `json:"endpoint"`
 	Model            string    `json:"model"`
@@ -69,17 +69,17 @@ type record struct {
 	Traceparent      string    `json:"traceparent"`
 }
 
-// record returns the line of a call, without the fields that only chats or only
+// newLogRecord returns the line of a call, without the fields that only chats or only
 // embeddings have.
-func (c *call) record(endpoint, model string, status int, cancelled bool) record {
-	return record{
+func (c *activeRequest) newLogRecord(endpoint, model string, status int, cancelled bool) logRecord {
+	return logRecord{
 		Time: c.began.UTC(), Endpoint: endpoint, Model: model, Status: status, Cancelled: cancelled, Fault: faultWords[c.injected.fault],
 		CachedTokens: c.use.CachedTokens, Preempted: c.use.Preempted, Traceparent: c.r.Header.Get("traceparent"),
 	}
 }
 
 // write adds a line to the buffer. text is the text whose hash is logged as prompt.
-func (w *requestLog) write(r record, text []byte) {
+func (w *requestLog) write(r logRecord, text []byte) {
 	sum := sha256.Sum256(text)
 	r.Prompt = hex.EncodeToString(sum[:8])
 	line, err := json.Marshal(r)

@@ -23,10 +23,10 @@ const ServerName = "rowmill-sim"
 // use.
 type Server struct {
 	log      *slog.Logger
-	writer   writer
+	writer   answerWriter
 	maxBody  int
-	pace     Pace
-	gpu      *Batching // the pace, if Config.GPU is set; otherwise nil
+	pace     LatencyModel
+	gpu      *BatchingEngine // the pace, if Config.GPU is set; otherwise nil
 	models   map[string]*servedModel
 	names    []string // keys of models, in the order of the configuration
 	schemas  schemas
@@ -75,7 +75,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		log:      c.Logger,
-		writer:   writer{newVocabulary(), c.Profile},
+		writer:   answerWriter{newVocabulary(), c.Profile},
 		maxBody:  c.MaxBody,
 		models:   map[string]*servedModel{},
 		requests: newRequestLog(c.RequestLog, c.Logger),
@@ -96,7 +96,7 @@ func New(c Config) (*Server, error) {
 		if config.Seed == 0 {
 			config.Seed = c.Seed
 		}
-		gpu, err := NewBatching(config)
+		gpu, err := NewBatchingEngine(config)
 		if err != nil {
 			return nil, fmt.Errorf("simulated server: %w", err)
 		}
@@ -132,8 +132,8 @@ func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 	return context
 }
 
-// find returns the model with this name. The error is a *failure with status 404.
-func (s *Server) find(name string) (*servedModel, error) {
+// findModel returns the model with this name. The error is a *failure with status 404.
+func (s *Server) findModel(name string) (*servedModel, error) {
 	if m, ok := s.models[name]; ok {
 		return m, nil
 	}
@@ -227,35 +227,35 @@ func (s *Server) Stop(ctx context.Context) error {
 // route is one endpoint.
 type route struct {
 	method string
-	serve  func(*Server, *exchange)
+	serve  func(*Server, *httpExchange)
 	always bool // the route answers even while the server is starting
 }
 
 // endpoints has the routes of the server, by URL path.
 var endpoints = map[string][]route{
-	"/v1/chat/completions": {{http.MethodPost, (*Server).chat, false}},
-	"/v1/completions":      {{http.MethodPost, serveForm(completions{}), false}},
-	"/v1/responses":        {{http.MethodPost, serveForm(responses{}), false}},
-	"/v1/messages":         {{http.MethodPost, serveForm(messages{}), false}},
-	"/v1/embeddings":       {{http.MethodPost, (*Server).embed, false}},
-	"/tokenize":            {{http.MethodPost, (*Server).tokenize, false}},
+	"/v1/chat/completions": {{http.MethodPost, (*Server).serveChat, false}},
+	"/v1/completions":      {{http.MethodPost, serveForm(completionsAPI{}), false}},
+	"/v1/responses":        {{http.MethodPost, serveForm(responsesAPI{}), false}},
+	"/v1/messages":         {{http.MethodPost, serveForm(messagesAPI{}), false}},
+	"/v1/embeddings":       {{http.MethodPost, (*Server).serveEmbeddings, false}},
+	"/tokenize":            {{http.MethodPost, (*Server).serveTokenize, false}},
 	"/v1/models":           {{http.MethodGet, (*Server).listModels, false}},
-	"/health":              {{http.MethodGet, answerWith(map[string]any{"status": "ok", "simulated": true}), false}},
-	"/version":             {{http.MethodGet, answerWith(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
-	"/metrics":             {{http.MethodGet, (*Server).metrics, false}},
+	"/health":              {{http.MethodGet, constantHandler(map[string]any{"status": "ok", "simulated": true}), false}},
+	"/version":             {{http.MethodGet, constantHandler(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
+	"/metrics":             {{http.MethodGet, (*Server).serveMetrics, false}},
 	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
 }
 
-// answerWith returns a handler that sends the same value as JSON to every request.
-func answerWith(value any) func(*Server, *exchange) {
-	return func(s *Server, x *exchange) { s.replyJSON(x, value) }
+// constantHandler returns a handler that sends the same value as JSON to every request.
+func constantHandler(value any) func(*Server, *httpExchange) {
+	return func(s *Server, x *httpExchange) { s.replyJSON(x, value) }
 }
 
 // serve answers one request.
-func (s *Server) serve(x *exchange) {
+func (s *Server) serve(x *httpExchange) {
 	routes := endpoints[x.r.URL.Path]
 	if routes == nil {
-		s.refuse(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
+		s.replyError(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
 		return
 	}
 	for _, r := range routes {
@@ -263,43 +263,43 @@ func (s *Server) serve(x *exchange) {
 			continue
 		}
 		if s.dead.Load() {
-			x.reset()
+			x.resetWithoutAnswer()
 			return
 		}
 		if wait := s.faults.startupRemaining(); wait > 0 && !r.always {
-			s.refuse(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
+			s.replyError(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
 			return
 		}
 		r.serve(s, x)
 		return
 	}
-	s.refuse(x, &failure{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
+	s.replyError(x, &failure{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
 }
 
-// refuse answers with an error. If err is not a *failure, it is a fault of the simulator
+// replyError answers with an error. If err is not a *failure, it is a fault of the simulator
 // and the status is 500.
-func (s *Server) refuse(x *exchange, err error) {
+func (s *Server) replyError(x *httpExchange, err error) {
 	var f *failure
 	if !errors.As(err, &f) {
 		f = &failure{status: 500, kind: "InternalServerError", text: err.Error()}
 	}
 	s.counts.status[f.status].Add(1)
-	x.answer(f.status, typeJSON, f.wait, f.append(x.buffer()))
+	x.writeAnswer(f.status, typeJSON, f.wait, f.appendBody(x.buffer()))
 }
 
-// reply sends an answer with status 200.
-func (s *Server) reply(x *exchange, contentType string, body []byte) {
+// replyOK sends an answer with status 200.
+func (s *Server) replyOK(x *httpExchange, contentType string, body []byte) {
 	s.counts.status[http.StatusOK].Add(1)
-	x.answer(http.StatusOK, contentType, 0, body)
+	x.writeAnswer(http.StatusOK, contentType, 0, body)
 }
 
 // replyJSON sends any value as JSON, with status 200. It is too slow for frequent
 // requests.
-func (s *Server) replyJSON(x *exchange, value any) {
+func (s *Server) replyJSON(x *httpExchange, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		s.refuse(x, fmt.Errorf("write answer: %w", err))
+		s.replyError(x, fmt.Errorf("write answer: %w", err))
 		return
 	}
-	s.reply(x, typeJSON, append(x.buffer(), body...))
+	s.replyOK(x, typeJSON, append(x.buffer(), body...))
 }

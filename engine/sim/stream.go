@@ -9,10 +9,10 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// stream is the state of a chat completion that is sent as server-sent events.
-type stream struct {
+// eventStream is the state of a chat completion that is sent as server-sent events.
+type eventStream struct {
 	g      *generation
-	run    Run
+	run    EngineRun
 	random random // draws the log probabilities
 
 	sent  int    // number of tokens sent
@@ -21,35 +21,35 @@ type stream struct {
 	out   []byte // events to send
 }
 
-// stream sends events as their tokens become ready.
-func (s *Server) stream(g *generation, run Run) {
+// sendEvents sends events as their tokens become ready.
+func (s *Server) sendEvents(g *generation, run EngineRun) {
 	s.counts.status[http.StatusOK].Add(1)
 	g.setHeaders(typeSSE)
-	st := &stream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}
+	st := &eventStream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}
 	var err error
 	for err == nil && !st.over {
-		if err = st.fill(g.context()); len(st.out) > 0 {
+		if err = st.appendReadyTokens(g.context()); len(st.out) > 0 {
 			err = cmp.Or(g.send(st.out), err)
 			st.out = st.out[:0]
 		}
 	}
 	g.out = st.out
-	g.use = run.Use()
+	g.use = run.Usage()
 	complete := err == nil || errors.Is(err, errBroken)
 	if !complete {
 		s.counts.disconnects.Add(1)
 	}
 	g.note(http.StatusOK, st.sent, !complete)
 	if err != nil {
-		g.breakOff()
+		g.abortMidAnswer()
 	}
 }
 
 // errBroken ends a stream when an injected fault cuts the stream.
 var errBroken = errors.New("simulated break in the body")
 
-// fill waits for the next tokens and appends their events to st.out.
-func (st *stream) fill(ctx context.Context) (broken error) {
+// appendReadyTokens waits for the next tokens and appends their events to st.out.
+func (st *eventStream) appendReadyTokens(ctx context.Context) (broken error) {
 	wanted := len(st.g.answer.pieces)
 	ready, err := st.run.Wait(ctx, min(st.sent+1, wanted))
 	if err != nil {
@@ -70,7 +70,7 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 		st.appendEvent(`{"role":"assistant","content":""}`)
 	}
 	if st.sent < ready {
-		st.tokens(st.sent, ready)
+		st.appendTokens(st.sent, ready)
 		st.sent = ready
 	}
 	if st.sent == wanted && broken == nil {
@@ -80,12 +80,12 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 }
 
 // appendEventStart appends the beginning of an event to st.out.
-func (st *stream) appendEventStart() {
+func (st *eventStream) appendEventStart() {
 	st.out = append(st.out, "data: "...)
 	st.out = st.g.appendHead(st.out, "chat.completion.chunk")
 }
 
-func (st *stream) appendEvent(delta string) {
+func (st *eventStream) appendEvent(delta string) {
 	if st.g.injected.fault == faultEmpty {
 		return
 	}
@@ -95,9 +95,9 @@ func (st *stream) appendEvent(delta string) {
 	st.out = append(st.out, `,"logprobs":null,"finish_reason":null}]}`+"\n\n"...)
 }
 
-// tokens appends events for the tokens from..to: reasoning and content in separate
+// appendTokens appends events for the tokens from..to: reasoning and content in separate
 // deltas.
-func (st *stream) tokens(from, to int) {
+func (st *eventStream) appendTokens(from, to int) {
 	if st.g.injected.fault == faultEmpty {
 		return
 	}
@@ -109,7 +109,7 @@ func (st *stream) tokens(from, to int) {
 	st.appendDelta(from, to)
 }
 
-func (st *stream) appendDelta(from, to int) {
+func (st *eventStream) appendDelta(from, to int) {
 	a := &st.g.answer
 	first, last := a.endOffset(from), a.endOffset(to)
 	name, text := `"content":`, a.content(first, last)
@@ -126,7 +126,7 @@ func (st *stream) appendDelta(from, to int) {
 }
 
 // appendEnd appends the finish reason, the usage if the request asks for it, and [DONE].
-func (st *stream) appendEnd() {
+func (st *eventStream) appendEnd() {
 	st.over = true
 	if st.g.injected.fault != faultEmpty {
 		st.appendEventStart()
@@ -135,7 +135,7 @@ func (st *stream) appendEnd() {
 		st.out = append(st.out, "}]}\n\n"...)
 	}
 	if st.g.req.Options.Usage {
-		st.g.use = st.run.Use()
+		st.g.use = st.run.Usage()
 		st.appendEventStart()
 		st.out = append(st.out, ']')
 		st.out = st.g.appendUsage(st.out)

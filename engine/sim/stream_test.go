@@ -34,7 +34,7 @@ func assemble(t *testing.T, chunks []completion) (reasoning, content, finish str
 
 func TestStreamEqualsWholeAnswer(t *testing.T) {
 	t.Parallel()
-	for _, profile := range []Profile{Instant(), {TimeToFirstToken: time.Millisecond, TimePerToken: 50 * time.Microsecond}} {
+	for _, profile := range []LatencyProfile{InstantProfile(), {TimeToFirstToken: time.Millisecond, TimePerToken: 50 * time.Microsecond}} {
 		c := start(t, Config{Profile: profile})
 		for _, model := range []string{"plain", "thinker"} {
 			for _, fields := range [][]any{
@@ -87,7 +87,7 @@ func TestStreamEqualsWholeAnswer(t *testing.T) {
 
 func TestStreamComesInSteps(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{TimePerToken: 2 * time.Millisecond}})
+	c := start(t, Config{Profile: LatencyProfile{TimePerToken: 2 * time.Millisecond}})
 	chunks, _ := events(t, c.must("POST", chatPath, body("plain", "[[sim:tokens=50]]", "stream", true)).body)
 	if len(chunks) < 5 || len(chunks) > 50 {
 		t.Errorf("%d chunks for 50 tokens in 100 ms", len(chunks))
@@ -96,7 +96,7 @@ func TestStreamComesInSteps(t *testing.T) {
 
 func TestStreamFirstTokenIsNotHeldBack(t *testing.T) {
 	t.Parallel()
-	c := start(t, Config{Profile: Profile{TimePerToken: time.Hour}})
+	c := start(t, Config{Profile: LatencyProfile{TimePerToken: time.Hour}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	req := must(http.NewRequestWithContext(ctx, "POST", c.base+chatPath, strings.NewReader(body("plain", "x", "stream", true))))(t)

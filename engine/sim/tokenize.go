@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// tokenize serves /tokenize: it counts the tokens of a prompt, or of messages with
+// serveTokenize serves /tokenize: it counts the tokens of a prompt, or of messages with
 // their chat template, as a completion does.
-func (s *Server) tokenize(x *exchange) {
+func (s *Server) serveTokenize(x *httpExchange) {
 	body := struct {
 		Model    *string   `json:"model"`
 		Prompt   *string   `json:"prompt"`
@@ -18,7 +18,7 @@ func (s *Server) tokenize(x *exchange) {
 		Generate bool      `json:"add_generation_prompt"`
 	}{Generate: true}
 	var talk conversation
-	err := readBody(bytes.ToValidUTF8(x.body, []byte("\uFFFD")), &body)
+	err := decodeBody(bytes.ToValidUTF8(x.body, []byte("\uFFFD")), &body)
 	switch {
 	case err != nil:
 	case (body.Prompt == nil) == (body.Messages == nil):
@@ -33,10 +33,10 @@ func (s *Server) tokenize(x *exchange) {
 	}
 	var m *servedModel
 	if err == nil {
-		m, err = s.find(*body.Model)
+		m, err = s.findModel(*body.Model)
 	}
 	if err != nil {
-		s.refuse(x, err)
+		s.replyError(x, err)
 		return
 	}
 	var ids []int
@@ -71,7 +71,7 @@ func templateIDs(prompt []byte, generate bool) []int {
 }
 
 // listModels serves /v1/models: every name of every model.
-func (s *Server) listModels(x *exchange) {
+func (s *Server) listModels(x *httpExchange) {
 	type entry struct {
 		ID          string       `json:"id"`
 		Object      string       `json:"object"`
@@ -101,19 +101,19 @@ func (s *Server) listModels(x *exchange) {
 const simVersion = "1"
 
 // getFaults serves GET /sim/faults.
-func (s *Server) getFaults(x *exchange) { s.replyJSON(x, s.Faults()) }
+func (s *Server) getFaults(x *httpExchange) { s.replyJSON(x, s.Faults()) }
 
 // postFaults serves POST /sim/faults: the body replaces all faults.
-func (s *Server) postFaults(x *exchange) {
+func (s *Server) postFaults(x *httpExchange) {
 	var f Faults
 	decoder := json.NewDecoder(bytes.NewReader(x.body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&f); err != nil {
-		s.refuse(x, badRequest("", "read faults: %v", err))
+		s.replyError(x, badRequest("", "read faults: %v", err))
 		return
 	}
 	if err := s.SetFaults(f); err != nil {
-		s.refuse(x, badRequest("", "%v", err))
+		s.replyError(x, badRequest("", "%v", err))
 		return
 	}
 	s.replyJSON(x, s.Faults())

@@ -79,13 +79,13 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(body("thinker", "x", "max_tokens", 3, "stop", "e", "stop_token_ids", []int{5})))
 	f.Add([]byte(body("plain", "[[sim:violate]]", "response_format", map[string]any{"type": "json_object"})))
 	f.Add([]byte(`{"model":"plain","messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}`))
-	s := must(New(Config{Models: testModels(), Profile: Instant()}))(f)
+	s := must(New(Config{Models: testModels(), Profile: InstantProfile()}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := new(generation)
-		if g.req.parse(data, s.find) != nil {
+		if g.req.parse(data, s.findModel) != nil {
 			return
 		}
-		form, err := s.schemas.shape(&g.req)
+		form, err := s.schemas.requiredForm(&g.req)
 		if err != nil {
 			return
 		}

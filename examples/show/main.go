@@ -23,23 +23,23 @@ func main() {
 	if len(os.Args) == 3 {
 		n, err := strconv.Atoi(os.Args[2])
 		if err != nil || n < 0 {
-			exit("ROWS must be a number from 0, not %q", os.Args[2])
+			exitWithError("ROWS must be a number from 0, not %q", os.Args[2])
 		}
 		rows = n
 	} else if len(os.Args) != 2 {
-		exit("usage: show FILE [ROWS]")
+		exitWithError("usage: show FILE [ROWS]")
 	}
-	if err := show(os.Stdout, os.Args[1], rows); err != nil {
-		exit("%v", err)
+	if err := showFile(os.Stdout, os.Args[1], rows); err != nil {
+		exitWithError("%v", err)
 	}
 }
 
-func exit(format string, args ...any) {
+func exitWithError(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "show: "+format+"\n", args...)
 	os.Exit(1)
 }
 
-func show(w io.Writer, path string, rows int) error {
+func showFile(w io.Writer, path string, rows int) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open: %w", err)

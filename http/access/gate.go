@@ -77,7 +77,7 @@ func (g *Gate) WithSessions(s *Sessions) *Gate {
 // RequireAuth is the middleware function. It answers with an error, or stores the sender of
 // the request for caller.PrincipalOf and lets the request pass.
 func (g *Gate) RequireAuth(c *gin.Context) {
-	who, session, err := g.principal(c)
+	who, session, err := g.authenticate(c)
 	if err == nil {
 		if wait := g.limits.countRequest(who); wait > 0 {
 			err = tooManyRequests(who.PerMinute, wait)
@@ -93,10 +93,10 @@ func (g *Gate) RequireAuth(c *gin.Context) {
 		return
 	}
 	who.StoreIn(c)
-	c.Request.Body = &checkedBody{ReadCloser: c.Request.Body, gate: g, c: c, checked: g.keys.now()}
+	c.Request.Body = &authCheckingBody{ReadCloser: c.Request.Body, gate: g, c: c, checked: g.keys.now()}
 	if session != nil {
 		c.Set(contextSession, *session)
-		g.sessions.renew(c, who, *session)
+		g.sessions.renewSessionCookie(c, who, *session)
 	}
 	if who.Token {
 		return
@@ -138,14 +138,14 @@ func (g *Gate) sessionCookieOf(c *gin.Context) string {
 	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
 		return ""
 	}
-	return g.sessions.cookie(c)
+	return g.sessions.readSessionCookie(c)
 }
 
-// principal returns the sender of a request. session is nil if the request has an API key and
+// authenticate returns the sender of a request. session is nil if the request has an API key and
 // no browser session.
-func (g *Gate) principal(c *gin.Context) (principal caller.Principal, session *sessionClaims, err error) {
+func (g *Gate) authenticate(c *gin.Context) (principal caller.Principal, session *sessionClaims, err error) {
 	if cookie := g.sessionCookieOf(c); cookie != "" {
-		who, t, err := g.sessions.principal(c, cookie)
+		who, t, err := g.sessions.authenticateCookie(c, cookie)
 		return who, &t, err
 	}
 	key, err := g.APIKey(c)
@@ -165,7 +165,7 @@ func unauthorized(scheme, code, message string) error {
 // and dialect that the request had at its start. If the store does not answer, IsStillAuthorized
 // returns true.
 func (g *Gate) IsStillAuthorized(c *gin.Context) bool {
-	now, _, err := g.principal(c)
+	now, _, err := g.authenticate(c)
 	was := caller.PrincipalOf(c)
 	if err != nil {
 		return request.FromError(err).Status != http.StatusUnauthorized
@@ -173,16 +173,16 @@ func (g *Gate) IsStillAuthorized(c *gin.Context) bool {
 	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
 }
 
-// A checkedBody is a request body that checks the request's API key again during the
+// An authCheckingBody is a request body that checks the request's API key again during the
 // upload. Read fails soon after the key was revoked, so that a long upload stops.
-type checkedBody struct {
+type authCheckingBody struct {
 	io.ReadCloser
 	gate    *Gate
 	c       *gin.Context
 	checked time.Time // when the API key was last found valid
 }
 
-func (b *checkedBody) Read(p []byte) (int, error) {
+func (b *authCheckingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	now := b.gate.keys.now()
 	if now.Sub(b.checked) < keysFresh {
@@ -195,9 +195,9 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SessionEnd returns when the browser session of a request ends. hasSession is false if the
+// SessionExpiry returns when the browser session of a request ends. hasSession is false if the
 // request has no browser session.
-func SessionEnd(c *gin.Context) (at time.Time, hasSession bool) {
+func SessionExpiry(c *gin.Context) (at time.Time, hasSession bool) {
 	session, hasSession := c.Value(contextSession).(sessionClaims)
 	return session.Expires, hasSession
 }

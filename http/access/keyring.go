@@ -45,11 +45,11 @@ const (
 	usedTimeout = time.Second
 )
 
-// Issuer verifies the tokens of an OpenID Connect issuer.
-type Issuer interface {
+// TokenVerifier verifies the tokens of an OpenID Connect issuer.
+type TokenVerifier interface {
 	// Verify returns the owner of a token. If the issuer refuses the token, the error is
-	// an *oidc.Refusal. Any other error means that the token cannot be verified now.
-	Verify(ctx context.Context, token string) (oidc.Bearer, error)
+	// an *oidc.RefusedTokenError. Any other error means that the token cannot be verified now.
+	Verify(ctx context.Context, token string) (oidc.TokenOwner, error)
 	// Name returns the issuer's name, as tokens contain it.
 	Name() string
 }
@@ -59,13 +59,13 @@ type Issuer interface {
 type Keyring struct {
 	store     store.Store
 	admin     atomic.Pointer[[][sha256.Size]byte] // SHA-256 hashes of the administrator keys in the configuration
-	issuer    Issuer                              // verifies tokens; nil if tokens are not accepted
+	issuer    TokenVerifier                              // verifies tokens; nil if tokens are not accepted
 	perMinute int                                 // requests per minute of keys that have no limit of their own; 0: no limit
 	now       func() time.Time
 	lists     singleflight.Group
 
 	mu          sync.Mutex
-	keys        map[string]store.Key
+	keys        map[string]store.APIKey
 	listReadAt  time.Time            // when the read that returned keys began
 	generation  int                  // number of Forget calls; a read that began before the latest call is dropped
 	useStoredAt map[string]time.Time // key id 	 time when the key's use was last stored
@@ -74,7 +74,7 @@ type Keyring struct {
 // NewKeyring returns a keyring for three kinds of keys: the keys in the store, the
 // administrator keys in the configuration (admin), and the tokens of an issuer. issuer
 // may be nil.
-func NewKeyring(s store.Store, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
+func NewKeyring(s store.Store, admin []string, issuer TokenVerifier, perMinute int, now func() time.Time) *Keyring {
 	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, useStoredAt: map[string]time.Time{}}
 	k.SetAdminKeys(admin)
 	return k
@@ -102,13 +102,13 @@ func (k *Keyring) findPrincipal(ctx context.Context, key string) (caller.Princip
 		}
 	}
 	if k.issuer != nil && oidc.LooksLikeToken(key) {
-		return k.bearer(ctx, key)
+		return k.verifyToken(ctx, key)
 	}
 	id, secret, found := splitKey(key)
 	if !found {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	kept, err := k.lookup(ctx, id)
+	kept, err := k.lookupKey(ctx, id)
 	if err != nil {
 		return caller.Principal{}, err
 	}
@@ -133,11 +133,11 @@ func (k *Keyring) authenticateKey(ctx context.Context, key, scheme string) (call
 	return who, err
 }
 
-// bearer returns the owner of a token. If the token is refused, the error is a
+// verifyToken returns the owner of a token. If the token is refused, the error is a
 // *request.Error.
-func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
+func (k *Keyring) verifyToken(ctx context.Context, token string) (caller.Principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
-	var refused *oidc.Refusal
+	var refused *oidc.RefusedTokenError
 	switch {
 	case errors.As(err, &refused) && refused.ValidToken:
 		return caller.Principal{}, request.Errorf(http.StatusForbidden, "no_account", "%s", refused.Reason)
@@ -164,7 +164,7 @@ func (k *Keyring) findByFingerprint(ctx context.Context, id, fingerprint string)
 		}
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	kept, err := k.lookup(ctx, id)
+	kept, err := k.lookupKey(ctx, id)
 	if err != nil {
 		return caller.Principal{}, err
 	}
@@ -186,8 +186,8 @@ func fingerprintOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, 
 
 // principalOf returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
 // longer valid.
-func (k *Keyring) principalOf(key store.Key) (caller.Principal, error) {
-	if Expired(key, k.now()) {
+func (k *Keyring) principalOf(key store.APIKey) (caller.Principal, error) {
+	if IsExpired(key, k.now()) {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
 	if !caller.IsRole(key.Role) { // a newer version of the service wrote this role, and it may allow less than every role that this version knows
@@ -202,14 +202,14 @@ func (k *Keyring) principalOf(key store.Key) (caller.Principal, error) {
 	return who, nil
 }
 
-// Expired reports whether a key has expired.
-func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
+// IsExpired reports whether a key has expired.
+func IsExpired(k store.APIKey, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
-// lookup returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
+// lookupKey returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
 // from the store again unless the list was fresh when lookup was called. The age is
 // measured at the time of the call, so a slow store does not cause one read after
 // another.
-func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
+func (k *Keyring) lookupKey(ctx context.Context, id string) (store.APIKey, error) {
 	came := k.now()
 	for {
 		key, known, fresh, turn := k.cachedKey(id, came)
@@ -217,21 +217,21 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 		case fresh && known:
 			return key, nil
 		case fresh:
-			return store.Key{}, rowmill.ErrNotFound
+			return store.APIKey{}, rowmill.ErrNotFound
 		}
 		// The read ignores the cancellation of this client's request, because other clients
 		// wait for the same list.
 		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 			defer cancel()
-			return nil, k.readList(ctx, turn)
+			return nil, k.reloadKeys(ctx, turn)
 		})
 		select {
 		case <-ctx.Done():
-			return store.Key{}, ctx.Err()
+			return store.APIKey{}, ctx.Err()
 		case listed := <-list:
 			if listed.Err != nil {
-				return store.Key{}, listed.Err
+				return store.APIKey{}, listed.Err
 			}
 		}
 	}
@@ -240,7 +240,7 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 // cachedKey looks up a key id in the cached list. fresh is true if the list was new enough
 // when the request arrived. generation is the number of Forget calls so
 // far.
-func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.Key, known, fresh bool, generation int) {
+func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.APIKey, known, fresh bool, generation int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, known = k.keys[id]
@@ -252,16 +252,16 @@ func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.Key, known,
 	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.generation
 }
 
-// readList reads the list of keys from the store. The age of the list counts from the
+// reloadKeys reads the list of keys from the store. The age of the list counts from the
 // start of the read. generation is the number of Forget calls before the read; if Forget is
-// called during the read, readList drops the result.
-func (k *Keyring) readList(ctx context.Context, generation int) error {
+// called during the read, reloadKeys drops the result.
+func (k *Keyring) reloadKeys(ctx context.Context, generation int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
 	if err != nil {
 		return err
 	}
-	keys := make(map[string]store.Key, len(list))
+	keys := make(map[string]store.APIKey, len(list))
 	for _, key := range list {
 		keys[key.ID] = key
 	}
@@ -288,10 +288,10 @@ func (k *Keyring) InvalidateKeys() {
 	k.generation++
 }
 
-// usedValue returns the name of the stored value with the time of a key's last use. The
+// lastUseValueName returns the name of the stored value with the time of a key's last use. The
 // time is not part of the key's record: otherwise storing the time could restore a key
 // that is being revoked.
-func usedValue(keyID string) string { return "key_used/" + keyID }
+func lastUseValueName(keyID string) string { return "key_used/" + keyID }
 
 // recordUse stores the time when a key was used, at most once per usedEvery. It
 // finishes the write even if the request's context ends.
@@ -308,7 +308,7 @@ func (k *Keyring) recordUse(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedTimeout)
 	defer cancel()
-	_, version, err := k.store.GetValue(ctx, usedValue(id))
+	_, version, err := k.store.GetValue(ctx, lastUseValueName(id))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return err
 	}
@@ -316,7 +316,7 @@ func (k *Keyring) recordUse(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.store.PutValue(ctx, usedValue(id), doc, version)
+	_, err = k.store.PutValue(ctx, lastUseValueName(id), doc, version)
 	if errors.Is(err, rowmill.ErrConflict) {
 		return nil // another node stored a use of the key just now
 	}
@@ -326,7 +326,7 @@ func (k *Keyring) recordUse(ctx context.Context, id string) error {
 // LastUsed returns when a key was last used, exact to about a minute; nil if it was never
 // used.
 func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
-	doc, _, err := k.store.GetValue(ctx, usedValue(id))
+	doc, _, err := k.store.GetValue(ctx, lastUseValueName(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil //nolint:nilnil // nil means never used
 	}
@@ -354,11 +354,11 @@ func splitKey(key string) (id, secret string, ok bool) {
 // NewKey creates an API key. text is the key for its owner and is stored nowhere:
 // rk_<id>_<secret>, with 32 random bytes in base64url as the secret. record is for the
 // store and has only the hash of the secret.
-func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
+func NewKey(account, role, name string, now time.Time) (text string, record store.APIKey) {
 	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
-	record = store.Key{ID: hex.EncodeToString(id), Account: account, Role: role, Name: name, Created: now.UTC()}
-	return NewSecret(&record), record
+	record = store.APIKey{ID: hex.EncodeToString(id), Account: account, Role: role, Name: name, Created: now.UTC()}
+	return ReplaceSecret(&record), record
 }
 
 // keyIDBytes is the number of bytes in a key's id, which is written in hexadecimal.
@@ -370,8 +370,8 @@ func IsKeyID(id string) bool {
 	return err == nil && len(raw) == keyIDBytes && strings.ToLower(id) == id
 }
 
-// NewSecret gives a key a new secret and returns the key's text.
-func NewSecret(record *store.Key) string {
+// ReplaceSecret gives a key a new secret and returns the key's text.
+func ReplaceSecret(record *store.APIKey) string {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
 	encoded := base64.RawURLEncoding.EncodeToString(secret)

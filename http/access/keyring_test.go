@@ -48,7 +48,7 @@ type countedLists struct {
 	lists int
 }
 
-func (k *countedLists) ListKeys(ctx context.Context) ([]store.Key, error) {
+func (k *countedLists) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 	k.lists++
 	return k.Store.ListKeys(ctx)
 }
@@ -133,7 +133,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(records, nil, nil, 0, c.now)
 	versions := func() int64 {
-		_, version, err := records.GetValue(t.Context(), usedValue("k"))
+		_, version, err := records.GetValue(t.Context(), lastUseValueName("k"))
 		must(t, err)
 		return version
 	}
@@ -157,7 +157,7 @@ type gatedKeys struct {
 	listed, open chan struct{}
 }
 
-func (g *gatedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+func (g *gatedKeys) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 	keys, err := g.Store.ListKeys(ctx)
 	if g.listed != nil {
 		g.listed <- struct{}{}
@@ -199,7 +199,7 @@ type slowKeys struct {
 	clock *testClock
 }
 
-func (s slowKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+func (s slowKeys) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 	s.clock.pass(2 * keysFresh)
 	return s.Store.ListKeys(ctx)
 }

@@ -31,11 +31,11 @@ const (
 	sealPurpose = "rowmill session 1"
 )
 
-// A Seal encrypts the contents of session cookies, so that only nodes can read or
+// A SessionSealer encrypts the contents of session cookies, so that only nodes can read or
 // create them. It encrypts with the first configured secret and decrypts with all. A
 // nil secret means the seal key in the store, which is created when a node first needs
 // it. If no secrets are configured, only the seal key in the store is used.
-type Seal struct {
+type SessionSealer struct {
 	values store.Values
 	now    func() time.Time
 	given  atomic.Pointer[[]cipher.AEAD] // ciphers of the configured secrets; a nil element means the seal key in the store
@@ -50,14 +50,14 @@ type sealDocument struct {
 	Key []byte `json:"key"`
 }
 
-func newSeal(values store.Values, now func() time.Time) *Seal {
-	s := &Seal{values: values, now: now}
+func newSessionSealer(values store.Values, now func() time.Time) *SessionSealer {
+	s := &SessionSealer{values: values, now: now}
 	s.given.Store(&[]cipher.AEAD{nil})
 	return s
 }
 
 // SetSecrets replaces the configured secrets. A nil secret means the seal key in the store.
-func (s *Seal) SetSecrets(secrets [][]byte) error {
+func (s *SessionSealer) SetSecrets(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
 	}
@@ -87,7 +87,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 }
 
 // encrypt returns a cookie text that has t in encrypted form.
-func (s *Seal) encrypt(ctx context.Context, t sessionClaims) (string, error) {
+func (s *SessionSealer) encrypt(ctx context.Context, t sessionClaims) (string, error) {
 	aead := (*s.given.Load())[0]
 	if aead == nil {
 		var err error
@@ -103,7 +103,7 @@ func (s *Seal) encrypt(ctx context.Context, t sessionClaims) (string, error) {
 }
 
 // decrypt returns the sessionClaims in a cookie, or rowmill.ErrNotFound if no key decrypts it.
-func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err error) {
+func (s *SessionSealer) decrypt(ctx context.Context, cookie string) (t sessionClaims, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil {
 		return t, rowmill.ErrNotFound
@@ -136,13 +136,13 @@ func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err
 // storedCipher returns the cipher of the seal key in the store. If reload is true, it reads
 // the key again, at most once per sealFresh, because the store may have another key
 // after a restore from a backup.
-func (s *Seal) storedCipher(ctx context.Context, reload bool) (cipher.AEAD, error) {
+func (s *SessionSealer) storedCipher(ctx context.Context, reload bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aead != nil && (!reload || s.now().Sub(s.read) < sealFresh) {
 		return s.aead, nil
 	}
-	doc, err := s.load(ctx)
+	doc, err := s.loadSealKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +154,9 @@ func (s *Seal) storedCipher(ctx context.Context, reload bool) (cipher.AEAD, erro
 	return aead, nil
 }
 
-// load reads the seal key from the store. If the store has no seal key, load creates
+// loadSealKey reads the seal key from the store. If the store has no seal key, load creates
 // and stores a new key.
-func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
+func (s *SessionSealer) loadSealKey(ctx context.Context) (doc sealDocument, err error) {
 	text, _, err := s.values.GetValue(ctx, sealValue)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		key := make([]byte, 32) // AES-256

@@ -45,11 +45,11 @@ type sessionClaims struct {
 	// Bearer is set if the session was started with a token. A token cannot be looked up
 	// later, so sessionClaims holds all facts about it. Expires is not later than the
 	// token's expiry.
-	Bearer *bearer `json:"bearer,omitempty"`
+	Bearer *tokenOwner `json:"bearer,omitempty"`
 }
 
-// bearer describes the owner of an issuer's token that started a session.
-type bearer struct {
+// tokenOwner describes the owner of an issuer's token that started a session.
+type tokenOwner struct {
 	Issuer  string    `json:"issuer"`
 	Name    string    `json:"name"`
 	Account string    `json:"account"`
@@ -63,7 +63,7 @@ type bearer struct {
 type Sessions struct {
 	*exchange.Exchange
 	keys     *Keyring
-	Seal     *Seal
+	Seal     *SessionSealer
 	origins  *http.CrossOriginProtection
 	failures *limiter
 	now      func() time.Time
@@ -73,7 +73,7 @@ type Sessions struct {
 // key.
 func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now func() time.Time) *Sessions {
 	return &Sessions{
-		Exchange: x, keys: keys, Seal: newSeal(values, now), now: now,
+		Exchange: x, keys: keys, Seal: newSessionSealer(values, now), now: now,
 		origins: http.NewCrossOriginProtection(), failures: newLimiter(now),
 	}
 }
@@ -136,7 +136,7 @@ func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires tim
 	now := s.now().UTC()
 	t := sessionClaims{KeyID: who.KeyID, Fingerprint: who.Fingerprint, Issued: now, Expires: now.Add(sessionTime)}
 	if who.Token {
-		t.Bearer = &bearer{Issuer: s.keys.issuer.Name(), Name: who.Name, Account: who.Account, Role: who.Role, Expires: who.Expires}
+		t.Bearer = &tokenOwner{Issuer: s.keys.issuer.Name(), Name: who.Name, Account: who.Account, Role: who.Role, Expires: who.Expires}
 		if who.Expires.Before(t.Expires) {
 			t.Expires = who.Expires
 		}
@@ -151,16 +151,16 @@ func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires tim
 
 func (s *Sessions) setCookie(c *gin.Context, value string, maxAge int) {
 	cookie := &http.Cookie{Name: sessionCookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if overTLS(c.Request) {
+	if isOverTLS(c.Request) {
 		cookie.Name, cookie.Secure = sessionCookieSecure, true
 	}
 	http.SetCookie(c.Writer, cookie)
 }
 
-// cookie returns the session cookie of a request, or "" if the request has none.
-func (s *Sessions) cookie(c *gin.Context) string {
+// readSessionCookie returns the session cookie of a request, or "" if the request has none.
+func (s *Sessions) readSessionCookie(c *gin.Context) string {
 	name := sessionCookie
-	if overTLS(c.Request) {
+	if isOverTLS(c.Request) {
 		name = sessionCookieSecure
 	}
 	cookie, err := c.Request.Cookie(name)
@@ -170,10 +170,10 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// principal returns the owner of a browser session, and the sessionClaims in its cookie. It
+// authenticateCookie returns the owner of a browser session, and the sessionClaims in its cookie. It
 // clears the owner's dialect, because the console expects answers in the API's own
 // form.
-func (s *Sessions) principal(c *gin.Context, cookie string) (principal caller.Principal, t sessionClaims, err error) {
+func (s *Sessions) authenticateCookie(c *gin.Context, cookie string) (principal caller.Principal, t sessionClaims, err error) {
 	ctx := c.Request.Context()
 	ended := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
@@ -215,8 +215,8 @@ func (s *Sessions) checkOrigin(c *gin.Context) error {
 	return nil
 }
 
-// renew sets a new cookie if the session's cookie is older than sessionRenew.
-func (s *Sessions) renew(c *gin.Context, who caller.Principal, t sessionClaims) {
+// renewSessionCookie sets a new cookie if the session's cookie is older than sessionRenew.
+func (s *Sessions) renewSessionCookie(c *gin.Context, who caller.Principal, t sessionClaims) {
 	if s.now().Sub(t.Issued) < sessionRenew {
 		return
 	}
@@ -225,10 +225,10 @@ func (s *Sessions) renew(c *gin.Context, who caller.Principal, t sessionClaims) 
 	}
 }
 
-// overTLS reports whether the browser uses TLS, to this node or to a proxy in front of
+// isOverTLS reports whether the browser uses TLS, to this node or to a proxy in front of
 // the node. A client that sends a false header X-Forwarded-Proto changes only the name
 // of its own cookie.
-func overTLS(r *http.Request) bool {
+func isOverTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 

@@ -35,14 +35,14 @@ const prefixBatch = "msgbatch_"
 
 // Route adds the routes of Message Batches to the router.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Outcomes: d.outcomes}
+	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Outcomes: d.describeResultFiles}
 	handle := d.Exchange.Handle
 	v1.POST("/messages/batches", handle(d.create))
 	v1.GET("/messages/batches", handle(d.list))
 	v1.GET("/messages/batches/:message_batch_id", handle(d.show))
 	v1.DELETE("/messages/batches/:message_batch_id", handle(d.remove))
 	v1.POST("/messages/batches/:message_batch_id/cancel", handle(d.cancel))
-	v1.GET("/messages/batches/:message_batch_id/results", d.Exchange.HandleRaw(d.results))
+	v1.GET("/messages/batches/:message_batch_id/results", d.Exchange.HandleRaw(d.sendResults))
 }
 
 const (
@@ -88,11 +88,11 @@ func errorTypeOf(status int) string {
 // errorBody is the JSON body of an error, as Anthropic's clients expect it.
 type errorBody struct {
 	Type      string  `json:"type"` // "error"
-	Error     failure `json:"error"`
+	Error     errorDetail `json:"error"`
 	RequestID string  `json:"request_id"`
 }
 
-type failure struct {
+type errorDetail struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
 }
@@ -100,5 +100,5 @@ type failure struct {
 // NewErrorBody returns the body of the answer to a failed request, as Anthropic's clients
 // expect it.
 func NewErrorBody(c *gin.Context, e *request.Error) any {
-	return errorBody{"error", failure{errorTypeOf(e.Status), e.Message}, exchange.RequestID(c)}
+	return errorBody{"error", errorDetail{errorTypeOf(e.Status), e.Message}, exchange.RequestID(c)}
 }

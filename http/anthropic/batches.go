@@ -40,7 +40,7 @@ const (
 // object while they arrive. If the body is invalid, it removes the unfinished object.
 func (d *Dialect) create(c *gin.Context) (any, error) {
 	if c.Request.ContentLength > d.Limits.FileBytes {
-		return nil, d.tooLarge()
+		return nil, d.bodyTooLargeError()
 	}
 	record := d.batches.NewRecord(rowmill.Model{}, rowmill.RawBatch{Path: path}, completionWindow)
 	writing, stop := context.WithCancel(c.Request.Context())
@@ -56,7 +56,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 		return nil, d.bodyError(err)
 	}
 	body.ClearReadDeadline()
-	model, err := d.batches.ModelNamed(name)
+	model, err := d.batches.FindModel(name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +78,14 @@ func (d *Dialect) bodyError(err error) error {
 	case errors.Is(err, input.ErrNoObject):
 		return request.Errorf(http.StatusBadRequest, "invalid_json", "%s", err)
 	case errors.As(err, &overlong):
-		return d.tooLarge()
+		return d.bodyTooLargeError()
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return request.BodyInterrupted("")
 	}
 	return err
 }
 
-func (d *Dialect) tooLarge() error {
+func (d *Dialect) bodyTooLargeError() error {
 	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).CloseConnection()
 }
 
@@ -93,8 +93,8 @@ func (d *Dialect) tooLarge() error {
 // batch, or if its client has deleted it.
 func (d *Dialect) findBatch(c *gin.Context) (store.Record, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
-	if err == nil && deleted(record) {
-		err = batch.NotFound("batch", d.batches.ID(record.Job.ID))
+	if err == nil && isDeleted(record) {
+		err = batch.NotFoundError("batch", d.batches.BatchID(record.Job.ID))
 	}
 	return record, err
 }
@@ -147,7 +147,7 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	records, more, err := d.batches.List(c, page, cursor, deleted)
+	records, more, err := d.batches.List(c, page, cursor, isDeleted)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +161,9 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	return newList(views, more, func(v *batchView) *string { return &v.ID }), nil
 }
 
-// results answers GET /v1/messages/batches/{message_batch_id}/results with the result
+// sendResults answers GET /v1/messages/batches/{message_batch_id}/results with the result
 // file of an ended batch.
-func (d *Dialect) results(c *gin.Context) error {
+func (d *Dialect) sendResults(c *gin.Context) error {
 	record, err := d.findBatch(c)
 	if err == nil {
 		record, err = d.batches.Finalize(c.Request.Context(), record)
@@ -188,7 +188,7 @@ func (d *Dialect) results(c *gin.Context) error {
 		return fmt.Errorf("open the results of a batch: %w", err)
 	}
 	defer object.Close()
-	d.Exchange.Object(c, object, layout.NDJSON, d.batches.ID(record.Job.ID)+"_results.jsonl")
+	d.Exchange.SendObject(c, object, layout.NDJSON, d.batches.BatchID(record.Job.ID)+"_results.jsonl")
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (d *Dialect) results(c *gin.Context) error {
 // batch's job stays in the list of jobs.
 const deletedName = "deleted"
 
-func deleted(record store.Record) bool {
+func isDeleted(record store.Record) bool {
 	_, is := record.Artifacts[deletedName]
 	return is
 }
@@ -205,12 +205,12 @@ func deleted(record store.Record) bool {
 // batch and its data.
 func (d *Dialect) remove(c *gin.Context) (any, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
-	id := d.batches.ID(record.Job.ID)
+	id := d.batches.BatchID(record.Job.ID)
 	switch {
 	case err != nil:
 		return nil, err
-	case deleted(record) && record.DataRemoved != nil:
-		return nil, batch.NotFound("batch", id)
+	case isDeleted(record) && record.DataRemoved != nil:
+		return nil, batch.NotFoundError("batch", id)
 	case !record.Job.Status.Terminal():
 		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before you delete it", d.view(record).Status)
 	}

@@ -20,7 +20,7 @@ type ModelView struct {
 // NewModelView returns a model as Anthropic's API shows it.
 func NewModelView(o served.ListedModel) ModelView {
 	return ModelView{
-		ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active", MaxInput: exchange.OrNull(o.Model.ContextLength),
+		ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active", MaxInput: exchange.NilIfZero(o.Model.ContextLength),
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 // of the requests.
 const outcomeResults = "results.jsonl"
 
-// outcomes describes the only file of an ended batch: its result file.
-func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.ResultFile, error) {
+// describeResultFiles describes the only file of an ended batch: its result file.
+func (d *Dialect) describeResultFiles(_ context.Context, record store.Record) ([]batch.ResultFile, error) {
 	w := lineWriter{batch: batch.JobIDDigits(record.Job.ID), notRun: notRunResultType(record.Job)}
 	if reason := record.Job.FailureReason; reason != nil {
 		w.reason = reason.Message
 	}
-	return []batch.ResultFile{{Name: outcomeResults, Line: w.line}}, nil
+	return []batch.ResultFile{{Name: outcomeResults, Line: w.appendLine}}, nil
 }
 
 // A lineWriter writes the lines of a batch's results.
@@ -31,8 +31,8 @@ type lineWriter struct {
 	reason string // why the batch failed, if it failed
 }
 
-// line appends the result line of one request to b, without a line end.
-func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+// appendLine appends the result line of one request to b, without a line end.
+func (w lineWriter) appendLine(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	b = append(b, `{"custom_id":`...)
 	b = append(batch.AppendID(b, row.ID), `,"result":{"type":"`...)
 	switch {
@@ -42,7 +42,7 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 	case out.Err.Code == rowmill.RowNotRun && w.notRun != resultErrored:
 		b = append(append(b, w.notRun...), '"')
 	default:
-		body, err := json.Marshal(w.failure(row, out))
+		body, err := json.Marshal(w.newRowErrorBody(row, out))
 		if err != nil {
 			return b, err
 		}
@@ -52,13 +52,13 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 	return append(b, `}}`...), nil
 }
 
-// failure returns the error of a request without an answer. If the inference server
+// newRowErrorBody returns the error of a request without an answer. If the inference server
 // sent an error in Anthropic's form, failure copies its message, and also its type if
 // Anthropic's API has this type. Few servers use this form, and vLLM uses other type
 // names.
-func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
-	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
-	status, refused := results.Status(out)
+func (w lineWriter) newRowErrorBody(row *rowmill.Row, out *rowmill.Output) errorBody {
+	body := errorBody{"error", errorDetail{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
+	status, refused := results.ReplyStatus(out)
 	switch {
 	case refused:
 		body.Error.Type = errorTypeOf(status)

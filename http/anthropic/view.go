@@ -59,7 +59,7 @@ func newList[T any](data []T, more bool, id func(*T) *string) listView[T] {
 func (d *Dialect) view(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
-		ID: d.batches.ID(job.ID), Type: "message_batch", Status: statusInProgress,
+		ID: d.batches.BatchID(job.ID), Type: "message_batch", Status: statusInProgress,
 		Counts: requestCounts{Processing: raw.Requests}, Created: job.Created, Expires: raw.Deadline, Archived: record.DataRemoved,
 	}
 	if job.Status == rowmill.StatusCancelled {

@@ -1,5 +1,5 @@
 // Package audit records the actions of administrators, and actions on many jobs at once.
-// Handlers run such an action through Auditor.Record.
+// Handlers run such an action through Auditor.RecordAction.
 package audit
 
 import (
@@ -59,24 +59,24 @@ type Auditor struct {
 // Route adds the route that lists the audit record.
 func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 
-// Record writes an entry to the audit record and then calls do. If the entry cannot be
-// written, it does not call do. If do fails or its outcome is unknown, Record writes a
+// RecordAction writes an entry to the audit record and then calls do. If the entry cannot be
+// written, it does not call do. If do fails or its outcome is unknown, RecordAction writes a
 // second entry.
-func (a *Auditor) Record(c *gin.Context, what Action, do func(context.Context) error) error {
+func (a *Auditor) RecordAction(c *gin.Context, action Action, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
-	details, err := json.Marshal(what.Details)
+	details, err := json.Marshal(action.Details)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit record: %w", err)
 	}
 	entry := store.AuditEntry{
-		ID: uuid.NewString(), At: a.Now().UTC(), Account: what.Account, Action: what.Name, Target: what.Target,
+		ID: uuid.NewString(), At: a.Now().UTC(), Account: action.Account, Action: action.Name, Target: action.Target,
 		ByAccount: who.Account, ByKey: who.KeyID, ByName: who.Name, Request: exchange.RequestID(c), Details: details,
 	}
 	if err := a.Store.AppendAudit(ctx, entry); err != nil {
 		return fmt.Errorf("record the action: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		a.Logger.Info("an action was done and recorded in the audit record", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
+		a.Logger.Info("an action was done and recorded in the audit record", exchange.KeyRequest, exchange.RequestID(c), "action", action.Name, "account", action.Account, "target", action.Target, "by", who.KeyID)
 		return nil
 	}
 	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.FromError(err).Code
@@ -113,11 +113,11 @@ type auditKey struct {
 // see which key was used.
 func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 	view := auditView{
-		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.OrNull(e.Target), Request: exchange.OrNull(e.Request),
-		Details: e.Details, Failed: exchange.OrNull(e.Failed), By: auditKey{Account: exchange.OrNull(e.ByAccount)},
+		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.NilIfZero(e.Target), Request: exchange.NilIfZero(e.Request),
+		Details: e.Details, Failed: exchange.NilIfZero(e.Failed), By: auditKey{Account: exchange.NilIfZero(e.ByAccount)},
 	}
 	if reader.Account == caller.DefaultAccount || reader.Account == e.ByAccount {
-		view.By.ID, view.By.Name = exchange.OrNull(e.ByKey), exchange.OrNull(e.ByName)
+		view.By.ID, view.By.Name = exchange.NilIfZero(e.ByKey), exchange.NilIfZero(e.ByName)
 	}
 	return view
 }
@@ -138,5 +138,5 @@ func (a *Auditor) list(c *gin.Context) (any, error) {
 	for i, e := range entries {
 		views[i] = viewAudit(e, caller.PrincipalOf(c))
 	}
-	return gin.H{"entries": views, "next_cursor": exchange.OrNull(next)}, err
+	return gin.H{"entries": views, "next_cursor": exchange.NilIfZero(next)}, err
 }

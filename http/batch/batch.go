@@ -80,9 +80,9 @@ func (b *Batches) NewRecord(model rowmill.Model, raw rowmill.RawBatch, window ti
 	}, now)
 }
 
-// ModelNamed returns the model with the given name or alias, and sets its kind so that
+// FindModel returns the model with the given name or alias, and sets its kind so that
 // rows are request bodies that are sent unchanged. The error is written for the client.
-func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
+func (b *Batches) FindModel(name string) (rowmill.Model, error) {
 	model, err := b.Models.Find(name)
 	var (
 		unknown  *served.UnknownModelError
@@ -117,8 +117,8 @@ const (
 // idempotency key. So Submit compares sum, the hash of the request, with the sums of
 // earlier requests. For a retry it returns the batch that the first request stored.
 // spool writes the requests of the batch to the bucket.
-func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
-	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: retryTime}
+func (b *Batches) Submit(c *gin.Context, record store.Record, requestHash string, spool func(context.Context) error) (store.Record, error) {
+	idem := &store.Idempotency{Key: "batch " + requestHash, BodyHash: requestHash, TTL: retryTime}
 	first, err := b.Store.Lookup(c.Request.Context(), caller.PrincipalOf(c).Account, *idem)
 	switch retry, atoiErr := strconv.Atoi(c.GetHeader(headerRetry)); {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -140,7 +140,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 // Find returns a batch of the caller's account, or a 404. batchID is the batch id as
 // clients see it.
 func (b *Batches) Find(c *gin.Context, batchID string) (store.Record, error) {
-	none := NotFound("batch", textfmt.Shorten(batchID, 64))
+	none := NotFoundError("batch", textfmt.Shorten(batchID, 64))
 	id, ok := b.JobID(batchID)
 	if !ok {
 		return store.Record{}, none
@@ -163,7 +163,7 @@ func (b *Batches) isBatchOfDialect(record store.Record) bool {
 // page.After, for errors.
 func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
-		if _, err := b.Find(c, b.ID(page.After)); err != nil {
+		if _, err := b.Find(c, b.BatchID(page.After)); err != nil {
 			return nil, false, AddNotFoundField(err, cursor)
 		}
 	}
@@ -209,10 +209,10 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 	return ended, err
 }
 
-// NotFound returns a 404 for an id that does not exist in the account. what is the kind of
+// NotFoundError returns a 404 for an id that does not exist in the account. what is the kind of
 // object, such as "batch".
-func NotFound(what, id string) error {
-	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
+func NotFoundError(objectKind, id string) error {
+	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", objectKind, id)
 }
 
 // AddNotFoundField adds a field name to a "not found" error.
@@ -240,10 +240,10 @@ func JobIDDigits(jobID string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
 }
 
-// ID returns the batch id of a job, as clients of the dialect see it.
-func (b *Batches) ID(jobID string) string { return b.Prefix + JobIDDigits(jobID) }
+// BatchID returns the batch id of a job, as clients of the dialect see it.
+func (b *Batches) BatchID(jobID string) string { return b.Prefix + JobIDDigits(jobID) }
 
-// JobID returns the job id for a batch id; it is the inverse of ID. ok is false if id
+// JobID returns the job id for a batch id; it is the inverse of BatchID. ok is false if id
 // does not have the form of a batch id.
 func (b *Batches) JobID(id string) (jobID string, ok bool) {
 	hex, found := strings.CutPrefix(id, b.Prefix)

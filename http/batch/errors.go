@@ -19,13 +19,13 @@ var types = map[int]string{
 
 // ErrorType returns the error type for an HTTP status. server is the dialect's type for
 // errors that the service caused.
-func ErrorType(status int, server string) string {
+func ErrorType(status int, serverErrorType string) string {
 	kind, known := types[status]
 	switch {
 	case known:
 		return kind
 	case status >= http.StatusInternalServerError:
-		return server
+		return serverErrorType
 	}
 	return TypeInvalid
 }

@@ -66,9 +66,9 @@ func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Rec
 	}
 	final := store.Artifact{Key: layout.SpooledRowsKey(record.Job.ID)}
 	for _, one := range outcomes {
-		made, err := b.Archive.Lines(ctx, record, one.Name, func(w io.Writer, each func(results.Visit) error) error {
+		made, err := b.Archive.MakeLines(ctx, record, one.Name, func(w io.Writer, each func(results.RowVisitor) error) error {
 			lines := lineFileWriter{w: bufio.NewWriterSize(w, 64<<10)}
-			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return lines.add(one, row, out) }), lines.w.Flush())
+			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return lines.writeRow(one, row, out) }), lines.w.Flush())
 		})
 		if err == nil && one.OnComplete != nil {
 			err = one.OnComplete(ctx, made)
@@ -87,11 +87,11 @@ type lineFileWriter struct {
 	buffer []byte
 }
 
-// add writes the line of one request to the file that outcome describes. Some clients end a
+// writeRow writes the line of one request to the file that outcome describes. Some clients end a
 // line at every character that Unicode calls a line break, also inside strings. So add
 // escapes these characters, which occur only in strings. CR and LF need no escape here,
 // because JSON strings never contain them.
-func (l *lineFileWriter) add(outcome ResultFile, row *rowmill.Row, out *rowmill.Output) (err error) {
+func (l *lineFileWriter) writeRow(outcome ResultFile, row *rowmill.Row, out *rowmill.Output) (err error) {
 	l.buffer, err = outcome.Line(l.buffer[:0], row, out)
 	if err != nil {
 		return fmt.Errorf("write the line of row %d: %w", row.Index, err)

@@ -79,7 +79,7 @@ func AdministeredAccount(c *gin.Context, named string) (string, error) {
 	switch {
 	case who.Role != RoleAdmin:
 		return "", request.Errorf(http.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.Role)
-	case namesNoAccount(c):
+	case hasEmptyAccount(c):
 		return "", CheckAccountName("")
 	case named == "" || named == who.Account:
 		return who.Account, nil
@@ -89,8 +89,8 @@ func AdministeredAccount(c *gin.Context, named string) (string, error) {
 	return named, CheckAccountName(named)
 }
 
-// namesNoAccount reports whether the query has the parameter account without a value.
-func namesNoAccount(c *gin.Context) bool {
+// hasEmptyAccount reports whether the query has the parameter account without a value.
+func hasEmptyAccount(c *gin.Context) bool {
 	named, given := c.GetQuery("account")
 	return given && named == ""
 }
@@ -106,7 +106,7 @@ func CheckAccountName(name string) error {
 // ReadAdminRequest reads the body of an administrator's request and returns the account that
 // the query or the body names. It calls read to read the other fields of the body. It
 // refuses a caller who is no administrator before it reads the body.
-func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
+func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.JSONObject)) (account string, err error) {
 	if _, err := AdministeredAccount(c, ""); err != nil {
 		return "", err
 	}
@@ -138,9 +138,9 @@ func CheckOperator(c *gin.Context) error {
 	return err
 }
 
-// ReadAccount returns the account that a request reads: the caller's own, unless an
+// ResolveReadAccount returns the account that a request reads: the caller's own, unless an
 // administrator names another account.
-func ReadAccount(c *gin.Context) (string, error) {
+func ResolveReadAccount(c *gin.Context) (string, error) {
 	own := PrincipalOf(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
 		return AdministeredAccount(c, named)

@@ -71,19 +71,19 @@ func (p *Pages) show(c *gin.Context) {
 	gz, contentType, hashed, ok := p.Console.Open(name)
 	switch {
 	case name == "":
-		p.index(c)
+		p.sendIndex(c)
 	case ok:
-		p.file(c, gz, contentType, hashed)
+		p.sendFile(c, gz, contentType, hashed)
 	case wantsHTML(c):
-		p.index(c)
+		p.sendIndex(c)
 	default:
 		c.String(http.StatusNotFound, "The console has no such file.\n")
 	}
 }
 
-// index answers with the index page. Browsers must not cache the page, because its nonce
+// sendIndex answers with the index page. Browsers must not cache the page, because its nonce
 // works once, and because it names the files of this version.
-func (p *Pages) index(c *gin.Context) {
+func (p *Pages) sendIndex(c *gin.Context) {
 	nonce := rand.Text()
 	setSecurityHeaders(c, nonce)
 	c.Header("Cache-Control", "no-store")
@@ -101,9 +101,9 @@ func setSecurityHeaders(c *gin.Context, nonce string) {
 	c.Header("Referrer-Policy", "no-referrer")
 }
 
-// file answers with a file of the console, compressed if the client accepts gzip. If
+// sendFile answers with a file of the console, compressed if the client accepts gzip. If
 // hashed is true, browsers may cache the file forever.
-func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
+func (p *Pages) sendFile(c *gin.Context, gz []byte, contentType string, hashed bool) {
 	setSecurityHeaders(c, "") // an image, such as SVG, can contain scripts
 	caching := "no-cache"
 	if hashed {
@@ -116,7 +116,7 @@ func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool)
 		c.Data(http.StatusOK, contentType, gz)
 		return
 	}
-	plain, err := unpack(gz)
+	plain, err := gunzip(gz)
 	if err != nil {
 		p.Fail(c, fmt.Errorf("decompress a file of the console: %w", err))
 		return
@@ -124,7 +124,7 @@ func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool)
 	c.Data(http.StatusOK, contentType, plain)
 }
 
-func unpack(gz []byte) ([]byte, error) {
+func gunzip(gz []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(gz))
 	if err != nil {
 		return nil, err

@@ -42,14 +42,14 @@ type Downloads struct {
 
 // Route adds the routes of result files.
 func (d *Downloads) Route(v1 gin.IRoutes) {
-	v1.GET("/jobs/:job_id/results", d.HandleRaw(d.file))
-	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
+	v1.GET("/jobs/:job_id/results", d.HandleRaw(d.sendResults))
+	v1.GET("/jobs/:job_id/results-url", d.Handle(d.showResultURLs))
 }
 
 // queryVariant reads the query parameters that select the optional columns of the
 // results.
-func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
-	return results.Variant{
+func queryVariant(c *gin.Context, p *request.Problems) results.FileVariant {
+	return results.FileVariant{
 		Inputs:   exchange.QueryBool(c, p, "include_inputs"),
 		Logprobs: exchange.QueryBool(c, p, "include_cumulative_logprobs"),
 	}
@@ -81,19 +81,19 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 // jobWithResults returns the job whose id is in the path, if it has results with the
 // columns of v. If partial is true, it also returns a job that has not succeeded but
 // has committed rows; then some is true.
-func (d *Downloads) jobWithResults(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
+func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partial bool) (record store.Record, isPartial bool, err error) {
 	if record, err = d.Jobs.FindInPath(c); err != nil {
 		return record, false, err
 	}
-	if some = partial && record.Job.Status != rowmill.StatusSucceeded; some {
+	if isPartial = partial && record.Job.Status != rowmill.StatusSucceeded; isPartial {
 		return record, true, request.CheckHasPartialRows(record, v)
 	}
 	return record, false, request.CheckHasResults(record, v)
 }
 
-// file answers GET /v1/jobs/{job_id}/results with the results of a job as JSON, CSV or
+// sendResults answers GET /v1/jobs/{job_id}/results with the results of a job as JSON, CSV or
 // Parquet.
-func (d *Downloads) file(c *gin.Context) error {
+func (d *Downloads) sendResults(c *gin.Context) error {
 	var p request.Problems
 	format, v, partial := queryFormat(c, &p), queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
 	if err := p.Err(); err != nil {
@@ -121,26 +121,26 @@ func (d *Downloads) file(c *gin.Context) error {
 		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
 	case "parquet":
 		contentType, extension = layout.Parquet, "parquet"
-		write = results.Subset
+		write = results.WriteSubset
 	}
 	return d.Stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
-		return archive.AsRemoved(write(ctx, w, source, source.Schema, v))
+		return archive.MissingAsRemoved(write(ctx, w, source, source.Schema, v))
 	})
 }
 
 // openResults opens the rows from which the service makes JSON and CSV: the full results or, if
 // partial is true, the committed rows of a job that did not succeed.
-func (d *Downloads) openResults(ctx context.Context, record store.Record, partial bool) (archive.Download, error) {
+func (d *Downloads) openResults(ctx context.Context, record store.Record, partial bool) (archive.ResultFile, error) {
 	if partial {
-		return d.Archive.Partial(ctx, record)
+		return d.Archive.OpenPartial(ctx, record)
 	}
-	object, schema, err := d.Archive.Full(ctx, record)
-	return archive.Download{Source: object, Schema: schema, Closer: object}, err
+	object, schema, err := d.Archive.OpenFull(ctx, record)
+	return archive.ResultFile{Source: object, Schema: schema, Closer: object}, err
 }
 
-// parquetFile returns the Parquet file of a variant, and makes the file if there is none.
+// makeParquetFile returns the Parquet file of a variant, and makes the file if there is none.
 // If partial is true, the file has the committed rows of a job that did not succeed.
-func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v results.Variant, partial bool) (store.Artifact, error) {
+func (d *Downloads) makeParquetFile(ctx context.Context, record store.Record, v results.FileVariant, partial bool) (store.Artifact, error) {
 	if partial {
 		return d.Archive.PartialParquet(ctx, record, v)
 	}
@@ -149,22 +149,22 @@ func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v resu
 
 // sendParquet answers with the Parquet file of a variant. If partial is true, the file has
 // the committed rows of a job that did not succeed.
-func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.Variant, partial bool) error {
-	made, err := d.parquetFile(c.Request.Context(), record, v, partial)
+func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.FileVariant, partial bool) error {
+	made, err := d.makeParquetFile(c.Request.Context(), record, v, partial)
 	if err != nil {
 		return err
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
 	if err != nil {
-		return archive.AsRemoved(fmt.Errorf("open the result file: %w", err))
+		return archive.MissingAsRemoved(fmt.Errorf("open the result file: %w", err))
 	}
 	defer object.Close()
-	d.Object(c, object, layout.Parquet, results.Filename(record.Job.ID, v, "parquet"))
+	d.SendObject(c, object, layout.Parquet, results.Filename(record.Job.ID, v, "parquet"))
 	return nil
 }
 
-// urls answers GET /v1/jobs/{job_id}/results-url: signed URLs of the results as Parquet.
-func (d *Downloads) urls(c *gin.Context) (any, error) {
+// showResultURLs answers GET /v1/jobs/{job_id}/results-url: signed URLs of the results as Parquet.
+func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 	var p request.Problems
 	if format, given := c.GetQuery("format"); given && format != "parquet" {
 		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", textfmt.Shorten(format, 32))
@@ -183,12 +183,12 @@ func (d *Downloads) urls(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := c.Request.Context()
-	made, err := d.parquetFile(ctx, record, v, some)
+	made, err := d.makeParquetFile(ctx, record, v, some)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := d.Bucket.Stat(ctx, made.Key); err != nil {
-		return nil, archive.AsRemoved(fmt.Errorf("check that the result file exists: %w", err))
+		return nil, archive.MissingAsRemoved(fmt.Errorf("check that the result file exists: %w", err))
 	}
 	filename := results.Filename(record.Job.ID, v, "parquet")
 	urls := map[string]string{}

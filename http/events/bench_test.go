@@ -60,11 +60,11 @@ func benchmarkSecond(b *testing.B, listeners int) {
 			b.Fatal(err)
 		}
 		for _, l := range all {
-			changes := l.Take()
+			changes := l.TakeChanges()
 			if len(changes) != 1 {
 				b.Fatalf("%d changes", len(changes))
 			}
-			if _, _, err := h.Job(b.Context(), changes[0].Job); err != nil {
+			if _, _, err := h.ReadJob(b.Context(), changes[0].Job); err != nil {
 				b.Fatal(err)
 			}
 		}

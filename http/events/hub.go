@@ -61,16 +61,16 @@ type Topic struct{ Account, Job string }
 // Nodes is the topic of the list of nodes.
 var Nodes Topic
 
-// Source is the part of a store that a hub uses.
-type Source interface {
-	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
+// JobSource is the part of a store that a hub uses.
+type JobSource interface {
+	ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
 	Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error)
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
 // Config configures a Hub. All fields are required.
 type Config struct {
-	Store Source
+	Store JobSource
 	// Nodes returns the list of nodes as JSON, for an event.
 	Nodes func(ctx context.Context) string
 	// Waiting returns the reason why a job of an account waits, if the job's record does
@@ -90,14 +90,14 @@ type Hub struct {
 
 	mu        sync.Mutex
 	seq       int64 // sequence number of the latest change
-	topics    map[Topic]*topic
+	topics    map[Topic]*topicState
 	listeners map[*Listener]struct{}
 	stop      context.CancelFunc          // stops the polling; nil while there are no listeners
-	readings  *cache.TTL[string, reading] // cache of the jobs that were read since the last poll, by job id
+	readings  *cache.TTL[string, cachedJob] // cache of the jobs that were read since the last poll, by job id
 }
 
-// A topic has the last known states of the items that a Topic selects.
-type topic struct {
+// A topicState has the last known states of the items that a Topic selects.
+type topicState struct {
 	items         map[string]trackedItem // last known states by job id; the list of nodes has an empty id
 	completeAfter int64                  // items may lack changes up to this sequence number
 	polled        time.Time              // start of the last successful poll
@@ -119,31 +119,31 @@ type itemState struct {
 	shown    string // text for clients that is in no record: the list of nodes, or the reason why a job waits
 }
 
-func (i trackedItem) ended() bool { return i.revision.Status.Terminal() }
+func (i trackedItem) hasEnded() bool { return i.revision.Status.Terminal() }
 
 // New returns a hub without listeners. The hub polls the store only while it has
 // listeners.
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, start: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], polling: make(chan struct{}, 1),
-		topics: map[Topic]*topic{}, listeners: map[*Listener]struct{}{},
+		topics: map[Topic]*topicState{}, listeners: map[*Listener]struct{}{},
 	}
-	h.readings = h.newReadings()
+	h.readings = h.newJobCache()
 	return h
 }
 
 // Join adds a listener for topics. The caller must call Leave when it no longer needs
 // the listener. last is the id of the last event that the client received, or empty.
-func (h *Hub) Join(ctx context.Context, topics []Topic, last string) (*Listener, error) {
+func (h *Hub) Join(ctx context.Context, topics []Topic, lastEventID string) (*Listener, error) {
 	l := &Listener{hub: h, topics: topics, Wake: make(chan struct{}, 1), pending: map[string]int64{}}
 	if err := h.register(l); err != nil {
 		return nil, err
 	}
-	if err := h.poll(ctx, func() []Topic { return h.unpolled(topics) }); err != nil {
+	if err := h.poll(ctx, func() []Topic { return h.unpolledTopics(topics) }); err != nil {
 		l.Leave()
 		return nil, err
 	}
-	h.setInitial(l, last)
+	h.setInitial(l, lastEventID)
 	return l, nil
 }
 
@@ -160,7 +160,7 @@ func (h *Hub) register(l *Listener) error {
 	for _, name := range l.topics {
 		t := h.topics[name]
 		if t == nil {
-			t = &topic{items: map[string]trackedItem{}, listeners: map[*Listener]struct{}{}}
+			t = &topicState{items: map[string]trackedItem{}, listeners: map[*Listener]struct{}{}}
 			h.topics[name] = t
 		}
 		t.listeners[l] = struct{}{}
@@ -168,7 +168,7 @@ func (h *Hub) register(l *Listener) error {
 	if h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
-		go h.watch(ctx)
+		go h.pollUntilDone(ctx)
 	}
 	return nil
 }
@@ -177,17 +177,17 @@ func (h *Hub) register(l *Listener) error {
 // The caller must hold h.mu.
 func (h *Hub) dropIdleTopics() {
 	now := h.cfg.Now()
-	maps.DeleteFunc(h.topics, func(_ Topic, t *topic) bool {
+	maps.DeleteFunc(h.topics, func(_ Topic, t *topicState) bool {
 		return len(t.listeners) == 0 && (t.polled.IsZero() || now.Sub(t.leftAt) > keepFor)
 	})
 }
 
-// ID returns the id of the event with a sequence number. A client that reconnects with this
+// EventID returns the id of the event with a sequence number. A client that reconnects with this
 // id gets only later changes.
-func (h *Hub) ID(seq int64) string { return fmt.Sprintf("%s-%d", h.start, seq) }
+func (h *Hub) EventID(seq int64) string { return fmt.Sprintf("%s-%d", h.start, seq) }
 
-// watch polls the store each second until ctx ends.
-func (h *Hub) watch(ctx context.Context) {
+// pollUntilDone polls the store each second until ctx ends.
+func (h *Hub) pollUntilDone(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for failed := false; ; {
@@ -213,9 +213,9 @@ func (h *Hub) activeTopics() []Topic {
 	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].listeners) == 0 })
 }
 
-// unpolled returns those of the topics that the regular polls have not read lately,
+// unpolledTopics returns those of the topics that the regular polls have not read lately,
 // because the topics had no listeners.
-func (h *Hub) unpolled(topics []Topic) []Topic {
+func (h *Hub) unpolledTopics(topics []Topic) []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.cfg.Now()
@@ -267,7 +267,7 @@ func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.readings = h.newReadings()
+	h.readings = h.newJobCache()
 	for _, s := range seen {
 		if t := h.topics[s.topic]; t != nil {
 			h.applyPoll(t, s, marks, nodes, began)
@@ -279,7 +279,7 @@ func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 // findPollTargets returns the jobs that may have changed: the job ids for each topic (seen), and
 // the ids for all topics together without duplicates (ids). now is the start of the
 // poll.
-func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
+func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time) (targets []pollTarget, ids []string, err error) {
 	since := now
 	var accounts []string
 	h.mu.Lock()
@@ -295,7 +295,7 @@ func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time
 		default:
 			accounts = append(accounts, name.Account)
 			for id, i := range t.items {
-				if !i.ended() {
+				if !i.hasEnded() {
 					s.ids = append(s.ids, id)
 				}
 			}
@@ -303,34 +303,34 @@ func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time
 				since = t.polled
 			}
 		}
-		seen = append(seen, s)
+		targets = append(targets, s)
 	}
 	h.mu.Unlock()
 	if len(accounts) > 0 {
-		active, err := h.cfg.Store.Active(ctx, accounts, since.Add(-newFor), maxWaiting)
+		active, err := h.cfg.Store.ListActiveJobs(ctx, accounts, since.Add(-newFor), maxWaiting)
 		if err != nil {
 			return nil, nil, err
 		}
 		n := 0
-		for i := range seen {
-			if seen[i].topic != Nodes && seen[i].topic.Job == "" {
-				seen[i].ids = append(seen[i].ids, active[n]...)
+		for i := range targets {
+			if targets[i].topic != Nodes && targets[i].topic.Job == "" {
+				targets[i].ids = append(targets[i].ids, active[n]...)
 				n++
 			}
 		}
 	}
-	for i := range seen {
-		slices.Sort(seen[i].ids)
-		seen[i].ids = slices.Compact(seen[i].ids)
-		ids = append(ids, seen[i].ids...)
+	for i := range targets {
+		slices.Sort(targets[i].ids)
+		targets[i].ids = slices.Compact(targets[i].ids)
+		ids = append(ids, targets[i].ids...)
 	}
 	slices.Sort(ids)
-	return seen, slices.Compact(ids), nil
+	return targets, slices.Compact(ids), nil
 }
 
 // applyPoll updates a topic with the result of a poll that started at the time began, and
 // notifies the topic's listeners of changes. The caller must hold h.mu.
-func (h *Hub) applyPoll(t *topic, s pollTarget, revisions map[string]store.Revision, nodes string, began time.Time) {
+func (h *Hub) applyPoll(t *topicState, s pollTarget, revisions map[string]store.Revision, nodes string, began time.Time) {
 	first := t.polled.IsZero()
 	// After a pause the store may have more new jobs than one poll reads, so changes may
 	// be missing.
@@ -359,7 +359,7 @@ func (h *Hub) applyPoll(t *topic, s pollTarget, revisions map[string]store.Revis
 		return
 	}
 	for id, i := range t.items {
-		if i.ended() && began.Sub(i.at) > keepFor {
+		if i.hasEnded() && began.Sub(i.at) > keepFor {
 			t.completeAfter = max(t.completeAfter, i.seq)
 			delete(t.items, id)
 		}
@@ -368,7 +368,7 @@ func (h *Hub) applyPoll(t *topic, s pollTarget, revisions map[string]store.Revis
 
 // updateItem stores the state of an item, and notifies the topic's listeners if the state
 // changed and this is not the first poll of the topic. The caller must hold h.mu.
-func (h *Hub) updateItem(t *topic, id string, now itemState, at time.Time, first bool) {
+func (h *Hub) updateItem(t *topicState, id string, now itemState, at time.Time, first bool) {
 	if before, known := t.items[id]; known && before.itemState == now {
 		return
 	}

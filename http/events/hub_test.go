@@ -56,7 +56,7 @@ func (r *records) count() int {
 	return r.polls
 }
 
-func (r *records) Active(_ context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+func (r *records) ListActiveJobs(_ context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.polls++
@@ -109,7 +109,7 @@ func (h *Hub) joined(t *testing.T, last string, topics ...Topic) *Listener {
 }
 
 // names returns the sorted job ids of changes.
-func names(changes []Change) string {
+func names(changes []TopicChange) string {
 	var ids []string
 	for _, c := range changes {
 		ids = append(ids, c.Job)
@@ -119,9 +119,9 @@ func names(changes []Change) string {
 }
 
 // expect checks the next changes of a listener, in any order.
-func (l *Listener) expect(t *testing.T, what, want string) []Change {
+func (l *Listener) expect(t *testing.T, what, want string) []TopicChange {
 	t.Helper()
-	changes := l.Take()
+	changes := l.TakeChanges()
 	if got := names(changes); got != want {
 		t.Errorf("%s: changes %q, want %q", what, got, want)
 	}
@@ -253,7 +253,7 @@ func TestHub_ContinuesAfterAnEvent(t *testing.T) {
 		beginning := l.Position
 		r.put(running, "a/1")
 		pass(1)
-		first := h.ID(l.Take()[0].Seq)
+		first := h.EventID(l.TakeChanges()[0].Seq)
 		l.Leave()
 
 		r.put(ended, "a/2") // while there is no listener
@@ -270,7 +270,7 @@ func TestHub_ContinuesAfterAnEvent(t *testing.T) {
 			l.Leave()
 		}
 		for what, last := range map[string]string{
-			"another process": "0123456789ab-1", "the middle of all there is": h.ID(0), "the future": h.ID(99), "nonsense": "x",
+			"another process": "0123456789ab-1", "the middle of all there is": h.EventID(0), "the future": h.EventID(99), "nonsense": "x",
 		} {
 			l = h.joined(t, last, account)
 			if got := names(l.Initial); got != "a/1 a/3" || !l.Whole || !l.Lost || l.Initial[0].Seq != 0 {
@@ -301,7 +301,7 @@ func TestHub_ManyNewJobsLoseThePosition(t *testing.T) {
 			r.put(pending, fmt.Sprint("a/", i))
 		}
 		pass(1)
-		l.Take()
+		l.TakeChanges()
 		l.Leave()
 		if again := h.joined(t, l.Position, Topic{Account: "a"}); again.Lost || len(again.Initial) != maxWaiting {
 			t.Errorf("at once: lost %v, %d jobs", again.Lost, len(again.Initial))
@@ -309,7 +309,7 @@ func TestHub_ManyNewJobsLoseThePosition(t *testing.T) {
 			again.Leave()
 		}
 		pass(10)
-		if again := h.joined(t, h.ID(h.seq), Topic{Account: "a"}); !again.Lost {
+		if again := h.joined(t, h.EventID(h.seq), Topic{Account: "a"}); !again.Lost {
 			t.Error("jobs that came and ended meanwhile are reported as known")
 		}
 	})
@@ -325,7 +325,7 @@ func TestHub_DropsOldEnds(t *testing.T) {
 		for i := range 500 {
 			r.put(ended, fmt.Sprint("a/", i))
 			pass(1)
-			if l.Take() == nil {
+			if l.TakeChanges() == nil {
 				t.Fatalf("no change of job %d", i)
 			}
 		}
@@ -352,7 +352,7 @@ func TestHub_StoreUnavailable(t *testing.T) {
 		if _, err := h.Join(t.Context(), []Topic{{Account: "b"}}, ""); !errors.Is(err, away) {
 			t.Errorf("joining: %v", err)
 		}
-		if _, _, err := h.Job(t.Context(), "a/1"); !errors.Is(err, away) {
+		if _, _, err := h.ReadJob(t.Context(), "a/1"); !errors.Is(err, away) {
 			t.Errorf("reading: %v", err)
 		}
 		pass(100)
@@ -360,7 +360,7 @@ func TestHub_StoreUnavailable(t *testing.T) {
 		r.fail(nil)
 		pass(1)
 		l.expect(t, "when it is back", "a/1 a/2")
-		if _, _, err := h.Job(t.Context(), "a/1"); err != nil {
+		if _, _, err := h.ReadJob(t.Context(), "a/1"); err != nil {
 			t.Errorf("reading when it is back: %v", err)
 		}
 		if len(h.listeners) != 1 {
@@ -385,7 +385,7 @@ func TestHub_Nodes(t *testing.T) {
 		l.expect(t, "nothing changed", "")
 		text.Store("two nodes")
 		pass(1)
-		if c := l.Take(); len(c) != 1 || c[0].Nodes != "two nodes" || c[0].Job != "" {
+		if c := l.TakeChanges(); len(c) != 1 || c[0].Nodes != "two nodes" || c[0].Job != "" {
 			t.Errorf("then %v", c)
 		}
 		if n := r.count(); n != 0 {
@@ -423,7 +423,7 @@ func TestHub_ReadsAJobOnceForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if job, account, err := h.Job(t.Context(), "a/1"); err != nil || account != "a" || job.ID != "a/1" {
+				if job, account, err := h.ReadJob(t.Context(), "a/1"); err != nil || account != "a" || job.ID != "a/1" {
 					t.Errorf("%v of %q, %v", job.ID, account, err)
 				}
 			})
@@ -433,7 +433,7 @@ func TestHub_ReadsAJobOnceForAll(t *testing.T) {
 			t.Errorf("%d reads for 50 listeners", n)
 		}
 		pass(1)
-		if _, _, err := h.Job(t.Context(), "a/1"); err != nil || r.gets.Load() != 2 {
+		if _, _, err := h.ReadJob(t.Context(), "a/1"); err != nil || r.gets.Load() != 2 {
 			t.Errorf("%d reads after the next poll, %v", r.gets.Load(), err)
 		}
 	})

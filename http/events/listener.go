@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Change says that a job or the list of nodes changed.
-type Change struct {
+// A TopicChange says that a job or the list of nodes changed.
+type TopicChange struct {
 	Job   string // id of the job; empty for the list of nodes
 	Nodes string // the list of nodes as JSON; empty for a job
 	Seq   int64  // sequence number of the change; 0 if this is a current state and not a change
@@ -25,7 +25,7 @@ type Listener struct {
 	// Initial has all current states; if false, it has the changes since the position that
 	// the client asked for. Lost means that the client asked for a position that the hub
 	// no longer knows.
-	Initial     []Change
+	Initial     []TopicChange
 	Whole, Lost bool
 	// Position is the event id to send after Initial.
 	Position string
@@ -49,26 +49,26 @@ func (l *Listener) Leave() {
 	if len(h.listeners) == 0 && h.stop != nil {
 		h.stop()
 		h.stop = nil
-		h.readings = h.newReadings()
+		h.readings = h.newJobCache()
 	}
 }
 
 // setInitial sets Initial, Whole, Lost and Position of a listener. last is the id of the
 // last event that the client received.
-func (h *Hub) setInitial(l *Listener, last string) {
+func (h *Hub) setInitial(l *Listener, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen, known := h.position(l, last)
-	l.Whole, l.Lost, l.Position = !known, !known && last != "", h.ID(h.seq)
+	seen, known := h.parseEventID(l, lastEventID)
+	l.Whole, l.Lost, l.Position = !known, !known && lastEventID != "", h.EventID(h.seq)
 	clear(l.pending)
 	for _, name := range l.topics {
 		for id, i := range h.topics[name].items {
-			if known && i.seq > seen || !known && (name.Job != "" || !i.ended()) {
+			if known && i.seq > seen || !known && (name.Job != "" || !i.hasEnded()) {
 				l.pending[id] = i.seq
 			}
 		}
 	}
-	l.Initial = l.take()
+	l.Initial = l.drainPending()
 	if !known {
 		for i := range l.Initial {
 			l.Initial[i].Seq = 0
@@ -76,10 +76,10 @@ func (h *Hub) setInitial(l *Listener, last string) {
 	}
 }
 
-// position parses an event id and returns its sequence number. known is true if the hub
+// parseEventID parses an event id and returns its sequence number. known is true if the hub
 // has all changes since that event for the topics of the listener. The caller must hold
 // h.mu.
-func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
+func (h *Hub) parseEventID(l *Listener, id string) (seen int64, known bool) {
 	start, number, _ := strings.Cut(id, "-")
 	seen, err := strconv.ParseInt(number, 10, 64)
 	known = err == nil && start == h.start && seen <= h.seq
@@ -89,30 +89,30 @@ func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	return seen, known
 }
 
-// Take returns the changes since the last call, oldest first. It does not wait; see Wake.
-func (l *Listener) Take() []Change {
+// TakeChanges returns the changes since the last call, oldest first. It does not wait; see Wake.
+func (l *Listener) TakeChanges() []TopicChange {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	return l.take()
+	return l.drainPending()
 }
 
-func (l *Listener) take() []Change {
-	changes := make([]Change, 0, len(l.pending))
+func (l *Listener) drainPending() []TopicChange {
+	changes := make([]TopicChange, 0, len(l.pending))
 	for id, seq := range l.pending {
-		c := Change{Job: id, Seq: seq}
+		c := TopicChange{Job: id, Seq: seq}
 		if id == "" {
 			c.Nodes = l.hub.topics[Nodes].items[""].shown
 		}
 		changes = append(changes, c)
 	}
 	clear(l.pending)
-	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(changes, func(a, b TopicChange) int { return cmp.Compare(a.Seq, b.Seq) })
 	return changes
 }
 
 // PutBack takes back changes that could not be sent. The next Take returns these
 // changes again.
-func (l *Listener) PutBack(changes []Change) {
+func (l *Listener) PutBack(changes []TopicChange) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	for _, c := range changes {

@@ -63,20 +63,20 @@ func (b *Body) Read(p []byte) (int, error) {
 func (b *Body) ClearReadDeadline() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.
-func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.Object, error) {
+func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.JSONObject, error) {
 	if err := x.CheckHeaders(c); err != nil {
-		return request.Object{}, err
+		return request.JSONObject{}, err
 	}
 	body := x.Body(c, limit)
 	read, err := io.ReadAll(body)
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return request.Object{}, request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", tooLarge.Limit)
+		return request.JSONObject{}, request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", tooLarge.Limit)
 	}
 	if stalled := new(request.Error); err != nil && !errors.As(err, &stalled) {
 		err = request.BodyInterrupted("")
 	}
 	if err != nil {
-		return request.Object{}, err
+		return request.JSONObject{}, err
 	}
 	body.ClearReadDeadline()
 	return request.ReadObject(read)

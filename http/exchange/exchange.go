@@ -73,7 +73,7 @@ func (x *Exchange) Handle(handler func(*gin.Context) (any, error)) gin.HandlerFu
 			x.Fail(c, err)
 			return
 		}
-		Answer(c, http.StatusOK, body)
+		SendJSON(c, http.StatusOK, body)
 	}
 }
 
@@ -104,7 +104,7 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	if dialectShape, is := c.Value(contextShape).(ErrorShape); is {
 		shape = dialectShape
 	}
-	Answer(c, e.Status, shape(c, e))
+	SendJSON(c, e.Status, shape(c, e))
 	c.Abort()
 }
 
@@ -125,15 +125,15 @@ func NativeErrorBody(c *gin.Context, e *request.Error) gin.H {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
-// Answer sends v as JSON, with the given status and the header Content-Length.
-func Answer(c *gin.Context, status int, v any) {
-	pieces, isEncoded := v.(Encoded)
+// SendJSON sends v as JSON, with the given status and the header Content-Length.
+func SendJSON(c *gin.Context, status int, v any) {
+	pieces, isEncoded := v.(EncodedJSON)
 	if !isEncoded {
 		body, err := Encode(v)
 		if err != nil {
 			panic(fmt.Sprintf("encode an answer: %v", err)) // all types of answers can be encoded
 		}
-		pieces = Encoded{body}
+		pieces = EncodedJSON{body}
 	}
 	length := 0
 	for _, piece := range pieces {
@@ -148,8 +148,8 @@ func Answer(c *gin.Context, status int, v any) {
 	}
 }
 
-// Encoded is an answer in JSON, in pieces. The last piece ends with a line end.
-type Encoded [][]byte
+// EncodedJSON is an answer in JSON, in pieces. The last piece ends with a line end.
+type EncodedJSON [][]byte
 
 // Encode returns v as JSON with a line end, without HTML escapes.
 func Encode(v any) ([]byte, error) {

@@ -59,8 +59,8 @@ func OrZero[T any](p *T) (v T) {
 	return v
 }
 
-// Int64 converts an *int to an *int64. It returns nil for nil.
-func Int64(n *int) *int64 {
+// ToInt64Ptr converts an *int to an *int64. It returns nil for nil.
+func ToInt64Ptr(n *int) *int64 {
 	if n == nil {
 		return nil
 	}
@@ -68,8 +68,8 @@ func Int64(n *int) *int64 {
 	return &wide
 }
 
-// OrNull returns a pointer to a value, or nil if the value is zero. JSON shows nil as null.
-func OrNull[T comparable](v T) *T {
+// NilIfZero returns a pointer to a value, or nil if the value is zero. JSON shows nil as null.
+func NilIfZero[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
 	}

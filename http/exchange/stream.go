@@ -22,7 +22,7 @@ const streamBuffer = 64 << 10
 // breaks the connection, so that no client takes half an answer for a complete one.
 // filename, if not empty, is the file name in the header Content-Disposition.
 func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write func(*bufio.Writer) error) error {
-	late := &lateWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
+	late := &lazyHeaderWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
 	buffered := bufio.NewWriterSize(late, streamBuffer)
 	err := write(buffered)
 	if err == nil {
@@ -64,21 +64,21 @@ func (x *Exchange) StreamList(c *gin.Context, head string, each func(yield func(
 	})
 }
 
-// A lateWriter sets the headers of the answer only when the first byte is written.
-type lateWriter struct {
+// A lazyHeaderWriter sets the headers of the answer only when the first byte is written.
+type lazyHeaderWriter struct {
 	c                     *gin.Context
 	out                   io.Writer
 	contentType, filename string
 	begun                 bool
 }
 
-func (w *lateWriter) Write(p []byte) (int, error) {
+func (w *lazyHeaderWriter) Write(p []byte) (int, error) {
 	if !w.begun {
 		w.begun = true
 		w.c.Header("Content-Type", w.contentType)
 		w.c.Header("Cache-Control", "no-store")
 		if w.filename != "" {
-			w.c.Header("Content-Disposition", blob.Disposition(w.filename))
+			w.c.Header("Content-Disposition", blob.ContentDisposition(w.filename))
 		}
 		w.c.Status(http.StatusOK)
 	}
@@ -101,20 +101,20 @@ func (w *stallWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Object answers with a file from the bucket, or with the range of it that the client asks
+// SendObject answers with a file from the bucket, or with the range of it that the client asks
 // for.
-func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filename string) {
+func (x *Exchange) SendObject(c *gin.Context, object blob.Object, contentType, filename string) {
 	info := object.Info()
 	c.Header("Content-Type", contentType)
-	c.Header("Content-Disposition", blob.Disposition(filename))
+	c.Header("Content-Disposition", blob.ContentDisposition(filename))
 	c.Header("Cache-Control", "private, no-cache")
 	c.Header("ETag", info.ETag)
-	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
+	http.ServeContent(&jsonErrorWriter{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
 }
 
-// jsonErrors is a ResponseWriter for http.ServeContent. For an invalid header Range it
+// jsonErrorWriter is a ResponseWriter for http.ServeContent. For an invalid header Range it
 // sends an error in JSON in place of the text of net/http.
-type jsonErrors struct {
+type jsonErrorWriter struct {
 	http.ResponseWriter
 	x        *Exchange
 	c        *gin.Context
@@ -122,7 +122,7 @@ type jsonErrors struct {
 }
 
 // WriteHeader sends the status. For 416 it sends an error in JSON.
-func (w *jsonErrors) WriteHeader(status int) {
+func (w *jsonErrorWriter) WriteHeader(status int) {
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		w.ResponseWriter.WriteHeader(status)
 		return
@@ -135,7 +135,7 @@ func (w *jsonErrors) WriteHeader(status int) {
 }
 
 // Write sends a piece of the file. It drops the text that net/http sends with status 416.
-func (w *jsonErrors) Write(p []byte) (int, error) {
+func (w *jsonErrorWriter) Write(p []byte) (int, error) {
 	if w.replaced {
 		return len(p), nil
 	}

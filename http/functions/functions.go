@@ -39,16 +39,16 @@ func (f *Functions) Route(v1 gin.IRoutes) {
 	v1.POST("/functions", f.Handle(f.publish))
 	v1.GET("/functions/:function", f.Handle(f.show))
 	v1.DELETE("/functions/:function", f.Handle(f.unpublish))
-	v1.GET("/functions/:function/revisions", f.HandleRaw(f.revisions))
+	v1.GET("/functions/:function/revisions", f.HandleRaw(f.listRevisions))
 	v1.POST("/functions/:function/rollback", f.Handle(f.rollback))
 	v1.POST("/functions/:function/run", f.Handle(f.run))
 }
 
-func noFunction(name string) *request.Error {
+func functionNotFoundError(name string) *request.Error {
 	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists the published ones", textfmt.Shorten(name, 64))
 }
 
-func noRevision(name string, revision int) *request.Error {
+func revisionNotFoundError(name string, revision int) *request.Error {
 	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, textfmt.Shorten(name, 64))
 }
 
@@ -66,23 +66,23 @@ func functionError(err error, missing *request.Error) error {
 
 // list answers GET /v1/functions with the published Functions of an account.
 func (f *Functions) list(c *gin.Context) error {
-	return f.stream(c, `{"functions":`, f.Intake.Functions.Each)
+	return f.streamFunctions(c, `{"functions":`, f.Intake.Functions.EachPublished)
 }
 
-// revisions answers GET /v1/functions/:function/revisions with all revisions of a
+// listRevisions answers GET /v1/functions/:function/revisions with all revisions of a
 // Function.
-func (f *Functions) revisions(c *gin.Context) error {
+func (f *Functions) listRevisions(c *gin.Context) error {
 	name := c.Param("function")
-	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
+	return f.streamFunctions(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", textfmt.Shorten(name, 64))
 		return functionError(f.Intake.Functions.Revisions(ctx, account, name, yield), missing)
 	})
 }
 
-// stream answers with a list of the definitions of Functions. Only one definition is in
+// streamFunctions answers with a list of the definitions of Functions. Only one definition is in
 // memory at a time. head is the JSON text before the list.
-func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
-	account, err := caller.ReadAccount(c)
+func (f *Functions) streamFunctions(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
+	account, err := caller.ResolveReadAccount(c)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Co
 // show answers GET /v1/functions/:function with the published revision of a Function.
 func (f *Functions) show(c *gin.Context) (any, error) {
 	name := c.Param("function")
-	account, err := caller.ReadAccount(c)
+	account, err := caller.ResolveReadAccount(c)
 	if err != nil {
 		return nil, err
 	}
-	found, err := f.Intake.Functions.Published(c.Request.Context(), account, name)
-	return found, functionError(err, noFunction(name))
+	found, err := f.Intake.Functions.GetPublished(c.Request.Context(), account, name)
+	return found, functionError(err, functionNotFoundError(name))
 }
 
 // publish answers POST /v1/functions: it stores a new revision of a Function, and
@@ -107,17 +107,17 @@ func (f *Functions) show(c *gin.Context) (any, error) {
 func (f *Functions) publish(c *gin.Context) (any, error) {
 	var made rowmill.Function
 	publish := true
-	account, err := caller.ReadAdminRequest(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(f.Exchange, c, submission.MaxDefinition, func(body *request.JSONObject) {
 		body.Read("publish", "a boolean", &publish)
-		made = submission.Definition(body, f.Intake.Models, ", and publish and account")
+		made = submission.ReadDefinition(body, f.Intake.Models, ", and publish and account")
 	})
 	if err != nil {
 		return nil, err
 	}
 	details := gin.H{"model": made.Model, "publish": publish}
-	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
-		made, err = f.Intake.Functions.Publish(ctx, account, made, publish)
-		return functionError(err, noFunction(made.Name))
+	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
+		made, err = f.Intake.Functions.AddRevision(ctx, account, made, publish)
+		return functionError(err, functionNotFoundError(made.Name))
 	})
 	return made, err
 }
@@ -126,7 +126,7 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 // revision of a Function.
 func (f *Functions) rollback(c *gin.Context) (any, error) {
 	revision := 0
-	account, err := caller.ReadAdminRequest(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(f.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
 		const must = "it must be the number of a revision, from 1"
 		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
 			body.Add("revision", "is %d; %s", revision, must)
@@ -139,9 +139,9 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	name := c.Param("function")
 	shown := textfmt.Shorten(name, 64)
 	var now rowmill.Function
-	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
+	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
 		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.checkModel)
-		return functionError(err, noRevision(name, revision))
+		return functionError(err, revisionNotFoundError(name, revision))
 	})
 	return now, err
 }
@@ -163,8 +163,8 @@ func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
-		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), noFunction(name))
+	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
+		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), functionNotFoundError(name))
 	})
 	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err
 }

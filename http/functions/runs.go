@@ -43,7 +43,7 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 	}
 	f.Service.NotifySubmitted(record)
 	ctx := c.Request.Context()
-	if record, err = f.await(ctx, record.Job.ID); err != nil {
+	if record, err = f.awaitJobEnd(ctx, record.Job.ID); err != nil {
 		return nil, err
 	}
 	row, err := f.readResultRow(ctx, record)
@@ -87,7 +87,7 @@ func (f *Functions) createRunJob(c *gin.Context) (record store.Record, err error
 	if err != nil {
 		return record, err
 	}
-	sub, job, err := intake.NewRunJob(ctx, call, input, body.Unread())
+	sub, job, err := intake.NewRunJob(ctx, call, input, body.UnreadFields())
 	if err != nil {
 		return record, err
 	}
@@ -99,7 +99,7 @@ func (f *Functions) createRunJob(c *gin.Context) (record store.Record, err error
 // readCall returns the Function to run: the revision that the body names, the
 // definition in the body, or else the published revision. If it returns nil, the error
 // or the problems of body say why.
-func (f *Functions) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
+func (f *Functions) readCall(ctx context.Context, account, name string, body *request.JSONObject) (*submission.FunctionCall, error) {
 	intake := f.Intake
 	var definition json.RawMessage
 	revision := 0
@@ -116,18 +116,18 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 	}
 	if numbered {
 		call, err := intake.NewRevisionCall(ctx, account, name, revision)
-		return call, functionError(err, noRevision(name, revision))
+		return call, functionError(err, revisionNotFoundError(name, revision))
 	}
 	call, err := intake.FindCall(ctx, account, name)
 	if err == nil && call == nil {
-		err = noFunction(name)
+		err = functionNotFoundError(name)
 	}
 	return call, err
 }
 
-// await waits until a job has ended. It cancels the job if the client disconnects or the
+// awaitJobEnd waits until a job has ended. It cancels the job if the client disconnects or the
 // deadline passes.
-func (f *Functions) await(ctx context.Context, jobID string) (store.Record, error) {
+func (f *Functions) awaitJobEnd(ctx context.Context, jobID string) (store.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, f.Deadline)
 	defer cancel()
 	poll := time.NewTimer(firstPoll)
@@ -193,7 +193,7 @@ func (f *Functions) noResultError(ctx context.Context, record store.Record) erro
 	}
 	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
 	if code == rowmill.CodeTooManyFailedRows { // the error of the job's only row explains the failure better
-		found, _, err := f.Archive.Failures(ctx, record, archive.StartOfRows(), 1)
+		found, _, err := f.Archive.ListFailures(ctx, record, archive.FirstFailurePosition(), 1)
 		if err != nil {
 			return err
 		}

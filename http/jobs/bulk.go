@@ -27,8 +27,8 @@ const (
 	maxBulkBody = 128 << 10
 )
 
-// bulkRequest is a request to cancel many jobs. It selects the jobs by id or by filter.
-type bulkRequest struct {
+// bulkCancelRequest is a request to cancel many jobs. It selects the jobs by id or by filter.
+type bulkCancelRequest struct {
 	ids    []string
 	filter *jobFilter
 	dry    bool
@@ -44,10 +44,10 @@ type bulkView struct {
 	JobIDs    []string `json:"job_ids"`     // ids of the first cancelled jobs, at most maxBulkShown
 }
 
-// cancelAll answers POST /v1/jobs/cancel: it cancels all selected jobs that have not
+// cancelSelected answers POST /v1/jobs/cancel: it cancels all selected jobs that have not
 // ended.
-func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
-	asked, err := j.readBulk(c)
+func (j *Jobs) cancelSelected(c *gin.Context) (any, error) {
+	asked, err := j.readBulkCancel(c)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
-	err = j.Audit.Record(c, audit.Action{Name: audit.JobsCancel, Account: caller.PrincipalOf(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
+	err = j.Audit.RecordAction(c, audit.Action{Name: audit.JobsCancel, Account: caller.PrincipalOf(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
 		cancelled, err := j.cancelJobs(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
@@ -71,8 +71,8 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// readBulk reads and checks the body of a request to cancel many jobs.
-func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
+// readBulkCancel reads and checks the body of a request to cancel many jobs.
+func (j *Jobs) readBulkCancel(c *gin.Context) (asked bulkCancelRequest, err error) {
 	body, err := j.ReadObject(c, maxBulkBody)
 	if err != nil {
 		return asked, err
@@ -81,7 +81,7 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	if n := len(asked.ids); ids && (n == 0 || n > maxBulk) {
 		body.Add("job_ids", "are %d; send 1 to %d at once", n, maxBulk)
 	}
-	if fields, given := body.Object("filter"); given {
+	if fields, given := body.ReadInnerObject("filter"); given {
 		f := bodyFilter(fields)
 		asked.filter = &f
 	}
@@ -95,7 +95,7 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 
 // selectOpen returns the ids of the selected jobs that have not ended; with a filter, the
 // newest first. It adds the numbers of all selected jobs and of the ended ones to view.
-func (j *Jobs) selectOpen(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
+func (j *Jobs) selectOpen(c *gin.Context, asked bulkCancelRequest, view *bulkView) (open []string, err error) {
 	open = []string{} // JSON [] if no job matches
 	take := func(job *rowmill.Job) {
 		view.Matched++
@@ -117,7 +117,7 @@ func (j *Jobs) selectOpen(c *gin.Context, asked bulkRequest, view *bulkView) (op
 		}
 		return open, nil
 	}
-	_, view.All, err = j.scan(c.Request.Context(), caller.PrincipalOf(c).Account, "", listPage, func(job *rowmill.Job) bool {
+	_, view.All, err = j.scanJobs(c.Request.Context(), caller.PrincipalOf(c).Account, "", listPage, func(job *rowmill.Job) bool {
 		if asked.filter.matches(job) {
 			take(job)
 		}

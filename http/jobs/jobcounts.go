@@ -29,17 +29,17 @@ type jobCounts struct {
 // status.
 func (j *Jobs) showCounts(c *gin.Context) (any, error) {
 	account := caller.PrincipalOf(c).Account
-	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.count(ctx, account) })
+	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.countByStatus(ctx, account) })
 }
 
-// count counts the jobs of an account by status: all jobs, but not more than the newest
+// countByStatus counts the jobs of an account by status: all jobs, but not more than the newest
 // maxScanned.
-func (j *Jobs) count(ctx context.Context, account string) (counted jobCounts, err error) {
+func (j *Jobs) countByStatus(ctx context.Context, account string) (counted jobCounts, err error) {
 	counted.Counts = map[rowmill.Status]int{}
 	for _, status := range rowmill.Statuses() {
 		counted.Counts[status] = 0
 	}
-	_, counted.OfAll, err = j.scan(ctx, account, "", listPage, func(job *rowmill.Job) bool {
+	_, counted.OfAll, err = j.scanJobs(ctx, account, "", listPage, func(job *rowmill.Job) bool {
 		if _, known := counted.Counts[job.Status]; known { // unknown: the status of a newer version
 			counted.Counts[job.Status]++
 		}

@@ -32,17 +32,17 @@ type jobFilter struct {
 	since    time.Time
 }
 
-// filterText is a job filter as the client sends it, before it is parsed.
-type filterText struct{ status, model, q, since string }
+// rawJobFilter is a job filter as the client sends it, before it is parsed.
+type rawJobFilter struct{ status, model, q, since string }
 
-// filterOf returns the job filter in the query of a request.
-func filterOf(c *gin.Context) filterText {
-	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
+// readQueryFilter returns the job filter in the query of a request.
+func readQueryFilter(c *gin.Context) rawJobFilter {
+	return rawJobFilter{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
 }
 
-// read parses a filter and adds its problems to p. prefix is put before field names in
+// parse parses a filter and adds its problems to p. prefix is put before field names in
 // problems.
-func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
+func (t rawJobFilter) parse(prefix string, p *request.Problems) (f jobFilter) {
 	if t.status != "" {
 		for status := range strings.SplitSeq(t.status, ",") {
 			f.statuses = append(f.statuses, rowmill.Status(status))
@@ -89,8 +89,8 @@ func (l *statusList) UnmarshalJSON(text []byte) error {
 }
 
 // bodyFilter reads a job filter from the object in a request body.
-func bodyFilter(fields request.Object) jobFilter {
-	var text filterText
+func bodyFilter(fields request.JSONObject) jobFilter {
+	var text rawJobFilter
 	var statuses statusList
 	fields.Read("status", "an array of statuses, or a text of them with commas between", &statuses)
 	text.status = string(statuses)
@@ -98,7 +98,7 @@ func bodyFilter(fields request.Object) jobFilter {
 	fields.Read("q", "a string", &text.q)
 	fields.Read("since", "a time such as 2030-01-31T00:00:00Z", &text.since)
 	fields.RejectUnknown("status, model, q and since")
-	return text.read("filter.", fields.Problems)
+	return text.parse("filter.", fields.Problems)
 }
 
 // isTooOld reports whether a job is too old for the filter. Then all jobs that were created
@@ -118,12 +118,12 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 	})
 }
 
-// scan calls see for each job of an account, newest first, from a cursor on. It stops
+// scanJobs calls see for each job of an account, newest first, from a cursor on. It stops
 // when see returns true, or after maxScanned jobs. next is the cursor of the job after
 // the last one that see got, empty if there is none. all is false if scan stopped
 // because of maxScanned. firstPageSize is how many jobs the first read of the store asks for if
 // there is no cursor.
-func (j *Jobs) scan(ctx context.Context, account, cursor string, firstPageSize int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
+func (j *Jobs) scanJobs(ctx context.Context, account, cursor string, firstPageSize int, visit func(*rowmill.Job) (stop bool)) (next string, scannedAll bool, err error) {
 	for scanned := 0; ; {
 		size := listPage
 		if cursor == "" {
@@ -134,7 +134,7 @@ func (j *Jobs) scan(ctx context.Context, account, cursor string, firstPageSize i
 			return "", false, fmt.Errorf("list jobs: %w", err)
 		}
 		for i := range page {
-			if !see(page[i]) {
+			if !visit(page[i]) {
 				continue
 			}
 			if i < len(page)-1 { // get a cursor for this job
@@ -156,7 +156,7 @@ func (j *Jobs) scan(ctx context.Context, account, cursor string, firstPageSize i
 func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
 	page = make([]*rowmill.Job, 0, limit)
-	next, all, err = j.scan(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
+	next, all, err = j.scanJobs(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
 		if f.matches(job) {
 			page = append(page, job)
 		}

@@ -36,7 +36,7 @@ const listPage = 200
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers cache.TTL[sharedKey, any]       // answers that Shared caches
+	answers cache.TTL[answerCacheKey, any]       // answers that Shared caches
 	counts  cache.TTL[string, jobCounts]    // job counts by account
 	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
 	track   sampleTracker
@@ -70,7 +70,7 @@ type Service interface {
 func New(config Config) *Jobs {
 	return &Jobs{
 		Config:  config,
-		answers: cache.TTL[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
+		answers: cache.TTL[answerCacheKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
 		counts:  cache.TTL[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
 		encoded: cache.LRU[*rowmill.Job, []byte]{Most: minEncoded},
 	}
@@ -83,13 +83,13 @@ func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.GET("/job-status/:job_id", j.Handle(j.statusHandler(dialect)))
 	v1.GET("/job-cancel/:job_id", j.Handle(j.cancel))
 	v1.POST("/jobs/:job_id/cancel", j.Handle(j.cancel))
-	v1.POST("/jobs/:job_id/release", j.Handle(j.release))
-	v1.POST("/jobs/cancel", j.Handle(j.cancelAll))
+	v1.POST("/jobs/:job_id/release", j.Handle(j.releaseParkedJob))
+	v1.POST("/jobs/cancel", j.Handle(j.cancelSelected))
 	v1.GET("/jobs/counts", j.Handle(j.showCounts))
 	v1.GET("/list-jobs", j.HandleRaw(j.list))
 	v1.DELETE("/jobs/:job_id/data", j.Handle(j.deleteData))
-	v1.GET("/jobs/:job_id/progress", j.Handle(j.CacheAnswers(j.progress)))
-	v1.GET("/jobs/:job_id/timeline", j.Handle(j.CacheAnswers(j.timeline)))
+	v1.GET("/jobs/:job_id/progress", j.Handle(j.CacheAnswers(j.showProgress)))
+	v1.GET("/jobs/:job_id/timeline", j.Handle(j.CacheAnswers(j.showTimeline)))
 }
 
 // Find returns a job, or a 404 if the job does not exist or belongs to another account.
@@ -98,28 +98,28 @@ func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
 		return store.Record{}, jobNotFoundError(id)
 	}
 	record, err := j.Store.Get(c.Request.Context(), id)
-	if err = readError(c, id, record.Spec.Account, err); err != nil {
+	if err = jobReadError(c, id, record.Spec.Account, err); err != nil {
 		return store.Record{}, err
 	}
 	return record, nil
 }
 
-// Head returns the part of a job that clients see, or a 404 if the job does not exist or
+// FindHead returns the part of a job that clients see, or a 404 if the job does not exist or
 // belongs to another account. Callers must not modify the result.
-func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
+func (j *Jobs) FindHead(c *gin.Context, id string) (*store.JobHead, error) {
 	if !isJobID(id) {
 		return nil, jobNotFoundError(id)
 	}
 	head, err := j.Store.Head(c.Request.Context(), id)
 	if err != nil {
-		return nil, readError(c, id, "", err)
+		return nil, jobReadError(c, id, "", err)
 	}
-	return head, readError(c, id, head.Account, nil)
+	return head, jobReadError(c, id, head.Account, nil)
 }
 
-// readError returns the error of a request that reads a job: a 404 if the job does not
+// jobReadError returns the error of a request that reads a job: a 404 if the job does not
 // exist or belongs to another account than the caller's, nil if the caller may see it.
-func readError(c *gin.Context, id, account string, err error) error {
+func jobReadError(c *gin.Context, id, account string, err error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.PrincipalOf(c).Account:
 		return jobNotFoundError(id)
@@ -144,12 +144,12 @@ func isJobID(id string) bool {
 
 // show answers GET /v1/jobs/{job_id} with one job.
 func (j *Jobs) show(c *gin.Context) (any, error) {
-	head, err := j.Head(c, c.Param("job_id"))
+	head, err := j.FindHead(c, c.Param("job_id"))
 	if err != nil {
 		return nil, err
 	}
 	who := caller.PrincipalOf(c)
-	return gin.H{"job": ViewOf(who, j.WithWaitReason(&head.Job, who.Account))}, nil
+	return gin.H{"job": NewView(who, j.WithWaitReason(&head.Job, who.Account))}, nil
 }
 
 // WithWaitReason returns the job with its current message. If the job waits for a reason that
@@ -186,9 +186,9 @@ type statusMetadata struct {
 	RowsDone      int64   `json:"rows_done"`
 }
 
-// status answers GET /v1/job-status/{job_id} with the status of a job.
-func (j *Jobs) status(c *gin.Context) (any, error) {
-	head, err := j.Head(c, c.Param("job_id"))
+// showStatus answers GET /v1/job-status/{job_id} with the status of a job.
+func (j *Jobs) showStatus(c *gin.Context) (any, error) {
+	head, err := j.FindHead(c, c.Param("job_id"))
 	if err != nil {
 		if e := request.FromError(err); e.Status == http.StatusNotFound {
 			err = e.WithField("job_status", rowmill.StatusUnknown).WithField("metadata", gin.H{})
@@ -209,9 +209,9 @@ func (j *Jobs) status(c *gin.Context) (any, error) {
 func (j *Jobs) statusHandler(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if sdk.UsesDialect(c) {
-			return dialect.Status(c)
+			return dialect.ShowStatus(c)
 		}
-		return j.status(c)
+		return j.showStatus(c)
 	}
 }
 
@@ -238,7 +238,7 @@ func statusMessage(job *rowmill.Job) string {
 // cancellation is durable before the answer; the pipeline stops the work afterwards.
 func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	var record store.Record
-	head, err := j.Head(c, c.Param("job_id")) // Head also reads a job whose specification is damaged
+	head, err := j.FindHead(c, c.Param("job_id")) // Head also reads a job whose specification is damaged
 	if err == nil {
 		record, _, err = j.CancelJob(c.Request.Context(), head.Job.ID, "cancelled on request")
 	}
@@ -246,7 +246,7 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	case err == nil:
 		return gin.H{"cancelled": true, "message": "The job was cancelled. Rows that are being run may take a moment to stop."}, nil
 	case errors.Is(err, rowmill.ErrTerminal):
-		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + howEnded(record.Job.Status)}, nil
+		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + describeEnd(record.Job.Status)}, nil
 	}
 	if e := request.FromError(err); e.Status == http.StatusNotFound {
 		err = e.WithField("cancelled", false)
@@ -256,21 +256,21 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 
 // CancelJob cancels a job and sets its message to reason. It returns the job's new record
 // and, as doing, the message that the job had before.
-func (j *Jobs) CancelJob(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
+func (j *Jobs) CancelJob(ctx context.Context, id, reason string) (record store.Record, oldMessage string, err error) {
 	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
-		doing, r.Job.Message = r.Job.Message, reason
+		oldMessage, r.Job.Message = r.Job.Message, reason
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 	})
 	if err == nil {
 		j.Service.NotifyCancelled(id)
 	}
-	return record, doing, err
+	return record, oldMessage, err
 }
 
-// release answers POST /v1/jobs/{job_id}/release: it ends the pause of a parked job, so
+// releaseParkedJob answers POST /v1/jobs/{job_id}/release: it ends the pause of a parked job, so
 // that the job runs again now.
-func (j *Jobs) release(c *gin.Context) (any, error) {
-	head, err := j.Head(c, c.Param("job_id"))
+func (j *Jobs) releaseParkedJob(c *gin.Context) (any, error) {
+	head, err := j.FindHead(c, c.Param("job_id"))
 	if err == nil {
 		err = j.Store.Unpark(c.Request.Context(), head.Job.ID)
 	}
@@ -283,8 +283,8 @@ func (j *Jobs) release(c *gin.Context) (any, error) {
 	return j.show(c)
 }
 
-// howEnded says how a job ended before the request to cancel it.
-func howEnded(status rowmill.Status) string {
+// describeEnd says how a job ended before the request to cancel it.
+func describeEnd(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusSucceeded:
 		return "it already completed."
@@ -301,19 +301,19 @@ const maxJobsPage = 100
 // else all jobs.
 func (j *Jobs) list(c *gin.Context) error {
 	_, paginated := c.GetQuery("limit")
-	if text := filterOf(c); !paginated && text == (filterText{}) {
-		return j.stream(c, caller.PrincipalOf(c))
+	if text := readQueryFilter(c); !paginated && text == (rawJobFilter{}) {
+		return j.streamAllJobs(c, caller.PrincipalOf(c))
 	}
-	j.Handle(j.CacheAnswers(j.page))(c)
+	j.Handle(j.CacheAnswers(j.showJobsPage))(c)
 	return nil
 }
 
-// page answers with one page of the jobs that the query's filter selects.
-func (j *Jobs) page(c *gin.Context) (any, error) {
+// showJobsPage answers with one page of the jobs that the query's filter selects.
+func (j *Jobs) showJobsPage(c *gin.Context) (any, error) {
 	who := caller.PrincipalOf(c)
 	var p request.Problems
 	limit := int(exchange.QueryInt(c, &p, "limit", maxJobsPage, 1, maxJobsPage))
-	filter := filterOf(c).read("", &p)
+	filter := readQueryFilter(c).parse("", &p)
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -321,7 +321,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	pieces, comma := exchange.Encoded{[]byte(`{"jobs":[`)}, []byte(",")
+	pieces, comma := exchange.EncodedJSON{[]byte(`{"jobs":[`)}, []byte(",")
 	for i, job := range page {
 		if i > 0 {
 			pieces = append(pieces, comma)
@@ -332,13 +332,13 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 		}
 		pieces = append(pieces, encoded)
 	}
-	rest, err := exchange.Encode(gin.H{"next_cursor": exchange.OrNull(next), "scanned_all": all})
+	rest, err := exchange.Encode(gin.H{"next_cursor": exchange.NilIfZero(next), "scanned_all": all})
 	return append(pieces, []byte("],"), bytes.TrimPrefix(rest, []byte("{"))), err
 }
 
-// stream answers with all jobs of an account. Only one page of jobs is in memory at a
+// streamAllJobs answers with all jobs of an account. Only one page of jobs is in memory at a
 // time.
-func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
+func (j *Jobs) streamAllJobs(c *gin.Context, who caller.Principal) error {
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
 	return j.StreamList(c, head, func(yield func(any) error) error {
 		for cursor := ""; ; {
@@ -387,7 +387,7 @@ func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record,
 	id := record.Job.ID
 	// Announce must run before RemoveData: after RemoveData the record counts as cleaned
 	// up, and Announce does nothing.
-	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
+	if _, err := webhook.CreateDeliveries(ctx, j.Store, &record); err != nil {
 		return record, err
 	}
 	removed, err := j.Store.RemoveData(ctx, id, j.Now())

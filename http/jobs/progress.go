@@ -34,8 +34,8 @@ const (
 	etaMargin = 0.1
 )
 
-// A sample is the progress of a job at one time: the committed rows and their tokens.
-type sample struct {
+// A progressSample is the progress of a job at one time: the committed rows and their tokens.
+type progressSample struct {
 	at           time.Time
 	rows, tokens int64
 }
@@ -43,31 +43,31 @@ type sample struct {
 // sampleTracker keeps samples of the jobs whose progress clients request on this node.
 type sampleTracker struct {
 	mu      sync.Mutex
-	samples map[string][]sample // samples by job id, the oldest sample first
+	samples map[string][]progressSample // samples by job id, the oldest sample first
 }
 
-// add adds a sample of a job and returns the oldest sample of the job.
-func (t *sampleTracker) add(job string, now sample) sample {
+// addSample adds a sample of a job and returns the oldest sample of the job.
+func (t *sampleTracker) addSample(job string, now progressSample) progressSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.samples == nil {
-		t.samples = map[string][]sample{}
+		t.samples = map[string][]progressSample{}
 	}
 	kept := t.samples[job]
-	kept = slices.DeleteFunc(kept, func(s sample) bool { return now.at.Sub(s.at) > samplesKept })
+	kept = slices.DeleteFunc(kept, func(s progressSample) bool { return now.at.Sub(s.at) > samplesKept })
 	if len(kept) == 0 || now.at.Sub(kept[len(kept)-1].at) >= samplesEvery {
 		kept = append(kept, now)
 	}
 	if t.samples[job] == nil && len(t.samples) >= maxSampled {
-		t.forget(now.at)
+		t.evictSamples(now.at)
 	}
 	t.samples[job] = kept
 	return kept[0]
 }
 
-// forget drops the samples of jobs that have only old samples. If maxSampled jobs
+// evictSamples drops the samples of jobs that have only old samples. If maxSampled jobs
 // remain, it also drops the job whose latest sample is the oldest.
-func (t *sampleTracker) forget(now time.Time) {
+func (t *sampleTracker) evictSamples(now time.Time) {
 	var oldest string
 	var last time.Time
 	for job, kept := range t.samples {
@@ -96,9 +96,9 @@ type RowDistribution struct {
 	Nodes  []client.NodeRows // nodes that run rows of the job
 }
 
-// progress answers GET /v1/jobs/{job_id}/progress with the done rows, the rate and the
+// showProgress answers GET /v1/jobs/{job_id}/progress with the done rows, the rate and the
 // remaining time of a job.
-func (j *Jobs) progress(c *gin.Context) (any, error) {
+func (j *Jobs) showProgress(c *gin.Context) (any, error) {
 	record, err := j.FindInPath(c)
 	if err != nil {
 		return nil, err
@@ -109,38 +109,38 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 		end = *job.Completed
 	}
 	view := progressView{CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))), Progress: client.Progress{
-		JobID: job.ID, Status: string(ViewOf(caller.PrincipalOf(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
+		JobID: job.ID, Status: string(NewView(caller.PrincipalOf(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
 		ElapsedSeconds: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.WithWaitReason(&job, record.Spec.Account)),
 	}}
-	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, newSample(&job, end))
+	whole := rateSince(job.Started, end, progressSample{rows: job.RowsTakenOver}, newProgressSample(&job, end))
 	if job.Status.Terminal() {
 		view.RowsPerSecond, view.TokensPerSecond = whole.view()
 		return view, nil
 	}
-	view.WaitsFor = exchange.OrNull(j.Service.WaitReason(&job, record.Spec.Account))
+	view.WaitsFor = exchange.NilIfZero(j.Service.WaitReason(&job, record.Spec.Account))
 	if where := j.Service.RowDistribution(c.Request.Context(), &record); where != nil {
 		view.Shards, view.Nodes = &where.Shards, exchange.OrEmptyList(where.Nodes)
 	}
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
 	}
-	oldest := j.track.add(job.ID, newSample(&job, now))
+	oldest := j.track.addSample(job.ID, newProgressSample(&job, now))
 	rate := whole
 	if now.Sub(oldest.at) >= minSpan {
-		rate = rateSince(&oldest.at, now, oldest, newSample(&job, now))
+		rate = rateSince(&oldest.at, now, oldest, newProgressSample(&job, now))
 	}
 	view.RowsPerSecond, view.TokensPerSecond = rate.view()
-	view.ETASeconds, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
+	view.ETASeconds, view.ETALow, view.ETAHigh = estimateETA(&job, rate, whole)
 	return view, nil
 }
 
-// newSample returns a sample with the job's current progress and the time at.
-func newSample(job *rowmill.Job, at time.Time) sample {
-	return sample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
+// newProgressSample returns a sample with the job's current progress and the time at.
+func newProgressSample(job *rowmill.Job, at time.Time) progressSample {
+	return progressSample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
 }
 
-// A rate is the speed of a job over some time.
-type rate struct {
+// A progressRate is the speed of a job over some time.
+type progressRate struct {
 	known        bool
 	rows, tokens float64 // per second
 }
@@ -148,16 +148,16 @@ type rate struct {
 // rateSince returns the average rate between two samples: from was taken at start, to
 // at end. The rate is unknown if start is nil (the job has not started), or if no time
 // has passed.
-func rateSince(start *time.Time, end time.Time, from, to sample) rate {
+func rateSince(start *time.Time, end time.Time, from, to progressSample) progressRate {
 	if start == nil || end.Sub(*start) <= 0 {
-		return rate{}
+		return progressRate{}
 	}
 	seconds := end.Sub(*start).Seconds()
-	return rate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
+	return progressRate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
 }
 
 // view returns the rate for an answer: rounded, or nil if the rate is unknown.
-func (r rate) view() (rows, tokens *float64) {
+func (r progressRate) view() (rows, tokens *float64) {
 	if !r.known {
 		return nil, nil
 	}
@@ -165,10 +165,10 @@ func (r rate) view() (rows, tokens *float64) {
 	return &r.rows, &r.tokens
 }
 
-// eta estimates the seconds until the job's last row is done. likely uses the recent rate.
+// estimateETA estimates the seconds until the job's last row is done. likely uses the recent rate.
 // low and high use the faster and the slower of two rates: the recent rate and the rate of
 // the whole job. All are nil until both rates are above 0.
-func eta(job *rowmill.Job, recent, whole rate) (likely, low, high *float64) {
+func estimateETA(job *rowmill.Job, recent, whole progressRate) (likely, low, high *float64) {
 	if job.NumRows == nil || recent.rows <= 0 || whole.rows <= 0 {
 		return nil, nil, nil
 	}
@@ -189,8 +189,8 @@ type timelineEvent struct {
 	Detail string     `json:"detail"`
 }
 
-// timeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
-func (j *Jobs) timeline(c *gin.Context) (any, error) {
+// showTimeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
+func (j *Jobs) showTimeline(c *gin.Context) (any, error) {
 	record, err := j.FindInPath(c)
 	if err != nil {
 		return nil, err

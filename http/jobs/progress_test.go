@@ -13,14 +13,14 @@ func TestTrack_IsBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for i := range 3 * int(samplesKept/samplesEvery) {
 		now = now.Add(samplesEvery / 2)
-		track.add("one", sample{at: now, rows: int64(i)})
+		track.addSample("one", progressSample{at: now, rows: int64(i)})
 	}
 	if n := len(track.samples["one"]); n > int(samplesKept/samplesEvery)+1 || n < int(samplesKept/samplesEvery)-1 {
 		t.Errorf("%d samples", n)
 	}
 	for i := range 2 * maxSampled {
 		now = now.Add(time.Millisecond)
-		track.add(fmt.Sprint(i), sample{at: now})
+		track.addSample(fmt.Sprint(i), progressSample{at: now})
 	}
 	if n := len(track.samples); n != maxSampled {
 		t.Errorf("%d jobs", n)

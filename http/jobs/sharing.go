@@ -19,9 +19,9 @@ const (
 	maxSharedAnswers = 256
 )
 
-// A sharedKey is the cache key of a shared answer: everything on which the answer
+// An answerCacheKey is the cache key of a shared answer: everything on which the answer
 // depends, which is the caller, the path and the query.
-type sharedKey struct{ account, role, dialect, path, query string }
+type answerCacheKey struct{ account, role, dialect, path, query string }
 
 // CacheAnswers returns a handler that calls handler and caches its answers for sharedAge, for
 // requests that accept a cached answer. With it, many open console pages cost the store
@@ -29,11 +29,11 @@ type sharedKey struct{ account, role, dialect, path, query string }
 // and may depend only on the caller, the path and the query.
 func (j *Jobs) CacheAnswers(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
-		if !acceptsShared(c) {
+		if !acceptsCachedAnswer(c) {
 			return handler(c)
 		}
 		who := caller.PrincipalOf(c)
-		key := sharedKey{who.Account, who.Role, who.Dialect, c.Request.URL.Path, c.Request.URL.RawQuery}
+		key := answerCacheKey{who.Account, who.Role, who.Dialect, c.Request.URL.Path, c.Request.URL.RawQuery}
 		return j.answers.Get(c.Request.Context(), key, func(ctx context.Context) (any, error) {
 			c.Request = c.Request.WithContext(ctx)
 			return handler(c)
@@ -41,9 +41,9 @@ func (j *Jobs) CacheAnswers(handler func(*gin.Context) (any, error)) func(*gin.C
 	}
 }
 
-// acceptsShared reports whether a request accepts a cached answer that is up to
+// acceptsCachedAnswer reports whether a request accepts a cached answer that is up to
 // sharedAge old.
-func acceptsShared(c *gin.Context) bool {
+func acceptsCachedAnswer(c *gin.Context) bool {
 	takes := false
 	for directive := range strings.SplitSeq(strings.Join(c.Request.Header.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")

@@ -24,8 +24,8 @@ type estimateView struct {
 	High *exchange.Decimal `json:"high"`
 }
 
-// ViewOf returns a job in the form of the caller's dialect.
-func ViewOf(who caller.Principal, record *rowmill.Job) View {
+// NewView returns a job in the form of the caller's dialect.
+func NewView(who caller.Principal, record *rowmill.Job) View {
 	job := *record
 	if who.Dialect == sdk.Name {
 		job = sdk.ConvertJob(job)
@@ -47,9 +47,9 @@ func ViewOf(who caller.Principal, record *rowmill.Job) View {
 // listItem returns a job in the form that lists have in the caller's dialect.
 func listItem(who caller.Principal, job *rowmill.Job) (any, error) {
 	if who.Dialect == sdk.Name {
-		return sdk.ListItem(ViewOf(who, job))
+		return sdk.ListItem(NewView(who, job))
 	}
-	return ViewOf(who, job), nil
+	return NewView(who, job), nil
 }
 
 const (

@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// EnsureFirst creates an administrator key of the account "default" if the store has no
+// EnsureFirstKey creates an administrator key of the account "default" if the store has no
 // keys. It returns the new key, which the caller must show once, or "" if the store has
 // keys.
-func EnsureFirst(ctx context.Context, s store.Store, now time.Time) (string, error) {
+func EnsureFirstKey(ctx context.Context, s store.Store, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list keys: %w", err)

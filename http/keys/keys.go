@@ -32,16 +32,16 @@ const (
 	maxPerMinute = 1_000_000
 )
 
-func viewKey(k store.Key, lastUsed *time.Time) client.Key {
+func viewKey(k store.APIKey, lastUsed *time.Time) client.Key {
 	return client.Key{
-		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, RequestsPerMinute: exchange.Int64(k.RequestsPerMinute),
-		CreatedAt: k.Created, ExpiresAt: k.Expires, RotatedAt: k.Rotated, LastUsedAt: lastUsed, Dialect: exchange.OrNull(k.Dialect),
+		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, RequestsPerMinute: exchange.ToInt64Ptr(k.RequestsPerMinute),
+		CreatedAt: k.Created, ExpiresAt: k.Expires, RotatedAt: k.Rotated, LastUsedAt: lastUsed, Dialect: exchange.NilIfZero(k.Dialect),
 	}
 }
 
-// authenticated answers GET /v1/auth/check and GET /v1/try-authentication. It checks
+// confirmAuthenticated answers GET /v1/auth/check and GET /v1/try-authentication. It checks
 // nothing, because access.Gate lets only requests with valid keys pass.
-func authenticated(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
+func confirmAuthenticated(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
 
 // Keys answers requests about the API keys of accounts.
 type Keys struct {
@@ -55,8 +55,8 @@ type Keys struct {
 
 // Route adds the routes of keys.
 func (k *Keys) Route(v1 gin.IRoutes) {
-	v1.GET("/auth/check", k.Handle(authenticated))
-	v1.GET("/try-authentication", k.Handle(authenticated))
+	v1.GET("/auth/check", k.Handle(confirmAuthenticated))
+	v1.GET("/try-authentication", k.Handle(confirmAuthenticated))
 	v1.GET("/keys", k.Handle(k.list))
 	v1.POST("/keys", k.Handle(k.create))
 	v1.POST("/keys/:key_id/rotate", k.Handle(k.rotate))
@@ -78,7 +78,7 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := pageOf(all, account, int(limit), c.Query("cursor"))
+	page, next, err := selectPage(all, account, int(limit), c.Query("cursor"))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 		}
 		views = append(views, viewKey(key, used))
 	}
-	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
+	return gin.H{"keys": views, "next_cursor": exchange.NilIfZero(next)}, nil
 }
 
 // checkKeyLimit returns an error if the account already has the greatest number of keys.
@@ -116,7 +116,7 @@ func (k *Keys) checkKeyLimit(ctx context.Context, account string) error {
 // create answers POST /v1/keys. The key is shown in this answer only.
 func (k *Keys) create(c *gin.Context) (any, error) {
 	secret, key := access.NewKey("", caller.RoleUser, "", k.Now())
-	account, err := caller.ReadAdminRequest(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.readNewKey(body, &key) })
+	account, err := caller.ReadAdminRequest(k.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) { k.readNewKey(body, &key) })
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	key.Account = account
-	err = k.Audit.Record(c, audit.Action{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		if err := k.Store.PutKey(ctx, key); err != nil {
 			return fmt.Errorf("store a key: %w", err)
 		}
@@ -141,7 +141,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 
 // readNewKey reads the fields of a new key from a body into key, and adds their problems to
 // the body.
-func (k *Keys) readNewKey(body *request.Object, key *store.Key) {
+func (k *Keys) readNewKey(body *request.JSONObject, key *store.APIKey) {
 	if body.Read("name", "a string", &key.Name) {
 		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
 			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
@@ -171,9 +171,9 @@ func (k *Keys) readNewKey(body *request.Object, key *store.Key) {
 	body.RejectUnknown("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
-// find returns the key in the path, and all other keys. If the caller does not administer
+// findKeyInPath returns the key in the path, and all other keys. If the caller does not administer
 // the key's account, the answer is the same as for a key that does not exist.
-func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
+func (k *Keys) findKeyInPath(c *gin.Context) (key store.APIKey, others []store.APIKey, err error) {
 	if _, err := caller.AdministeredAccount(c, ""); err != nil {
 		return key, nil, err
 	}
@@ -182,7 +182,7 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 		return key, nil, err
 	}
 	id := c.Param("key_id")
-	at := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
+	at := slices.IndexFunc(all, func(k store.APIKey) bool { return k.ID == id })
 	if at >= 0 {
 		_, err = caller.AdministeredAccount(c, all[at].Account)
 	}
@@ -195,17 +195,17 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 // rotate answers POST /v1/keys/{key_id}/rotate: the key gets a new secret. The old secret
 // stops working at once.
 func (k *Keys) rotate(c *gin.Context) (any, error) {
-	key, _, err := k.find(c)
+	key, _, err := k.findKeyInPath(c)
 	if err != nil {
 		return nil, err
 	}
-	if access.Expired(key, k.Now()) {
+	if access.IsExpired(key, k.Now()) {
 		return nil, request.Errorf(http.StatusConflict, "key_expired", "the key expired at %s; create another one", key.Expires.Format(time.RFC3339))
 	}
 	before, now := key.Hash, k.Now().UTC()
-	secret := access.NewSecret(&key)
+	secret := access.ReplaceSecret(&key)
 	key.Rotated = &now
-	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.ReplaceKey(ctx, key, before)
 	})
 	k.Ring.InvalidateKeys()
@@ -221,15 +221,15 @@ func (k *Keys) rotate(c *gin.Context) (any, error) {
 // revoke answers DELETE /v1/keys/{key_id}. Jobs that were submitted with the key
 // continue.
 func (k *Keys) revoke(c *gin.Context) (any, error) {
-	key, others, err := k.find(c)
+	key, others, err := k.findKeyInPath(c)
 	if err != nil {
 		return nil, err
 	}
-	if !k.Ring.HasAdminKeys() && isOperator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return isOperator(other, k.Now()) }) {
+	if !k.Ring.HasAdminKeys() && isOperator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.APIKey) bool { return isOperator(other, k.Now()) }) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create keys; rotate it, or create another administrator's key first", caller.DefaultAccount)
 	}
-	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
 	})
 	k.Ring.InvalidateKeys()
@@ -237,6 +237,6 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 }
 
 // isOperator reports whether a key is valid and may act for all accounts.
-func isOperator(k store.Key, now time.Time) bool {
-	return k.Account == caller.DefaultAccount && k.Role == caller.RoleAdmin && !access.Expired(k, now)
+func isOperator(k store.APIKey, now time.Time) bool {
+	return k.Account == caller.DefaultAccount && k.Role == caller.RoleAdmin && !access.IsExpired(k, now)
 }

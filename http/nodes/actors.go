@@ -48,8 +48,8 @@ type ActorFilter struct {
 	MinAge          time.Duration
 }
 
-// NodeAnswer is the outcome of asking one node for its actors.
-type NodeAnswer struct {
+// ActorQueryStatus is the outcome of asking one node for its actors.
+type ActorQueryStatus struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
 	Error   *string `json:"error"`
@@ -62,8 +62,8 @@ var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 // maxAge is the largest value of the parameter min_age, in seconds.
 const maxAge = 1_000_000_000
 
-// actors answers GET /v1/actors with the actors that a filter selects.
-func (n *Nodes) actors(c *gin.Context) (any, error) {
+// listActors answers GET /v1/actors with the actors that a filter selects.
+func (n *Nodes) listActors(c *gin.Context) (any, error) {
 	var problems request.Problems
 	filter := ActorFilter{
 		Kind: exchange.QueryOneOf(c, &problems, "kind", actorKinds), Job: c.Query("job_id"), Node: c.Query("node"),

@@ -23,7 +23,7 @@ var ErrNoBackup = errors.New("records or objects are not in the data directory o
 
 // A Backup is a consistent snapshot of all data. It exists until Close.
 type Backup interface {
-	At() time.Time // time of the snapshot
+	SnapshotTime() time.Time // time of the snapshot
 	// Write writes the snapshot as an archive, in the format of package backup.
 	Write(ctx context.Context, w io.Writer) error
 	Close() error
@@ -32,10 +32,10 @@ type Backup interface {
 // mediaTar is the media type of a backup, which is a tar archive.
 const mediaTar = "application/x-tar"
 
-// backup answers POST /v1/backup with a new backup of all data.
-func (n *Nodes) backup(c *gin.Context) error {
+// sendBackup answers POST /v1/backup with a new backup of all data.
+func (n *Nodes) sendBackup(c *gin.Context) error {
 	var held Backup
-	err := n.Audit.Record(c, audit.Action{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
+	err := n.Audit.RecordAction(c, audit.Action{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
 		held, err = n.Service.Backup(ctx)
 		return backupError(err)
 	})
@@ -47,7 +47,7 @@ func (n *Nodes) backup(c *gin.Context) error {
 			n.Logger.Warn("removing the temporary files of a backup failed, the next start removes them", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 		}
 	}()
-	return n.Stream(c, mediaTar, "rowmill-"+held.At().UTC().Format("20060102T150405Z")+".tar", func(w *bufio.Writer) error {
+	return n.Stream(c, mediaTar, "rowmill-"+held.SnapshotTime().UTC().Format("20060102T150405Z")+".tar", func(w *bufio.Writer) error {
 		return held.Write(c.Request.Context(), w)
 	})
 }

@@ -25,8 +25,8 @@ func (n *Nodes) diagnose(c *gin.Context) (any, error) {
 	return gin.H{"nodes": found}, nil
 }
 
-// storage answers GET /v1/storage with a comparison of records and stored objects.
-func (n *Nodes) storage(c *gin.Context) (any, error) {
+// checkStorage answers GET /v1/storage with a comparison of records and stored objects.
+func (n *Nodes) checkStorage(c *gin.Context) (any, error) {
 	var p request.Problems
 	read := exchange.QueryBool(c, &p, "read")
 	if err := p.Err(); err != nil {

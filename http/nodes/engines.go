@@ -39,8 +39,8 @@ type StatsPoint struct {
 	Window       int       `json:"window"`    // how many rows these servers may have in flight: the sum of their windows
 }
 
-// NodePoints has the Points of a node, oldest first.
-type NodePoints struct {
+// NodeStats has the Points of a node, oldest first.
+type NodeStats struct {
 	Node    string // name of the node
 	Points  []StatsPoint
 	Problem *string // why the node did not answer; nil if it answered
@@ -66,8 +66,8 @@ type GPU struct {
 	Temperature *float64 `json:"temperature_celsius"`
 }
 
-// engines answers GET /v1/engines with the inference servers of all nodes.
-func (n *Nodes) engines(c *gin.Context) (any, error) {
+// listEngines answers GET /v1/engines with the inference servers of all nodes.
+func (n *Nodes) listEngines(c *gin.Context) (any, error) {
 	all, missing, err := n.Service.EngineList(c.Request.Context())
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (n *Nodes) engines(c *gin.Context) (any, error) {
 	return gin.H{"engines": exchange.OrEmptyList(all), "missing_nodes": exchange.OrEmptyList(missing)}, nil
 }
 
-// gpus answers GET /v1/gpus with the GPUs of all nodes.
-func (n *Nodes) gpus(c *gin.Context) (any, error) {
+// listGPUs answers GET /v1/gpus with the GPUs of all nodes.
+func (n *Nodes) listGPUs(c *gin.Context) (any, error) {
 	all, err := n.Service.GPUs(c.Request.Context())
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (n *Nodes) gpus(c *gin.Context) (any, error) {
 	return gin.H{"nodes": exchange.OrEmptyList(all)}, nil
 }
 
-// stats answers GET /v1/stats with the recent work of all nodes, or of one node.
-func (n *Nodes) stats(c *gin.Context) (any, error) {
+// showStats answers GET /v1/stats with the recent work of all nodes, or of one node.
+func (n *Nodes) showStats(c *gin.Context) (any, error) {
 	var p request.Problems
 	most := int64(StatsKept / time.Second)
 	seconds := exchange.QueryInt(c, &p, "range", most, int64(StatsStep/time.Second), most)
@@ -102,7 +102,7 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if only, given := c.GetQuery("node"); given {
-		one := slices.IndexFunc(all, func(n NodePoints) bool { return n.Node == only })
+		one := slices.IndexFunc(all, func(n NodeStats) bool { return n.Node == only })
 		if one < 0 {
 			p.Add("node", "is %q; there is no node with this name. GET /v1/nodes lists them", textfmt.Shorten(only, 64))
 		} else {
@@ -128,7 +128,7 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 // sumOfPoints adds up the points of all nodes for each step. It leaves out the newest
 // steps if some nodes have no point for them yet; otherwise the sum would drop at the
 // end of a chart.
-func sumOfPoints(all []NodePoints) []StatsPoint {
+func sumOfPoints(all []NodeStats) []StatsPoint {
 	sums := make(map[time.Time]StatsPoint)
 	var until time.Time
 	for _, n := range all {

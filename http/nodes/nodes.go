@@ -35,8 +35,8 @@ const (
 	NodeDraining = "draining"
 )
 
-// OthersCanOwn reports whether another live node can own a job that this node stores.
-func OthersCanOwn(all []client.Node) bool {
+// CanOtherNodeOwnJobs reports whether another live node can own a job that this node stores.
+func CanOtherNodeOwnJobs(all []client.Node) bool {
 	return slices.ContainsFunc(all, func(n client.Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
@@ -59,7 +59,7 @@ type Service interface {
 	// the longest running work come first. If f names a node, the error may be
 	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
 	// name).
-	Actors(ctx context.Context, f ActorFilter) ([]Actor, []NodeAnswer, error)
+	Actors(ctx context.Context, f ActorFilter) ([]Actor, []ActorQueryStatus, error)
 	// Diagnose makes every node test its own setup, and returns the results. It takes
 	// seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
@@ -68,7 +68,7 @@ type Service interface {
 	// that only the node knows.
 	EngineList(ctx context.Context) (all []client.Engine, missing []string, err error)
 	// Points returns the recent work of each node.
-	Points(ctx context.Context) ([]NodePoints, error)
+	Points(ctx context.Context) ([]NodeStats, error)
 	// GPUs returns the GPUs of each node.
 	GPUs(ctx context.Context) ([]NodeGPUs, error)
 	// Backup makes a snapshot of all records and objects. For this it copies the records,
@@ -91,17 +91,17 @@ type Nodes struct {
 
 // Route adds the routes of the package.
 func (n *Nodes) Route(v1 *gin.RouterGroup) {
-	v1.GET("/stats", n.Handle(n.stats))
-	v1.GET("/me", n.Handle(n.me))
+	v1.GET("/stats", n.Handle(n.showStats))
+	v1.GET("/me", n.Handle(n.showCaller))
 	operators := v1.Group("", n.requireOperator)
 	operators.GET("/nodes", n.Handle(n.list))
 	operators.POST("/nodes/:node/drain", n.Handle(n.drain))
-	operators.GET("/engines", n.Handle(n.engines))
-	operators.GET("/gpus", n.Handle(n.gpus))
-	operators.GET("/actors", n.Handle(n.actors))
+	operators.GET("/engines", n.Handle(n.listEngines))
+	operators.GET("/gpus", n.Handle(n.listGPUs))
+	operators.GET("/actors", n.Handle(n.listActors))
 	operators.GET("/diagnosis", n.Handle(n.diagnose))
-	operators.GET("/storage", n.Handle(n.storage))
-	operators.POST("/backup", n.HandleRaw(n.backup))
+	operators.GET("/storage", n.Handle(n.checkStorage))
+	operators.POST("/backup", n.HandleRaw(n.sendBackup))
 }
 
 // requireOperator is a middleware that refuses callers who are not operators.
@@ -130,7 +130,7 @@ func (n *Nodes) listLiveNodes(ctx context.Context) []client.Node {
 func (n *Nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
 	shown := textfmt.Shorten(id, 128)
-	err := n.Audit.Record(c, audit.Action{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
+	err := n.Audit.RecordAction(c, audit.Action{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
 		return n.Service.DrainNode(ctx, id)
 	})
 	if err = nodeError(err, id); errors.Is(err, ErrAway) {

@@ -23,12 +23,12 @@ type selfView struct {
 	Simulated bool    `json:"simulated"` // at least one inference server that is up is simulated
 }
 
-// me answers GET /v1/me.
-func (n *Nodes) me(c *gin.Context) (any, error) {
+// showCaller answers GET /v1/me.
+func (n *Nodes) showCaller(c *gin.Context) (any, error) {
 	who := caller.PrincipalOf(c)
 	view := selfView{
 		Account: who.Account, Role: who.Role, Operator: caller.CheckOperator(c) == nil,
-		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: n.Version,
+		KeyID: exchange.NilIfZero(who.KeyID), KeyName: exchange.NilIfZero(who.Name), Version: n.Version,
 		Node:      ownName(n.Service.Nodes(c.Request.Context())),
 		Simulated: slices.ContainsFunc(n.Service.Servers(), func(server served.Server) bool { return server.Simulated }),
 	}

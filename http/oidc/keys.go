@@ -26,8 +26,8 @@ const (
 	maxDocument = 1 << 20
 )
 
-// keys caches the issuer's published keys.
-type keys struct {
+// keyCache caches the issuer's published keys.
+type keyCache struct {
 	cfg Config
 
 	fetching sync.Mutex // locked during a read from the issuer
@@ -39,10 +39,10 @@ type keys struct {
 	failed  error     // error of the last read; nil if it succeeded
 }
 
-// find returns the issuer's key with an id. If id is empty, it returns the issuer's
+// findKey returns the issuer's key with an id. If id is empty, it returns the issuer's
 // only key. It reads the keys from the issuer again if the key is unknown or was read
 // longer ago than KeysInterval. If the read fails, an old key stays valid.
-func (k *keys) find(ctx context.Context, id string) (any, error) {
+func (k *keyCache) findKey(ctx context.Context, id string) (any, error) {
 	key, fresh := k.cachedKey(id)
 	if key != nil && fresh {
 		return key, nil
@@ -56,19 +56,19 @@ func (k *keys) find(ctx context.Context, id string) (any, error) {
 	if key, fresh = k.cachedKey(id); key != nil && fresh { // another request has read the keys meanwhile
 		return key, nil
 	}
-	err := k.fetch(ctx)
+	err := k.refreshKeys(ctx)
 	if again, _ := k.cachedKey(id); again != nil {
 		return again, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of %s: %w", k.cfg.Issuer, err)
 	}
-	return nil, &Refusal{Reason: fmt.Sprintf("the token is signed by a key that %s does not publish", k.cfg.Issuer)}
+	return nil, &RefusedTokenError{Reason: fmt.Sprintf("the token is signed by a key that %s does not publish", k.cfg.Issuer)}
 }
 
 // cachedKey returns the cached key with an id, or nil if the cache has no such key. fresh
 // is false if the cache is older than KeysInterval.
-func (k *keys) cachedKey(id string) (key any, fresh bool) {
+func (k *keyCache) cachedKey(id string) (key any, fresh bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	fresh = k.cfg.Now().Sub(k.fetched) < k.cfg.KeysInterval
@@ -89,10 +89,10 @@ func (k *keys) cachedKey(id string) (key any, fresh bool) {
 	return nil, false
 }
 
-// fetch reads the keys from the issuer. If the last read was less than fetchEvery ago,
+// refreshKeys reads the keys from the issuer. If the last read was less than fetchEvery ago,
 // fetch reads nothing and returns the error of that read. The caller must hold the lock
 // k.fetching.
-func (k *keys) fetch(ctx context.Context) error {
+func (k *keyCache) refreshKeys(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.cfg.Now()
 	if since := now.Sub(k.asked); 0 <= since && since < fetchEvery {
@@ -106,7 +106,7 @@ func (k *keys) fetch(ctx context.Context) error {
 	// keys.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
-	set, err := k.read(ctx)
+	set, err := k.readKeySet(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failed = err
@@ -118,7 +118,7 @@ func (k *keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
+func (k *keyCache) readKeySet(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 	var about struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
@@ -144,7 +144,7 @@ func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 	return set, nil
 }
 
-func (k *keys) getJSON(ctx context.Context, url string, into any) error {
+func (k *keyCache) getJSON(ctx context.Context, url string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err

@@ -61,18 +61,18 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Refusal is the error for a refused token. Reason is written for the client.
-type Refusal struct {
+// A RefusedTokenError is the error for a refused token. Reason is written for the client.
+type RefusedTokenError struct {
 	Reason string
 	// ValidToken means that the token is valid, but that its claims do not select one
 	// account and a role here.
 	ValidToken bool
 }
 
-func (r *Refusal) Error() string { return r.Reason }
+func (r *RefusedTokenError) Error() string { return r.Reason }
 
-// A Bearer is the owner of a valid token.
-type Bearer struct {
+// A TokenOwner is the owner of a valid token.
+type TokenOwner struct {
 	ID      string // hash of issuer and subject, twelve hexadecimal digits; never changes
 	Name    string // for display: the preferred user name, the mail address or the subject
 	Account string
@@ -80,15 +80,15 @@ type Bearer struct {
 	Expires time.Time // when the token expires
 }
 
-// An Issuer verifies the tokens of an OpenID Connect issuer. It sends its first request
+// A Verifier verifies the tokens of an OpenID Connect issuer. It sends its first request
 // when it verifies the first token.
-type Issuer struct {
+type Verifier struct {
 	cfg  Config
-	keys *keys
+	keys *keyCache
 }
 
 // New returns an Issuer. New sends no request.
-func New(cfg Config) *Issuer {
+func New(cfg Config) *Verifier {
 	if cfg.KeysInterval <= 0 {
 		cfg.KeysInterval = time.Hour
 	}
@@ -101,11 +101,11 @@ func New(cfg Config) *Issuer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Issuer{cfg: cfg, keys: &keys{cfg: cfg}}
+	return &Verifier{cfg: cfg, keys: &keyCache{cfg: cfg}}
 }
 
 // Name returns the issuer's URL.
-func (i *Issuer) Name() string { return i.cfg.Issuer }
+func (i *Verifier) Name() string { return i.cfg.Issuer }
 
 // LooksLikeToken reports whether a text looks like a token: three parts with dots
 // between, and the beginning of a JSON object in base64. It checks neither the rest of
@@ -122,9 +122,9 @@ var algorithms = []jose.SignatureAlgorithm{
 
 // Verify checks a token and returns its bearer. The error is a *Refusal if the token is
 // refused; any other error means that the issuer's keys cannot be read.
-func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
-	refuse := func(format string, args ...any) (Bearer, error) {
-		return Bearer{}, &Refusal{Reason: fmt.Sprintf(format, args...)}
+func (i *Verifier) Verify(ctx context.Context, token string) (TokenOwner, error) {
+	refuse := func(format string, args ...any) (TokenOwner, error) {
+		return TokenOwner{}, &RefusedTokenError{Reason: fmt.Sprintf(format, args...)}
 	}
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
@@ -140,9 +140,9 @@ func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
 	if claims.Issuer != i.cfg.Issuer {
 		return refuse("the token comes from another issuer than %s", i.cfg.Issuer)
 	}
-	key, err := i.keys.find(ctx, parsed.Headers[0].KeyID)
+	key, err := i.keys.findKey(ctx, parsed.Headers[0].KeyID)
 	if err != nil {
-		return Bearer{}, err
+		return TokenOwner{}, err
 	}
 	if err := parsed.Claims(key, &claims, &rest); err != nil {
 		return refuse("the token is not signed by %s", i.cfg.Issuer)
@@ -164,20 +164,20 @@ func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
 	case claims.Subject == "":
 		return refuse("the token has no subject")
 	}
-	return i.bearer(claims, rest)
+	return i.mapClaims(claims, rest)
 }
 
-// bearer returns the owner of a valid token: it maps the claims to an account and a role.
-func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) {
+// mapClaims returns the owner of a valid token: it maps the claims to an account and a role.
+func (i *Verifier) mapClaims(claims jwt.Claims, rest map[string]any) (TokenOwner, error) {
 	sum := sha256.Sum256([]byte(i.cfg.Issuer + "\n" + claims.Subject))
-	b := Bearer{ID: hex.EncodeToString(sum[:6]), Name: claims.Subject, Expires: claims.Expiry.Time()}
+	b := TokenOwner{ID: hex.EncodeToString(sum[:6]), Name: claims.Subject, Expires: claims.Expiry.Time()}
 	for _, claim := range []string{"email", "preferred_username"} {
 		if name, ok := rest[claim].(string); ok && name != "" {
 			b.Name = name
 		}
 	}
-	unknown := func(format string, args ...any) (Bearer, error) {
-		return Bearer{}, &Refusal{Reason: fmt.Sprintf(format, args...), ValidToken: true}
+	unknown := func(format string, args ...any) (TokenOwner, error) {
+		return TokenOwner{}, &RefusedTokenError{Reason: fmt.Sprintf(format, args...), ValidToken: true}
 	}
 	accounts := mappedNames(rest, i.cfg.AccountClaim, i.cfg.Accounts, len(i.cfg.Accounts) == 0)
 	switch {

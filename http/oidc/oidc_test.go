@@ -101,7 +101,7 @@ func TestVerify(t *testing.T) {
 		{"no role of the map", set("realm_access", map[string]any{}), "", false},
 	} {
 		_, err := issuer.Verify(t.Context(), sign(t, p.Keypair, good(test.change)))
-		var refused *Refusal
+		var refused *RefusedTokenError
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s: %v", test.name, err)
@@ -121,7 +121,7 @@ func TestVerify(t *testing.T) {
 		"another's claims":    parts[0] + "." + strings.Split(sign(t, p.Keypair, good(set("team", "ops"))), ".")[1] + "." + parts[2],
 		"no JWT":              "ey.x.y",
 	} {
-		var refused *Refusal
+		var refused *RefusedTokenError
 		if _, err := issuer.Verify(t.Context(), token); !errors.As(err, &refused) || refused.ValidToken {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -170,7 +170,7 @@ func TestKeys(t *testing.T) {
 	verify("an issuer that is down", 3, "")
 
 	unreachable := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})
-	var refused *Refusal
+	var refused *RefusedTokenError
 	if _, err := unreachable.Verify(t.Context(), token()); err == nil || errors.As(err, &refused) {
 		t.Errorf("an issuer that was never there: %v", err)
 	}

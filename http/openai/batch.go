@@ -46,7 +46,7 @@ type batchView struct {
 	CancellingAt     *int64            `json:"cancelling_at,omitempty"`
 	CancelledAt      *int64            `json:"cancelled_at,omitempty"`
 	RequestCounts    requestCounts     `json:"request_counts"` // never left out: clients read its members
-	Usage            usage             `json:"usage"`
+	Usage            tokenUsage             `json:"usage"`
 	Metadata         map[string]string `json:"metadata"`
 }
 
@@ -59,7 +59,7 @@ type requestCounts struct {
 	Failed    int64 `json:"failed"`
 }
 
-type usage struct {
+type tokenUsage struct {
 	InputTokens   int64         `json:"input_tokens"`
 	InputDetails  inputDetails  `json:"input_tokens_details"`
 	OutputTokens  int64         `json:"output_tokens"`
@@ -102,10 +102,10 @@ func (d *Dialect) finalizeAndView(ctx context.Context, record store.Record) (bat
 func (d *Dialect) viewOf(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
-		ID: d.batches.ID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
+		ID: d.batches.BatchID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
 		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
 		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
-		Usage: usage{InputTokens: exchange.OrZero(job.InputTokens), OutputTokens: exchange.OrZero(job.OutputTokens)},
+		Usage: tokenUsage{InputTokens: exchange.OrZero(job.InputTokens), OutputTokens: exchange.OrZero(job.OutputTokens)},
 	}
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
 	v.RequestCounts = countsOf(job, v.Status)
@@ -113,10 +113,10 @@ func (d *Dialect) viewOf(record store.Record) batchView {
 	if batch.IsFinalized(record) {
 		files := filesOfBatch(record)
 		if files.output {
-			v.OutputFileID = outcomeID(job.ID, outcomeOutput)
+			v.OutputFileID = resultFileID(job.ID, outcomeOutput)
 		}
 		if files.errors {
-			v.ErrorFileID = outcomeID(job.ID, outcomeErrors)
+			v.ErrorFileID = resultFileID(job.ID, outcomeErrors)
 		}
 	}
 	if v.Status == statusFailed {

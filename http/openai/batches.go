@@ -82,7 +82,7 @@ func (d *Dialect) readBatch(c *gin.Context) (a batchRequest, err error) {
 
 // readExpiry reads a field that says after how many seconds a file expires, and stores
 // this number in seconds. It returns true if the field is present and valid.
-func readExpiry(body *request.Object, field string, seconds *int64) bool {
+func readExpiry(body *request.JSONObject, field string, seconds *int64) bool {
 	var after map[string]any
 	if !body.Read(field, "an object with anchor and seconds", &after) {
 		return false
@@ -143,10 +143,10 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
+	record, err = d.batches.Submit(c, record, want.hash(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
 		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after d.findUnexpiredFile read its record
-			return batch.AddNotFoundField(batch.NotFound("file", f.ID), "input_file_id")
+			return batch.AddNotFoundField(batch.NotFoundError("file", f.ID), "input_file_id")
 		}
 		return err
 	})
@@ -174,7 +174,7 @@ func (d *Dialect) newBatchRecord(c *gin.Context, f store.File, want batchRequest
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, batch.AddNotFoundField(batch.NotFound("file", f.ID), "input_file_id")
+		return rowmill.Model{}, batch.AddNotFoundField(batch.NotFoundError("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
@@ -187,11 +187,11 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 	if !found {
 		return rowmill.Model{ID: "unknown", Kind: rowmill.KindRaw, NoPrice: true}, nil
 	}
-	return d.batches.ModelNamed(name)
+	return d.batches.FindModel(name)
 }
 
-// sum returns a hash of the request, which is equal for equal requests.
-func (a batchRequest) sum() string {
+// hash returns a hash of the request, which is equal for equal requests.
+func (a batchRequest) hash() string {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%q %q %q %d", a.file, a.endpoint, a.window, a.outputSeconds)
 	for _, key := range slices.Sorted(maps.Keys(a.metadata)) {

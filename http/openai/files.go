@@ -54,8 +54,8 @@ func viewFile(f store.File) client.File {
 	}
 }
 
-// expired reports whether a file has expired.
-func (d *Dialect) expired(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
+// isExpired reports whether a file has expired.
+func (d *Dialect) isExpired(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
 
 // isFileID reports whether id has the form of a file id.
 func isFileID(id string) bool {
@@ -66,7 +66,7 @@ func isFileID(id string) bool {
 // findFile returns the record of a file of the caller's account, or a 404. It also
 // returns a file that has expired.
 func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
-	none := batch.NotFound("file", textfmt.Shorten(id, 64))
+	none := batch.NotFoundError("file", textfmt.Shorten(id, 64))
 	if !isFileID(id) {
 		return store.File{}, none
 	}
@@ -83,8 +83,8 @@ func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 // findUnexpiredFile returns a file of the account that has not expired, or a 404.
 func (d *Dialect) findUnexpiredFile(c *gin.Context, id string) (store.File, error) {
 	f, err := d.findFile(c, id)
-	if err == nil && d.expired(f) {
-		err = batch.NotFound("file", f.ID)
+	if err == nil && d.isExpired(f) {
+		err = batch.NotFoundError("file", f.ID)
 	}
 	return f, err
 }
@@ -95,21 +95,21 @@ func (d *Dialect) showFile(c *gin.Context) (any, error) {
 	return viewFile(f), err
 }
 
-// content answers GET /v1/files/{file_id}/content with the bytes of a file.
-func (d *Dialect) content(c *gin.Context) error {
+// sendFileContent answers GET /v1/files/{file_id}/content with the bytes of a file.
+func (d *Dialect) sendFileContent(c *gin.Context) error {
 	f, err := d.findUnexpiredFile(c, c.Param("file_id"))
 	if err != nil {
 		return err
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) { // retention removed the data of the batch that made the file
-		return batch.NotFound("file", f.ID)
+		return batch.NotFoundError("file", f.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("open a file: %w", err)
 	}
 	defer object.Close()
-	d.Exchange.Object(c, object, layout.Bytes, f.Name)
+	d.Exchange.SendObject(c, object, layout.Bytes, f.Name)
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 			return nil, batch.AddNotFoundField(err, "after")
 		}
 	}
-	files, more, err := batch.ReadVisiblePage(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+	files, more, err := batch.ReadVisiblePage(asked, d.isExpired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
 		return d.Store.ListFiles(c.Request.Context(), caller.PrincipalOf(c).Account, c.Query("purpose"), page)
 	})
 	if err != nil {

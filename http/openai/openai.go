@@ -31,13 +31,13 @@ type Dialect struct {
 
 // Route adds the routes of files, uploads and batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Outcomes: d.outcomes}
+	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Outcomes: d.describeResultFiles}
 	handle, do := d.Exchange.Handle, d.Exchange.HandleRaw
-	v1.POST("/files", handle(d.upload))
+	v1.POST("/files", handle(d.uploadFile))
 	v1.GET("/files", handle(d.listFiles))
 	v1.GET("/files/:file_id", handle(d.showFile))
 	v1.DELETE("/files/:file_id", handle(d.deleteFile))
-	v1.GET("/files/:file_id/content", do(d.content))
+	v1.GET("/files/:file_id/content", do(d.sendFileContent))
 	v1.POST("/uploads", handle(d.beginUpload))
 	v1.GET("/uploads/:upload_id", handle(d.showUpload))
 	v1.POST("/uploads/:upload_id/parts", handle(d.addPart))

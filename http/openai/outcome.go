@@ -24,9 +24,9 @@ const (
 	outcomeErrors = "errors.jsonl"
 )
 
-// outcomeID returns the id of a file that a batch produces. All nodes compute the same
+// resultFileID returns the id of a file that a batch produces. All nodes compute the same
 // id. File ids have the same order as the times at which their batches were created.
-func outcomeID(jobID, name string) string {
+func resultFileID(jobID, name string) string {
 	digits := batch.JobIDDigits(jobID)
 	sum := sha256.Sum256([]byte(jobID + "/" + name))
 	return prefixFile + digits[:12] + hex.EncodeToString(sum[:])[:len(digits)-12]
@@ -43,10 +43,10 @@ func filesOfBatch(record store.Record) batchFiles {
 	return batchFiles{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
 }
 
-// outcomes describes the files to make for an ended batch.
-func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.ResultFile, err error) {
+// describeResultFiles describes the files to make for an ended batch.
+func (d *Dialect) describeResultFiles(ctx context.Context, record store.Record) (made []batch.ResultFile, err error) {
 	files := filesOfBatch(record)
-	until, err := d.expiry(ctx, record)
+	until, err := d.fileExpiry(ctx, record)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
 		made = append(made, batch.ResultFile{Name: name, Line: line, OnComplete: func(ctx context.Context, a store.Artifact) error {
 			err := d.createRecord(ctx, store.File{
-				ID: outcomeID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
-				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
+				ID: resultFileID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
+				Name: d.batches.BatchID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
 			})
 			if errors.Is(err, rowmill.ErrConflict) {
 				return nil // an earlier attempt stored a record with another expiry; that record stays
@@ -72,10 +72,10 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 	return made, nil
 }
 
-// expiry returns when the files of a batch expire: after the time that the client asked
+// fileExpiry returns when the files of a batch expire: after the time that the client asked
 // for, or else at the end of the account's retention by its current settings. nil means
 // never.
-func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, error) {
+func (d *Dialect) fileExpiry(ctx context.Context, record store.Record) (*time.Time, error) {
 	ended := record.Job.Completed.UTC().Truncate(time.Second)
 	if seconds := record.Spec.Raw.OutputSeconds; seconds > 0 {
 		ended = ended.Add(time.Duration(seconds) * time.Second)
@@ -130,7 +130,7 @@ func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output)
 		return b, nil
 	}
 	b = l.appendIDs(b, row)
-	if status, refused := results.Status(out); refused {
+	if status, refused := results.ReplyStatus(out); refused {
 		body := out.Err.Raw
 		if !json.Valid([]byte(body)) { // not JSON, or cut because it was too long
 			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": batch.TypeInvalid, "param": nil, "code": nil}})

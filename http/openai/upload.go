@@ -44,17 +44,17 @@ const (
 	defaultExpiry = 30 * 24 * time.Hour
 )
 
-// A form is the content of a multipart/form-data request. The parts of a form arrive in
+// An uploadForm is the content of a multipart/form-data request. The parts of a form arrive in
 // any order, so the file may be stored before its purpose is known.
-type form struct {
+type uploadForm struct {
 	fields  map[string]string
 	name    string // name of the file
 	size    int64  // size of the file, in bytes
 	hasFile bool
 }
 
-// upload answers POST /v1/files: it stores an uploaded file.
-func (d *Dialect) upload(c *gin.Context) (any, error) {
+// uploadFile answers POST /v1/files: it stores an uploaded file.
+func (d *Dialect) uploadFile(c *gin.Context) (any, error) {
 	parts, err := d.openForm(c, "the fields purpose and file")
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	defer w.Abort()
-	sent, err := d.read(parts, "file", w)
+	sent, err := d.readForm(parts, "file", w)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func (d *Dialect) openForm(c *gin.Context, fields string) (*multipart.Reader, er
 	return multipart.NewReader(d.Exchange.Body(c, most), params["boundary"]), nil
 }
 
-// read reads a multipart form. It writes the file in the given field to w, and returns
+// readForm reads a multipart form. It writes the file in the given field to w, and returns
 // the other fields and the file's name and size.
-func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form, error) {
-	sent := form{fields: map[string]string{}}
+func (d *Dialect) readForm(parts *multipart.Reader, field string, w io.Writer) (uploadForm, error) {
+	sent := uploadForm{fields: map[string]string{}}
 	for {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) { // the end of the form; if it came too early, fields are missing and check reports them
@@ -177,7 +177,7 @@ func filename(part *multipart.Part) string {
 }
 
 // validate checks the fields of a form, and returns how long to keep the file.
-func (sent form) validate() (expiry time.Duration, err error) {
+func (sent uploadForm) validate() (expiry time.Duration, err error) {
 	var p request.Problems
 	switch purpose := sent.fields["purpose"]; {
 	case purpose == "":

@@ -74,16 +74,16 @@ type upload struct {
 	uploadHeader
 	status string
 	file   *store.File // nil until the upload is completed
-	parts  []blob.Info
+	parts  []blob.ObjectInfo
 }
 
-func (u *upload) expires() time.Time { return u.Created.Add(layout.UploadLife) }
+func (u *upload) expiresAt() time.Time { return u.Created.Add(layout.UploadLife) }
 
 // view returns the upload as OpenAI's API shows it. The field parts does not exist in
 // OpenAI's API.
 func (u *upload) view() client.UploadState {
 	v := client.UploadState{
-		ID: u.id, Object: "upload", Bytes: u.Bytes, CreatedAt: u.Created.Unix(), ExpiresAt: u.expires().Unix(),
+		ID: u.id, Object: "upload", Bytes: u.Bytes, CreatedAt: u.Created.Unix(), ExpiresAt: u.expiresAt().Unix(),
 		Filename: u.Filename, Purpose: u.Purpose, Status: u.status, Parts: []client.UploadPart{},
 	}
 	if u.file != nil {
@@ -158,7 +158,7 @@ func (d *Dialect) writeObject(ctx context.Context, key, kind string, fill func(i
 // account, or a 404.
 func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
-	none := batch.NotFound("upload", textfmt.Shorten(u.id, 64))
+	none := batch.NotFoundError("upload", textfmt.Shorten(u.id, 64))
 	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsUUIDHex(digits) {
 		return nil, none
 	}
@@ -179,12 +179,12 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	if u.parts, err = d.Bucket.List(ctx, layout.UploadPartsPrefix(u.id)); err != nil {
 		return nil, fmt.Errorf("list the parts of an upload: %w", err)
 	}
-	return u, d.findStatus(ctx, u)
+	return u, d.loadUploadStatus(ctx, u)
 }
 
-// findStatus sets the status of an upload that has ended. If the upload was completed,
+// loadUploadStatus sets the status of an upload that has ended. If the upload was completed,
 // it also sets the upload's file.
-func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
+func (d *Dialect) loadUploadStatus(ctx context.Context, u *upload) error {
 	f, err := d.Store.GetFile(ctx, fileIDOf(u.id))
 	if err == nil {
 		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
@@ -201,7 +201,7 @@ func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 		u.status = uploadCancelled
 	case !errors.Is(err, rowmill.ErrNotFound):
 		return fmt.Errorf("find out whether an upload was cancelled: %w", err)
-	case !d.Now().Before(u.expires()):
+	case !d.Now().Before(u.expiresAt()):
 		u.status = uploadExpired
 	}
 	return nil
@@ -247,9 +247,9 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	id := prefixPart + batch.JobIDDigits(rowmill.NewJobID())
-	var sent form
+	var sent uploadForm
 	err = d.writeObject(c.Request.Context(), layout.UploadPartsPrefix(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
-		if sent, err = d.read(parts, "data", w); err == nil && !sent.hasFile {
+		if sent, err = d.readForm(parts, "data", w); err == nil && !sent.hasFile {
 			err = rowmill.Invalid("data", "is missing; send the part as the field data of the form")
 		}
 		return err
@@ -315,9 +315,9 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	// From here on, the file is made even if the client disconnects. A repeated request
 	// then finds the file.
 	ctx := context.WithoutCancel(c.Request.Context())
-	err = d.join(ctx, u, keys, sum)
+	err = d.joinParts(ctx, u, keys, sum)
 	if errors.Is(err, rowmill.ErrNotFound) { // another request has ended the upload meanwhile and removed its parts
-		if err := d.findStatus(ctx, u); err != nil {
+		if err := d.loadUploadStatus(ctx, u); err != nil {
 			return nil, err
 		}
 	}
@@ -337,7 +337,7 @@ func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	var total int64
 	for i, id := range ids {
 		key := layout.UploadPartsPrefix(u.id) + id
-		at := slices.IndexFunc(u.parts, func(part blob.Info) bool { return part.Key == key })
+		at := slices.IndexFunc(u.parts, func(part blob.ObjectInfo) bool { return part.Key == key })
 		switch {
 		case at < 0:
 			return nil, rowmill.Invalid("part_ids", "names %q, which is not a part of this upload", textfmt.Shorten(id, 64))
@@ -353,9 +353,9 @@ func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	return keys, nil
 }
 
-// join joins parts of an upload into one file. keys are the object keys of the parts.
+// joinParts joins parts of an upload into one file. keys are the object keys of the parts.
 // sum is the MD5 sum that the client expects, or empty.
-func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string) error {
+func (d *Dialect) joinParts(ctx context.Context, u *upload, keys []string, wantMD5 string) error {
 	until := u.Created.Add(u.Keep)
 	f := store.File{
 		ID: fileIDOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
@@ -368,8 +368,8 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 				return err
 			}
 		}
-		if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
-			return rowmill.Invalid("md5", "is %s, but the parts in this order have the sum %s; send the damaged parts again, or name the parts in the order of the file", textfmt.Shorten(sum, 64), got)
+		if got := hex.EncodeToString(digest.Sum(nil)); wantMD5 != "" && !strings.EqualFold(wantMD5, got) {
+			return rowmill.Invalid("md5", "is %s, but the parts in this order have the sum %s; send the damaged parts again, or name the parts in the order of the file", textfmt.Shorten(wantMD5, 64), got)
 		}
 		// Store the record first, as for a file in one request. A concurrent request that
 		// completes the same upload writes the same record and, except for the order of its

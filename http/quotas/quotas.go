@@ -57,14 +57,14 @@ type Quotas struct {
 
 // Route adds the routes of quotas.
 func (q *Quotas) Route(v1 gin.IRoutes) {
-	v1.GET("/get-quotas", q.Handle(q.get))
+	v1.GET("/get-quotas", q.Handle(q.showOwnQuotas))
 	v1.GET("/quotas", q.Handle(q.show))
-	v1.PUT("/quotas", q.Handle(q.put))
+	v1.PUT("/quotas", q.Handle(q.replaceOwnQuotas))
 }
 
-// load returns the quotas that apply to an account: its own quotas, and the configured
+// loadQuotas returns the quotas that apply to an account: its own quotas, and the configured
 // quotas where the account has no own.
-func (q *Quotas) load(ctx context.Context, account string) (accountQuotas, error) {
+func (q *Quotas) loadQuotas(ctx context.Context, account string) (accountQuotas, error) {
 	doc, version, err := q.Store.GetValue(ctx, ValueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return q.applicableQuotas(account, ownQuotas{}, 0), nil
@@ -82,7 +82,7 @@ func (q *Quotas) load(ctx context.Context, account string) (accountQuotas, error
 // SetQuotas sets the account in the specification of a job, and copies the quotas of
 // this account to the specification.
 func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Spec) error {
-	bounds, err := q.load(ctx, account)
+	bounds, err := q.loadQuotas(ctx, account)
 	if err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (q *Quotas) applicableQuotas(account string, own ownQuotas, version int64) 
 	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
 }
 
-// get answers GET /v1/get-quotas with the quotas of the caller's account. Every key may
+// showOwnQuotas answers GET /v1/get-quotas with the quotas of the caller's account. Every key may
 // request them.
-func (q *Quotas) get(c *gin.Context) (any, error) {
-	bounds, err := q.load(c.Request.Context(), caller.PrincipalOf(c).Account)
+func (q *Quotas) showOwnQuotas(c *gin.Context) (any, error) {
+	bounds, err := q.loadQuotas(c.Request.Context(), caller.PrincipalOf(c).Account)
 	return gin.H{"quotas": bounds.Quotas}, err
 }
 
@@ -128,29 +128,29 @@ func (q *Quotas) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := q.load(c.Request.Context(), account)
+	bounds, err := q.loadQuotas(c.Request.Context(), account)
 	exchange.SetETag(c, bounds.version, err)
 	return bounds, err
 }
 
-// put answers PUT /v1/quotas: the body replaces the account's own quotas.
-func (q *Quotas) put(c *gin.Context) (any, error) {
+// replaceOwnQuotas answers PUT /v1/quotas: the body replaces the account's own quotas.
+func (q *Quotas) replaceOwnQuotas(c *gin.Context) (any, error) {
 	var own ownQuotas
-	account, err := caller.ReadAdminRequest(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(q.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
 		own = readQuotas(body)
 		body.RejectUnknown("account, quotas and cost_quota_usd")
 	})
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := q.load(c.Request.Context(), account)
+	bounds, err := q.loadQuotas(c.Request.Context(), account)
 	if err == nil {
 		err = exchange.CheckIfMatch(c, bounds.version, "quotas")
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = q.Audit.Record(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
+	err = q.Audit.RecordAction(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
 		version, err := store.RewriteValue(ctx, q.Store, ValueName(account), own, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
@@ -163,10 +163,10 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 }
 
 // readQuotas reads the account's own quotas from a body.
-func readQuotas(body *request.Object) ownQuotas {
+func readQuotas(body *request.JSONObject) ownQuotas {
 	var own ownQuotas
 	seen := map[rowmill.Priority]bool{}
-	for _, entry := range body.Objects("quotas") {
+	for _, entry := range body.ReadInnerObjects("quotas") {
 		q := client.OwnQuota{Priority: -1}
 		if entry.Require("priority", "the integer "+rowmill.PriorityValues, &q.Priority, "it must be "+rowmill.PriorityValues) {
 			err := q.Priority.Validate()
@@ -195,7 +195,7 @@ func readQuotas(body *request.Object) ownQuotas {
 
 // readQuota reads a row quota or a token quota. It returns nil if the field is absent,
 // which means that the configured quota applies. unit is for errors.
-func readQuota(entry *request.Object, field, unit string) *int64 {
+func readQuota(entry *request.JSONObject, field, unit string) *int64 {
 	var n int64
 	if !entry.Read(field, "a whole number of "+unit+", or null for the configured one", &n) {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // CheckHasResults returns an error that says why a job has no results of a variant, or nil if
 // the job has such results.
-func CheckHasResults(record store.Record, v results.Variant) error {
+func CheckHasResults(record store.Record, v results.FileVariant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
@@ -30,7 +30,7 @@ func CheckHasResults(record store.Record, v results.Variant) error {
 
 // CheckHasPartialRows returns an error that says why a job that has not succeeded has no partial
 // results, or nil if the job has partial results.
-func CheckHasPartialRows(record store.Record, v results.Variant) error {
+func CheckHasPartialRows(record store.Record, v results.FileVariant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
@@ -46,7 +46,7 @@ func CheckHasPartialRows(record store.Record, v results.Variant) error {
 
 // checkAvailable returns an error if a job will never have a variant of its results: the
 // data was removed, or log probabilities were not recorded.
-func checkAvailable(record store.Record, v results.Variant) error {
+func checkAvailable(record store.Record, v results.FileVariant) error {
 	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved

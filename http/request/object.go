@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// An Object is a small JSON object in a request. A handler reads the fields one by one,
+// A JSONObject is a small JSON object in a request. A handler reads the fields one by one,
 // and each read removes the field from the object. A field with null counts as absent.
-type Object struct {
+type JSONObject struct {
 	Problems *Problems
 	fields   map[string]json.RawMessage
 	nulls    map[string]bool // names of the fields with null
@@ -23,19 +23,19 @@ type Object struct {
 
 // ReadObject decodes a body into an Object with all fields unread. The methods that
 // read a field add its problems to Problems.
-func ReadObject(body []byte) (Object, error) {
-	o := Object{Problems: &Problems{}}
+func ReadObject(body []byte) (JSONObject, error) {
+	o := JSONObject{Problems: &Problems{}}
 	return o, o.decode(body)
 }
 
 // Err returns the problems of the object as an error, or nil if there are none.
-func (o *Object) Err() error { return o.Problems.Err() }
+func (o *JSONObject) Err() error { return o.Problems.Err() }
 
 // maxFields limits the fields of an object, so that a body with millions of fields
 // takes little memory. No object of the API has that many fields.
 const maxFields = 100
 
-func (o *Object) decode(body []byte) error {
+func (o *JSONObject) decode(body []byte) error {
 	malformed := Errorf(http.StatusBadRequest, "invalid_json", "the body must be one JSON object and nothing else")
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !json.Valid(body) {
@@ -72,7 +72,7 @@ func (o *Object) decode(body []byte) error {
 // Read decodes a field into the variable that into points to, and removes the field
 // from the object. It returns true if the field is present and has the right type. wantType
 // names the right type for the error message.
-func (o *Object) Read(field, wantType string, into any) bool {
+func (o *JSONObject) Read(field, wantType string, into any) bool {
 	raw, given := o.fields[field]
 	if !given {
 		return false
@@ -87,7 +87,7 @@ func (o *Object) Read(field, wantType string, into any) bool {
 
 // Require is like Read for a field that must be present. missing is the message for an
 // absent field.
-func (o *Object) Require(field, wantType string, into any, missing string) bool {
+func (o *JSONObject) Require(field, wantType string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
 		o.Add(field, "is missing; %s", missing)
 		return false
@@ -96,27 +96,27 @@ func (o *Object) Require(field, wantType string, into any, missing string) bool 
 }
 
 // IsNull reports whether the request has the field with the value null.
-func (o *Object) IsNull(field string) bool { return o.nulls[field] }
+func (o *JSONObject) IsNull(field string) bool { return o.nulls[field] }
 
 // Drop removes a field without reading it.
-func (o *Object) Drop(field string) { delete(o.fields, field) }
+func (o *JSONObject) Drop(field string) { delete(o.fields, field) }
 
 // Add adds a problem of a field to Problems.
-func (o *Object) Add(field, format string, args ...any) {
+func (o *JSONObject) Add(field, format string, args ...any) {
 	o.Problems.Add(o.prefix+field, format, args...)
 }
 
-// Objects reads a field that is an array of objects, removes the field from the object,
+// ReadInnerObjects reads a field that is an array of objects, removes the field from the object,
 // and returns the elements.
-func (o *Object) Objects(field string) []Object {
+func (o *JSONObject) ReadInnerObjects(field string) []JSONObject {
 	var raws []json.RawMessage
 	if !o.Read(field, "an array of objects", &raws) {
 		return nil
 	}
-	var found []Object
+	var found []JSONObject
 	for i, raw := range raws {
 		name := fmt.Sprintf("%s[%d]", field, i)
-		inner := Object{prefix: o.prefix + name + ".", Problems: o.Problems}
+		inner := JSONObject{prefix: o.prefix + name + ".", Problems: o.Problems}
 		if inner.decode(raw) != nil {
 			o.Add(name, "must be an object")
 			continue
@@ -126,15 +126,15 @@ func (o *Object) Objects(field string) []Object {
 	return found
 }
 
-// Object reads a field that is itself an object, removes the field, and returns the
+// ReadInnerObject reads a field that is itself an object, removes the field, and returns the
 // inner object. given is false if the field is absent or not an object.
-func (o *Object) Object(field string) (inner Object, given bool) {
+func (o *JSONObject) ReadInnerObject(field string) (inner JSONObject, given bool) {
 	raw, given := o.fields[field]
 	if !given {
 		return inner, false
 	}
 	delete(o.fields, field)
-	inner = Object{prefix: o.prefix + field + ".", Problems: o.Problems}
+	inner = JSONObject{prefix: o.prefix + field + ".", Problems: o.Problems}
 	if inner.decode(raw) != nil {
 		o.Add(field, "must be an object")
 		return inner, false
@@ -145,14 +145,14 @@ func (o *Object) Object(field string) (inner Object, given bool) {
 // maxUnknown limits how many unknown fields an error message names.
 const maxUnknown = 20
 
-// Unread returns the sorted names of the fields that were not read.
-func (o *Object) Unread() []string { return slices.Sorted(maps.Keys(o.fields)) }
+// UnreadFields returns the sorted names of the fields that were not read.
+func (o *JSONObject) UnreadFields() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
 // RejectUnknown adds a problem for each field that was not read; known lists the known fields for
 // the message. Without this check, a misspelt field in a document that replaces a
 // stored document would silently delete the value that the client wanted to set.
-func (o *Object) RejectUnknown(known string) {
-	for i, name := range o.Unread() {
+func (o *JSONObject) RejectUnknown(known string) {
+	for i, name := range o.UnreadFields() {
 		name = cmp.Or(textfmt.Shorten(name, 64), `""`)
 		if i == maxUnknown {
 			o.Add(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)

@@ -49,7 +49,7 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 	var name string
 	o.Read("name", "a string", &name)
 	var n int
-	for _, inner := range o.Objects("list") {
+	for _, inner := range o.ReadInnerObjects("list") {
 		inner.Require("n", "a number", &n, "it must be a number")
 		inner.RejectUnknown("n")
 	}

@@ -9,7 +9,7 @@ import (
 // TestSuite_SmallObjects puts JSON of every kind into a small body.
 func TestSuite_SmallObjects(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"a":` + value + `}` },
 		Take: func(document string) error {
 			_, err := ReadObject([]byte(document))

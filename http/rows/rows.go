@@ -51,9 +51,9 @@ type Rows struct {
 // Route adds the routes of rows.
 func (r *Rows) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/rows/:row", r.Jobs.Handle(r.show))
-	v1.GET("/jobs/:job_id/errors", r.Jobs.Handle(r.failures))
+	v1.GET("/jobs/:job_id/errors", r.Jobs.Handle(r.listFailedRows))
 	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countFailures)))
-	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.preview))
+	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.showPreview))
 }
 
 // show answers GET /v1/jobs/{job_id}/rows/{row} with one row.
@@ -84,21 +84,21 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
 	record, err := r.Jobs.FindInPath(c)
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
-		err = request.CheckHasPartialRows(record, results.Variant{})
+		err = request.CheckHasPartialRows(record, results.FileVariant{})
 	}
 	return record, err
 }
 
-// failures answers GET /v1/jobs/{job_id}/errors with a page of failed rows and, unless
+// listFailedRows answers GET /v1/jobs/{job_id}/errors with a page of failed rows and, unless
 // not_run is false, the rows that an ended job did not run.
-func (r *Rows) failures(c *gin.Context) (any, error) {
+func (r *Rows) listFailedRows(c *gin.Context) (any, error) {
 	var p request.Problems
 	limit := int(exchange.QueryInt(c, &p, "limit", maxErrorsPage, 1, maxErrorsPage))
 	notRun := true
 	if _, given := c.GetQuery("not_run"); given {
 		notRun = exchange.QueryBool(c, &p, "not_run")
 	}
-	from, ok := parsePlace(c.Query("cursor"))
+	from, ok := parseFailureCursor(c.Query("cursor"))
 	if !ok {
 		p.Add("cursor", "is not a cursor of this list; send the next_cursor of the previous page, unchanged")
 	}
@@ -109,9 +109,9 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, job := r.Archive.Failures, record.Job
+	list, job := r.Archive.ListFailures, record.Job
 	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.IsCutIntoShards() {
-		list = r.Archive.FailedAndMissing
+		list = r.Archive.ListFailedAndMissing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)
 	body := gin.H{"errors": exchange.OrEmptyList(found), "next_cursor": nil}
@@ -146,8 +146,8 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	counts, at, counted := []failureCount{}, map[string]int{}, 0
-	for place := archive.StartOfRows(); counted < maxFailuresRead; {
-		found, more, err := r.Archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresRead-counted))
+	for place := archive.FirstFailurePosition(); counted < maxFailuresRead; {
+		found, more, err := r.Archive.ListFailures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresRead-counted))
 		if err != nil {
 			return nil, err
 		}
@@ -169,10 +169,10 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 	return gin.H{"counts": counts, "counted": counted, "failed_rows": record.Job.FailedRows}, nil
 }
 
-// parsePlace parses a cursor in the list of failed rows: <shard>.<row>.
-func parsePlace(cursor string) (place archive.FailurePosition, ok bool) {
+// parseFailureCursor parses a cursor in the list of failed rows: <shard>.<row>.
+func parseFailureCursor(cursor string) (place archive.FailurePosition, ok bool) {
 	if cursor == "" {
-		return archive.StartOfRows(), true
+		return archive.FirstFailurePosition(), true
 	}
 	first, second, _ := strings.Cut(cursor, ".")
 	shard, err := strconv.Atoi(first)
@@ -204,9 +204,9 @@ func viewPreview(n int64, row *results.PreviewRow) previewRow {
 	return view
 }
 
-// preview answers GET /v1/jobs/{job_id}/preview with a range of rows. Rows that are not
+// showPreview answers GET /v1/jobs/{job_id}/preview with a range of rows. Rows that are not
 // committed have the status pending.
-func (r *Rows) preview(c *gin.Context) (any, error) {
+func (r *Rows) showPreview(c *gin.Context) (any, error) {
 	var p request.Problems
 	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)
 	limit := exchange.QueryInt(c, &p, "limit", defaultPreview, 1, maxPreview)
@@ -229,7 +229,7 @@ func (r *Rows) preview(c *gin.Context) (any, error) {
 		views[i] = viewPreview(offset+int64(i), row)
 	}
 	body := gin.H{
-		"rows": views, "next_offset": nil, "status": jobs.ViewOf(caller.PrincipalOf(c), &job).Status,
+		"rows": views, "next_offset": nil, "status": jobs.NewView(caller.PrincipalOf(c), &job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
 	if total := job.NumRows; total != nil && found.Record.IsCutIntoShards() && found.End < *total {

@@ -22,12 +22,12 @@ const (
 	progressAlive = 15 * time.Second
 )
 
-// progress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line,
+// streamProgress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line,
 // until the job has ended. When a line says that all rows are done, the client assumes
 // success and requests the results at once. So the service sends such a line only when
 // the results can be read. The stream of a failed or cancelled job ends without such a
 // line.
-func (d *Dialect) progress(c *gin.Context) error {
+func (d *Dialect) streamProgress(c *gin.Context) error {
 	record, err := d.Jobs.Find(c, c.Param("job_id"))
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (d *Dialect) progress(c *gin.Context) error {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
-		readable := request.CheckHasResults(record, results.Variant{}) == nil
+		readable := request.CheckHasResults(record, results.FileVariant{}) == nil
 		if err := lines.write(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
 			return nil // the client disconnected, the job has ended, or the node drains
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// results answers POST /v1/job-results, with which existing clients fetch results. The
+// sendResults answers POST /v1/job-results, with which existing clients fetch results. The
 // answer has the JSON of GET /v1/jobs/{job_id}/results under the key results.
-func (d *Dialect) results(c *gin.Context) error {
+func (d *Dialect) sendResults(c *gin.Context) error {
 	record, v, err := d.readRequest(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request.Context()
-	source, schema, err := d.Archive.Full(ctx, record)
+	source, schema, err := d.Archive.OpenFull(ctx, record)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (d *Dialect) results(c *gin.Context) error {
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"results":`)
 		if err := results.WriteJSON(ctx, w, source, schema, v); err != nil {
-			return archive.AsRemoved(fmt.Errorf("write results: %w", err))
+			return archive.MissingAsRemoved(fmt.Errorf("write results: %w", err))
 		}
 		_, err := w.WriteString("}\n")
 		return err
@@ -41,7 +41,7 @@ func (d *Dialect) results(c *gin.Context) error {
 
 // readRequest reads the body of POST /v1/job-results. It returns the named job and the
 // variant of its results. It ignores unknown fields, which newer clients may send.
-func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.Variant, err error) {
+func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.FileVariant, err error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return record, v, err

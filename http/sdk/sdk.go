@@ -32,19 +32,19 @@ const Name = "sdk"
 // UsesDialect reports whether the API key of a request is for clients of this dialect.
 func UsesDialect(c *gin.Context) bool { return caller.PrincipalOf(c).Dialect == Name }
 
-// Jobs finds jobs of the caller's account.
-type Jobs interface {
+// JobFinder finds jobs of the caller's account.
+type JobFinder interface {
 	// Find returns a job, or a 404 if it does not exist or belongs to another account.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Head is like Find, but returns only the part of a job that clients see. Callers must
+	// FindHead is like Find, but returns only the part of a job that clients see. Callers must
 	// not modify the result.
-	Head(c *gin.Context, id string) (*store.Head, error)
+	FindHead(c *gin.Context, id string) (*store.JobHead, error)
 }
 
 // Dialect answers the requests whose answers have another form in this dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
-	Jobs     Jobs
+	Jobs     JobFinder
 	Store    store.Jobs
 	Archive  *archive.Archive
 	Draining func() bool // reports whether the node is about to stop
@@ -53,8 +53,8 @@ type Dialect struct {
 
 // Route adds the routes that only clients of the dialect use.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	v1.POST("/job-results", d.Exchange.HandleRaw(d.results))
-	v1.GET("/stream-job-progress/:job_id", d.Exchange.HandleRaw(d.progress))
+	v1.POST("/job-results", d.Exchange.HandleRaw(d.sendResults))
+	v1.GET("/stream-job-progress/:job_id", d.Exchange.HandleRaw(d.streamProgress))
 }
 
 // codeCancelled is the code of the failure_reason of a cancelled job.
@@ -143,16 +143,16 @@ func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
 // running, once, if no client has asked for the job's status before.
 const showRunningFor = 10 * time.Second
 
-// packsJSON reports whether the outputs of a job contain JSON inside JSON: the output of a
+// hasNestedJSON reports whether the outputs of a job contain JSON inside JSON: the output of a
 // reasoning model is an object, and with a schema the answer in it is JSON again.
-func packsJSON(record store.Record) bool {
+func hasNestedJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
 // ConvertSchema returns the schema of a job's results as clients of the dialect expect it: an
 // answer that is a JSON object becomes columns and not a text.
 func ConvertSchema(record store.Record, s results.Schema) results.Schema {
-	s.ContentAsJSON = packsJSON(record)
+	s.ContentAsJSON = hasNestedJSON(record)
 	return s
 }
 
@@ -163,8 +163,8 @@ func ConvertOutput(record store.Record, output any) (answer any, reasoning *stri
 	text, isText := output.(string)
 	switch {
 	case !isText || len(record.Spec.Schema) == 0:
-	case packsJSON(record):
-		if thought, content, ok := results.Reasoning([]byte(text)); ok {
+	case hasNestedJSON(record):
+		if thought, content, ok := results.SplitReasoning([]byte(text)); ok {
 			return content, &thought
 		}
 	case json.Valid([]byte(text)):
@@ -173,10 +173,10 @@ func ConvertOutput(record store.Record, output any) (answer any, reasoning *stri
 	return output, nil
 }
 
-// Status answers GET /v1/job-status/{job_id} in the form of the dialect.
-func (d *Dialect) Status(c *gin.Context) (any, error) {
+// ShowStatus answers GET /v1/job-status/{job_id} in the form of the dialect.
+func (d *Dialect) ShowStatus(c *gin.Context) (any, error) {
 	id := c.Param("job_id")
-	head, err := d.Jobs.Head(c, id)
+	head, err := d.Jobs.FindHead(c, id)
 	var status string
 	if err == nil {
 		status = d.shownStatus(c, head)
@@ -194,14 +194,14 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 // to start do not accept SUCCEEDED. So a job that succeeded before any client asked is
 // shown as RUNNING once. The job's record stores that a client has asked, so that all
 // nodes know. If this write fails, the client gets the real status.
-func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
+func (d *Dialect) shownStatus(c *gin.Context, head *store.JobHead) string {
 	job := &head.Job
 	status := statusOf(job.Status)
 	justSucceeded := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < showRunningFor
 	if head.ShownRunning || job.Status.Terminal() && !justSucceeded {
 		return status
 	}
-	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {
+	if err := d.Store.MarkShownRunning(c.Request.Context(), job.ID); err != nil {
 		d.Exchange.Logger.Warn("storing that a client has asked for a job's status failed, the client gets the real status",
 			exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, job.ID, exchange.KeyErr, err)
 		return status

@@ -23,18 +23,18 @@ const (
 	previewAtOnce = 8
 )
 
-// heldJob is an ended job that retention has not finished: it may still have results or
+// retainedJob is an ended job that retention has not finished: it may still have results or
 // objects to remove.
-type heldJob struct {
+type retainedJob struct {
 	ended   time.Time
 	removed bool  // true if a client had the data removed
 	bytes   int64 // size of the results
 }
 
-// preview answers GET /v1/settings/preview: for each possible retention, how many jobs
+// previewRetention answers GET /v1/settings/preview: for each possible retention, how many jobs
 // would lose their data now.
-func (s *Settings) preview(c *gin.Context) (any, error) {
-	account, err := caller.ReadAccount(c)
+func (s *Settings) previewRetention(c *gin.Context) (any, error) {
+	account, err := caller.ResolveReadAccount(c)
 	if err != nil {
 		return nil, err
 	}
@@ -47,28 +47,28 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, all, err := s.heldJobs(ctx, account, now)
+	held, all, err := s.listRetainedJobs(ctx, account, now)
 	if err != nil {
 		return nil, err
 	}
-	view := client.RetentionPreview{Account: account, RetentionDays: exchange.Int64(chosen.RetentionDays), LookedAt: int64(len(held)), LookedAtAll: all}
+	view := client.RetentionPreview{Account: account, RetentionDays: exchange.ToInt64Ptr(chosen.RetentionDays), LookedAt: int64(len(held)), LookedAtAll: all}
 	for _, days := range store.RetentionPresets() {
-		view.Presets = append(view.Presets, effectOf(days, held, all, now))
+		view.Presets = append(view.Presets, computeEffect(days, held, all, now))
 	}
 	view.Presets = append(view.Presets, client.RetentionEffect{})
 	return view, nil
 }
 
-// heldJobs returns up to maxPreviewed ended jobs that retention has not finished, in the
+// listRetainedJobs returns up to maxPreviewed ended jobs that retention has not finished, in the
 // order of their end. all is false if there are more such jobs.
-func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
+func (s *Settings) listRetainedJobs(ctx context.Context, account string, now time.Time) (jobs []retainedJob, all bool, err error) {
 	ids, err := s.Store.RetainedJobs(ctx, account, now, maxPreviewed+1)
 	if err != nil {
 		return nil, false, err
 	}
 	all = len(ids) <= maxPreviewed
 	ids = ids[:min(len(ids), maxPreviewed)]
-	jobs = make([]heldJob, len(ids))
+	jobs = make([]retainedJob, len(ids))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(previewAtOnce)
 	for i, id := range ids {
@@ -77,7 +77,7 @@ func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) 
 			if err != nil {
 				return fmt.Errorf("read job %s: %w", id, err)
 			}
-			jobs[i] = heldJob{ended: rec.EndedAt().UTC(), removed: rec.DataRemoved != nil}
+			jobs[i] = retainedJob{ended: rec.EndedAt().UTC(), removed: rec.DataRemoved != nil}
 			for _, a := range rec.Artifacts {
 				jobs[i].bytes += a.Size
 			}
@@ -87,11 +87,11 @@ func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) 
 	return jobs, all, g.Wait()
 }
 
-// effectOf returns the effect of a retention of days: how many of the jobs in held
+// computeEffect returns the effect of a retention of days: how many of the jobs in held
 // would lose their data now. held must be in the order of the jobs' ends. all is false
 // if held does not have all ended jobs.
-func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
-	effect := client.RetentionEffect{RetentionDays: exchange.Int64(&days)}
+func computeEffect(days int, held []retainedJob, all bool, now time.Time) client.RetentionEffect {
+	effect := client.RetentionEffect{RetentionDays: exchange.ToInt64Ptr(&days)}
 	before := now.AddDate(0, 0, -days)
 	for _, job := range held {
 		switch {

@@ -36,11 +36,11 @@ type Settings struct {
 func (s *Settings) Route(v1 gin.IRoutes) {
 	v1.GET("/settings", s.Handle(s.show))
 	v1.PATCH("/settings", s.Handle(s.patch))
-	v1.GET("/settings/preview", s.Handle(s.preview))
+	v1.GET("/settings/preview", s.Handle(s.previewRetention))
 }
 
-// load returns the settings of an account and their version.
-func (s *Settings) load(c *gin.Context, account string) (view settingsView, err error) {
+// loadSettings returns the settings of an account and their version.
+func (s *Settings) loadSettings(c *gin.Context, account string) (view settingsView, err error) {
 	view.Account = account
 	view.Settings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)
 	return view, err
@@ -48,11 +48,11 @@ func (s *Settings) load(c *gin.Context, account string) (view settingsView, err 
 
 // show answers GET /v1/settings with the settings of an account.
 func (s *Settings) show(c *gin.Context) (any, error) {
-	account, err := caller.ReadAccount(c)
+	account, err := caller.ResolveReadAccount(c)
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.load(c, account)
+	view, err := s.loadSettings(c, account)
 	exchange.SetETag(c, view.version, err)
 	return view, err
 }
@@ -61,7 +61,7 @@ func (s *Settings) show(c *gin.Context) (any, error) {
 func (s *Settings) patch(c *gin.Context) (any, error) {
 	var days *int
 	change := false
-	account, err := caller.ReadAdminRequest(s.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(s.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
 		change = body.IsNull("retention_days")
 		if body.Read("retention_days", "one of 1, 7, 30 and 90, or null for never", &days) {
 			change = true
@@ -74,7 +74,7 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.load(c, account)
+	view, err := s.loadSettings(c, account)
 	if err == nil {
 		err = exchange.CheckIfMatch(c, view.version, "settings")
 	}
@@ -83,7 +83,7 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 	}
 	if change {
 		view.RetentionDays = days
-		err = s.Audit.Record(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
+		err = s.Audit.RecordAction(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
 			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValueName(account), view.Settings, view.version)
 			if err != nil {
 				return fmt.Errorf("store the settings of an account: %w", err)

@@ -65,11 +65,11 @@ type Streams struct {
 }
 
 // Route adds the route of event streams.
-func (s *Streams) Route(v1 gin.IRoutes) { v1.GET("/events", s.HandleRaw(s.listen)) }
+func (s *Streams) Route(v1 gin.IRoutes) { v1.GET("/events", s.HandleRaw(s.streamEvents)) }
 
-// listen answers GET /v1/events with an event stream.
-func (s *Streams) listen(c *gin.Context) error {
-	topics, err := s.topics(c)
+// streamEvents answers GET /v1/events with an event stream.
+func (s *Streams) streamEvents(c *gin.Context) error {
+	topics, err := s.parseTopics(c)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (s *Streams) listen(c *gin.Context) error {
 	c.Status(http.StatusOK)
 	ctx, cancel := s.streamContext(c)
 	defer cancel()
-	stream := &stream{
+	stream := &eventStream{
 		Streams: s, Listener: l, who: caller.PrincipalOf(c), ctx: ctx,
 		out: s.Writer(c), flush: http.NewResponseController(c.Writer).Flush,
 	}
 	if stream.sendInitial(page) == nil {
-		stream.follow(func() bool { return s.Gate.IsStillAuthorized(c) })
+		stream.sendUntilClosed(func() bool { return s.Gate.IsStillAuthorized(c) })
 	}
 	return nil // the stream ended: the client disconnected, its key is no longer valid, or the node drains
 }
@@ -108,15 +108,15 @@ func (s *Streams) listen(c *gin.Context) error {
 // the context ends when the session's cookie expires. The stream then ends without a
 // message, and the browser reconnects with a newer cookie.
 func (s *Streams) streamContext(c *gin.Context) (context.Context, context.CancelFunc) {
-	ends, is := access.SessionEnd(c)
+	ends, is := access.SessionExpiry(c)
 	if !is {
 		return context.WithCancel(c.Request.Context())
 	}
 	return context.WithTimeout(c.Request.Context(), ends.Sub(s.Jobs.Now()))
 }
 
-// topics parses the topics in the query, and checks that the caller may see them.
-func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
+// parseTopics parses the topics in the query, and checks that the caller may see them.
+func (s *Streams) parseTopics(c *gin.Context) ([]events.Topic, error) {
 	given, there := c.GetQuery("topics")
 	if !there {
 		given = topicJobs
@@ -142,7 +142,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 			}
 			topics = append(topics, events.Nodes)
 		case ofJob:
-			if _, err := s.Jobs.Head(c, id); err != nil {
+			if _, err := s.Jobs.FindHead(c, id); err != nil {
 				return nil, err
 			}
 			topics = append(topics, events.Topic{Account: account, Job: id})
@@ -167,8 +167,8 @@ func (s *Streams) newestJobs(c *gin.Context, topics []events.Topic, l *events.Li
 	return page, nil
 }
 
-// A stream is one client's connection to which events are written.
-type stream struct {
+// An eventStream is one client's connection to which events are written.
+type eventStream struct {
 	*Streams
 	*events.Listener
 	who       caller.Principal
@@ -180,10 +180,10 @@ type stream struct {
 
 // sendInitial sends the current states, or the changes since the client's last event. page
 // has the account's newest jobs, which begin sends first.
-func (s *stream) sendInitial(page []*rowmill.Job) error {
+func (s *eventStream) sendInitial(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
-		text = events.AppendFrame(text, events.EventResync, s.Hub.ID(0), []byte("{}"))
+		text = events.AppendFrame(text, events.EventResync, s.Hub.EventID(0), []byte("{}"))
 	}
 	if err := s.write(text); err != nil {
 		return err
@@ -207,13 +207,13 @@ func (s *stream) sendInitial(page []*rowmill.Job) error {
 	return s.write(events.AppendFrame(nil, events.EventReady, s.Position, []byte("{}")))
 }
 
-// follow sends changes until the client disconnects, its API key is no longer valid, or
+// sendUntilClosed sends changes until the client disconnects, its API key is no longer valid, or
 // the node drains. valid reports whether the key is still valid.
-func (s *stream) follow(valid func() bool) {
+func (s *eventStream) sendUntilClosed(isAuthorized func() bool) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for checked := time.Now(); !s.Draining() && s.ctx.Err() == nil; {
-		if err := s.sendAll(s.Take()); err != nil {
+		if err := s.sendAll(s.TakeChanges()); err != nil {
 			return
 		}
 		if time.Since(s.lastWrite) >= eventsAlive {
@@ -223,7 +223,7 @@ func (s *stream) follow(valid func() bool) {
 		}
 		if time.Since(checked) >= keyCheckEvery {
 			checked = time.Now()
-			if !valid() {
+			if !isAuthorized() {
 				_ = s.write(events.AppendFrame(nil, events.EventExpired, "", []byte(`{"message":"the API key was revoked or has expired"}`)))
 				return
 			}
@@ -242,7 +242,7 @@ var errUnreadable = errors.New("a job cannot be read now")
 
 // sendAll sends changes. If a job cannot be read now, sendAll puts the job's change and
 // all later changes back, so that a later call sends them.
-func (s *stream) sendAll(changes []events.Change) error {
+func (s *eventStream) sendAll(changes []events.TopicChange) error {
 	for i, change := range changes {
 		err := s.send(change)
 		if errors.Is(err, errUnreadable) {
@@ -258,11 +258,11 @@ func (s *stream) sendAll(changes []events.Change) error {
 
 // send sends the current state of the job or the list of nodes that changed. It sends
 // nothing if the job does not exist or belongs to another account.
-func (s *stream) send(change events.Change) error {
+func (s *eventStream) send(change events.TopicChange) error {
 	if change.Job == "" {
-		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.ID(change.Seq), []byte(change.Nodes)))
+		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.EventID(change.Seq), []byte(change.Nodes)))
 	}
-	job, account, err := s.Hub.Job(s.ctx, change.Job)
+	job, account, err := s.Hub.ReadJob(s.ctx, change.Job)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != s.who.Account:
 		return nil
@@ -274,15 +274,15 @@ func (s *stream) send(change events.Change) error {
 
 // sendJob sends a job in the form of GET /v1/jobs/{job_id}. seq is the sequence number
 // of the change, for the event's id.
-func (s *stream) sendJob(job *rowmill.Job, seq int64) error {
-	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.WithWaitReason(job, s.who.Account)))
+func (s *eventStream) sendJob(job *rowmill.Job, seq int64) error {
+	view, err := exchange.Encode(jobs.NewView(s.who, s.Jobs.WithWaitReason(job, s.who.Account)))
 	if err != nil {
 		return err
 	}
-	return s.write(events.AppendFrame(nil, events.EventJob, s.Hub.ID(seq), view))
+	return s.write(events.AppendFrame(nil, events.EventJob, s.Hub.EventID(seq), view))
 }
 
-func (s *stream) write(text []byte) error {
+func (s *eventStream) write(text []byte) error {
 	s.lastWrite = time.Now()
 	if _, err := s.out.Write(text); err != nil {
 		return err

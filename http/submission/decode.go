@@ -56,7 +56,7 @@ var knownFields = map[string]bool{
 
 // decode reads the whole body of a submission: the rows, and the other fields as JSON
 // texts.
-func (sub *Submission) decode(s *scanner) error {
+func (sub *Submission) decode(s *jsonScanner) error {
 	seen := map[string]bool{}
 	err := s.readObjectMembers(func(name string) error {
 		known := knownFields[name]
@@ -68,7 +68,7 @@ func (sub *Submission) decode(s *scanner) error {
 		if known { // do not remember unknown names: there may be millions
 			seen[name] = true
 		}
-		first, err := s.valueStart()
+		first, err := s.readValueStart()
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (sub *Submission) decode(s *scanner) error {
 
 // readObjectMembers reads a JSON object and calls field with the name of each member. field must
 // read the colon and the value that follow the name.
-func (s *scanner) readObjectMembers(field func(name string) error) error {
+func (s *jsonScanner) readObjectMembers(field func(name string) error) error {
 	first, err := s.nextNonSpace()
 	if err != nil {
 		return err
@@ -125,9 +125,9 @@ func (s *scanner) readObjectMembers(field func(name string) error) error {
 	}
 }
 
-// valueStart reads the colon after a field's name, and returns the first byte of the
+// readValueStart reads the colon after a field's name, and returns the first byte of the
 // value.
-func (s *scanner) valueStart() (first byte, err error) {
+func (s *jsonScanner) readValueStart() (first byte, err error) {
 	b, err := s.nextNonSpace()
 	if err != nil {
 		return 0, err
@@ -140,7 +140,7 @@ func (s *scanner) valueStart() (first byte, err error) {
 
 // readFieldName reads the name of a field after the opening quote. If the name is too
 // long to be a known name, it returns a placeholder.
-func readFieldName(s *scanner) (string, error) {
+func readFieldName(s *jsonScanner) (string, error) {
 	raw, err := s.readString(maxNameBytes)
 	if errors.Is(err, errTooLong) {
 		return "(a name of more than 256 bytes)", nil
@@ -164,7 +164,7 @@ func unquote(raw []byte) (text string, err error) {
 
 // readField reads the value of a field other than inputs. first is the first byte of
 // the value, which was already read.
-func (sub *Submission) readField(s *scanner, name string, first byte) error {
+func (sub *Submission) readField(s *jsonScanner, name string, first byte) error {
 	raw, err := s.readValue(first, maxFieldBytes)
 	known := knownFields[name]
 	switch {
@@ -193,7 +193,7 @@ func (sub *Submission) addUnknown(name string) {
 
 // readInputs reads the value of the field inputs. first is the first byte of the value,
 // which was already read.
-func (sub *Submission) readInputs(s *scanner, first byte) error {
+func (sub *Submission) readInputs(s *jsonScanner, first byte) error {
 	switch first {
 	case '[':
 		sub.inline = true

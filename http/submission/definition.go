@@ -15,10 +15,10 @@ import (
 // prompt, system prompt and schema, with every byte of the texts written as \u00XX.
 const MaxDefinition = 16 << 20
 
-// Definition reads the definition of a Function from a body and adds the problems of
+// ReadDefinition reads the definition of a Function from a body and adds the problems of
 // the definition to the body's problems. If the body has further fields, the caller
 // must read them first; others names them for the error about unknown fields.
-func Definition(body *request.Object, models *served.Models, others string) rowmill.Function {
+func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
 	for _, field := range []struct {
@@ -29,7 +29,7 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 	} {
 		body.Read(field.name, "a string", field.into)
 	}
-	for _, entry := range body.Objects(fieldInputs) {
+	for _, entry := range body.ReadInnerObjects(fieldInputs) {
 		in := rowmill.FunctionInput{Required: true}
 		entry.Read("name", "a string", &in.Name)
 		entry.Read("description", "a string", &in.Description)
@@ -64,7 +64,7 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 		model.ContextLength = math.MaxInt
 	}
 	var constraint outputConstraint
-	f.Sampling, constraint = definedSampling(body, model)
+	f.Sampling, constraint = readDefinedSampling(body, model)
 	schemaField := fieldSchema
 	switch {
 	case constraint.field == "":
@@ -79,14 +79,14 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
-	body.RejectUnknown("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + others)
+	body.RejectUnknown("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + otherFields)
 	compileSchema(body.Problems, schemaField, f.Schema)
 	return f
 }
 
-// definedSampling reads the sampling_params of a definition. It returns numbers as the
+// readDefinedSampling reads the sampling_params of a definition. It returns numbers as the
 // client wrote them, and the output constraint apart from the other parameters.
-func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, outputConstraint) {
+func readDefinedSampling(body *request.JSONObject, model rowmill.Model) (map[string]any, outputConstraint) {
 	var raw json.RawMessage
 	if !body.Read(fieldSampling, "an object", &raw) {
 		return map[string]any{}, outputConstraint{}

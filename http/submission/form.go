@@ -82,14 +82,14 @@ func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[s
 	if constraint.field == "" {
 		return constraint
 	}
-	kind, err := onlyRule(rules)
+	kind, err := findOnlyRule(rules)
 	if err != nil {
 		fault(constraint.field, "%s", err)
 		return outputConstraint{}
 	}
 	switch kind {
 	case "json":
-		constraint.schema = unquoted(rules[kind])
+		constraint.schema = unquoteJSON(rules[kind])
 	case "json_object":
 		if constraint.schema = anyObject; string(rules[kind]) != "true" {
 			fault(constraint.field, "has a json_object that is not true or false")
@@ -101,9 +101,9 @@ func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[s
 	return constraint
 }
 
-// onlyRule returns the name of the only rule in an object, or an error if the object does
+// findOnlyRule returns the name of the only rule in an object, or an error if the object does
 // not have exactly one rule. It ignores members that are null, and switches that are false.
-func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
+func findOnlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		value := string(rules[name])
 		isSwitch := name == "json_object" || strings.HasPrefix(name, "disable_")
@@ -126,9 +126,9 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	return kind, nil
 }
 
-// unquoted returns the JSON text in a JSON string, or value itself if value is not a
+// unquoteJSON returns the JSON text in a JSON string, or value itself if value is not a
 // string.
-func unquoted(value json.RawMessage) json.RawMessage {
+func unquoteJSON(value json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(value, &text) != nil {
 		return value

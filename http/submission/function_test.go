@@ -46,7 +46,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 
 func TestFunction_Refuses(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(in *Intake) { in.MaxRow = 2000 })
+	w := setup(t, func(in *Parser) { in.MaxRow = 2000 })
 	w.publish(grade)
 	w.publish(`{"name":"wide","inputs":[{"name":"x"}],"prompt":"` + strings.Repeat("{{x}}", 3) + `","model":"llama-3.1-8b"}`)
 	for name, test := range map[string]struct{ body, field, message string }{
@@ -76,7 +76,7 @@ func TestFunction_Refuses(t *testing.T) {
 // long prompt.
 func TestFunction_LargerInputsAreSpooledUnchanged(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(in *Intake) { in.MaxInline = 35 })
+	w := setup(t, func(in *Parser) { in.MaxInline = 35 })
 	w.publish(grade)
 	for name, inputs := range map[string]string{
 		"LongRows":    "[\"x\",{\"essay\":\n \"" + strings.Repeat("y", 60) + "\"}]",

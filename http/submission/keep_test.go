@@ -52,7 +52,7 @@ func (w *world) spooled(key string) (rows []string) {
 
 func TestSubmission_ThresholdOfInlineRows(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(in *Intake) { in.MaxInline = 20 })
+	w := setup(t, func(in *Parser) { in.MaxInline = 20 })
 	// Each row counts its JSON and a separator: 5 bytes here.
 	if record := w.submitted(`{"inputs":["aa","bb","cc","dd"]}`); record.Spec.Spooled != "" || len(record.Spec.Inline) != 4 {
 		t.Errorf("20 bytes: %+v", record.Spec)

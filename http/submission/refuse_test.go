@@ -14,7 +14,7 @@ import (
 // Each body breaks exactly one rule.
 func TestSubmission_Refuses(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(in *Intake) { in.MaxRow = 100 })
+	w := setup(t, func(in *Parser) { in.MaxRow = 100 })
 	url := `"inputs":"https://example.org/a.csv"`
 	deep := func(levels int) string {
 		return strings.Repeat(`{"not":`, levels-1) + `{}` + strings.Repeat("}", levels-1)
@@ -168,7 +168,7 @@ func TestSubmission_MalformedBodies(t *testing.T) {
 
 func TestSubmission_RefusedRowsLeaveNoObject(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(in *Intake) { in.MaxInline = 10 })
+	w := setup(t, func(in *Parser) { in.MaxInline = 10 })
 	rows := strings.Repeat(`"aaaaaaaaaa",`, 20_000)
 	for _, body := range []string{
 		`{"inputs":[` + rows + `1]}`,

@@ -65,9 +65,9 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	return nil
 }
 
-// firstRowLacking returns the index of the first row that is an object without the field. lacks
+// found returns the index of the first row that is an object without the field. lacks
 // is false if there is no such row.
-func (r *rowFacts) firstRowLacking(field string) (row int64, firstRowLacking bool) {
+func (r *rowFacts) firstRowLacking(field string) (row int64, found bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false
 	}
@@ -106,10 +106,10 @@ func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 }
 
 // readRows reads the array of rows after its opening bracket, and stores the rows.
-func (sub *Submission) readRows(s *scanner) error {
+func (sub *Submission) readRows(s *jsonScanner) error {
 	refuse := func(index int64, format string, args ...any) {
 		sub.seen.addBad(index, format, args...)
-		sub.rows.drop() // no job will be created, so its rows are not needed
+		sub.rows.discardRows() // no job will be created, so its rows are not needed
 	}
 	index := int64(0)
 	for ; ; index++ {
@@ -130,9 +130,9 @@ func (sub *Submission) readRows(s *scanner) error {
 		}
 		switch b {
 		case '"':
-			err = sub.readText(s, index)
+			err = sub.readStringRow(s, index)
 		case '{':
-			err = sub.readFields(s, index)
+			err = sub.readObjectRow(s, index)
 		default:
 			if _, err = s.readValue(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
 				err = nil
@@ -153,8 +153,8 @@ func (sub *Submission) readRows(s *scanner) error {
 	return nil
 }
 
-// readText reads a row that is a string, after its opening quote.
-func (sub *Submission) readText(s *scanner, index int64) error {
+// readStringRow reads a row that is a string, after its opening quote.
+func (sub *Submission) readStringRow(s *jsonScanner, index int64) error {
 	raw, err := s.readString(sub.rows.maxRow)
 	if err != nil {
 		return err
@@ -165,9 +165,9 @@ func (sub *Submission) readText(s *scanner, index int64) error {
 	return nil
 }
 
-// readFields reads a row that is an object, after its opening brace. The size limit of rows
+// readObjectRow reads a row that is an object, after its opening brace. The size limit of rows
 // applies to the JSON text of the object.
-func (sub *Submission) readFields(s *scanner, index int64) error {
+func (sub *Submission) readObjectRow(s *jsonScanner, index int64) error {
 	raw, err := s.readValue('{', sub.rows.maxRow)
 	if err != nil {
 		return err

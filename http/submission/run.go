@@ -18,10 +18,10 @@ import (
 // Function. For an invalid input Run returns an error with status 422. others are
 // unknown fields of the request, which become a warning of the job. The caller must
 // call Close on the returned Submission.
-func (in *Intake) NewRunJob(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
+func (in *Parser) NewRunJob(ctx context.Context, call *FunctionCall, input json.RawMessage, unknownFields []string) (*Submission, *CheckedJob, error) {
 	sub := in.newSubmission(ctx)
 	sub.inline, sub.rows.run = true, true
-	for _, name := range others {
+	for _, name := range unknownFields {
 		sub.addUnknown(name)
 	}
 	if err := sub.addInput(call.prompt, input); err != nil {
@@ -33,7 +33,7 @@ func (in *Intake) NewRunJob(ctx context.Context, call *Call, input json.RawMessa
 		sub.Close()
 		return nil, nil, err
 	}
-	if !call.stored() {
+	if !call.isStored() {
 		name := "draft of " + call.Name
 		job.name = &name
 	}
@@ -46,12 +46,12 @@ func (in *Intake) NewRunJob(ctx context.Context, call *Call, input json.RawMessa
 // field is the name of the field with the definition, and name is the Function's name
 // in the path. If the definition has problems, NewDraftCall adds them to problems and returns
 // nil.
-func (in *Intake) NewDraftCall(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
+func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, definition json.RawMessage) (*FunctionCall, error) {
 	body, err := request.ReadObject(definition)
 	if err != nil {
 		return nil, rowmill.Invalid(field, "must be an object: a definition as in POST /v1/functions")
 	}
-	f := Definition(&body, in.Models, "")
+	f := ReadDefinition(&body, in.Models, "")
 	if f.Name != name && !body.Problems.Has(fieldName) {
 		body.Add(fieldName, "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
 	}
@@ -63,7 +63,7 @@ func (in *Intake) NewDraftCall(problems *request.Problems, field, name string, d
 
 // NewRevisionCall returns a Call for one revision of an account's Function, published or not.
 // It returns rowmill.ErrNotFound if there is no such revision.
-func (in *Intake) NewRevisionCall(ctx context.Context, account, name string, revision int) (*Call, error) {
+func (in *Parser) NewRevisionCall(ctx context.Context, account, name string, revision int) (*FunctionCall, error) {
 	f, err := in.Functions.Revision(ctx, account, name, revision)
 	if err != nil {
 		return nil, err

@@ -25,10 +25,10 @@ const maxDepth = 10_000
 // dropped the whole value.
 var errTooLong = errors.New("the value is longer than its limit")
 
-// A scanner parses a JSON text while it arrives. Its memory is limited by the largest
+// A jsonScanner parses a JSON text while it arrives. Its memory is limited by the largest
 // value that it keeps, not by the body. The decoder of encoding/json does not work here,
 // because it buffers values of any length.
-type scanner struct {
+type jsonScanner struct {
 	r      *bufio.Reader
 	offset int64  // number of bytes of the body that were read
 	kept   []byte // text of the value that is being read; the next value reuses the memory
@@ -38,27 +38,27 @@ type scanner struct {
 // because most submissions fill only a small part of a buffer.
 var scanBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, scanWindow) }}
 
-func newScanner(r io.Reader) *scanner {
+func newScanner(r io.Reader) *jsonScanner {
 	window, _ := scanBuffers.Get().(*bufio.Reader)
 	window.Reset(r)
-	return &scanner{r: window}
+	return &jsonScanner{r: window}
 }
 
 // free gives the buffer of the scanner back to the pool. Values that the scanner returned
 // stay valid.
-func (s *scanner) free() {
+func (s *jsonScanner) free() {
 	s.r.Reset(nil)
 	scanBuffers.Put(s.r)
 	s.r = nil
 }
 
 // syntaxError returns an error with status 400 that names the current byte position.
-func (s *scanner) syntaxError(format string, args ...any) error {
+func (s *jsonScanner) syntaxError(format string, args ...any) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
 
 // readError turns an error from reading the body into an error for the client.
-func (s *scanner) readError(err error) error {
+func (s *jsonScanner) readError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return s.syntaxError("the body ends too early")
@@ -68,8 +68,8 @@ func (s *scanner) readError(err error) error {
 	return request.BodyInterrupted(fmt.Sprintf(" at byte %d", s.offset))
 }
 
-// next reads and returns the next byte of the body.
-func (s *scanner) next() (byte, error) {
+// nextByte reads and returns the next byte of the body.
+func (s *jsonScanner) nextByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err != nil {
 		return 0, s.readError(err)
@@ -79,15 +79,15 @@ func (s *scanner) next() (byte, error) {
 }
 
 // unread undoes the last call of next, so that next returns the same byte again.
-func (s *scanner) unread() {
+func (s *jsonScanner) unread() {
 	_ = s.r.UnreadByte() // always follows a successful ReadByte
 	s.offset--
 }
 
 // nextNonSpace skips white space, and reads and returns the next byte.
-func (s *scanner) nextNonSpace() (byte, error) {
+func (s *jsonScanner) nextNonSpace() (byte, error) {
 	for {
-		b, err := s.next()
+		b, err := s.nextByte()
 		if err != nil {
 			return 0, err
 		}
@@ -101,7 +101,7 @@ func (s *scanner) nextNonSpace() (byte, error) {
 
 // expectEnd reads to the end of the body. It returns an error if anything but white space
 // follows.
-func (s *scanner) expectEnd() error {
+func (s *jsonScanner) expectEnd() error {
 	for {
 		b, err := s.r.ReadByte()
 		switch {
@@ -122,7 +122,7 @@ func (s *scanner) expectEnd() error {
 // readString reads a string after its opening quote, and checks all rules of JSON and UTF-8. It
 // returns the bytes between the quotes without decoding them. The bytes are valid until the
 // next call. It returns errTooLong if the decoded string would have more than limit bytes.
-func (s *scanner) readString(limit int) (raw []byte, err error) {
+func (s *jsonScanner) readString(limit int) (raw []byte, err error) {
 	s.kept = s.kept[:0]
 	decoded := 0 // length of the decoded string, in bytes
 	for {
@@ -137,7 +137,7 @@ func (s *scanner) readString(limit int) (raw []byte, err error) {
 			decoded += n
 			continue
 		}
-		b, err := s.next()
+		b, err := s.nextByte()
 		if err != nil {
 			return nil, err
 		}
@@ -168,8 +168,8 @@ func (s *scanner) readString(limit int) (raw []byte, err error) {
 // readEscape reads an escape of a JSON string after its backslash, adds it to s.kept, and
 // returns its UTF-16 code unit. For an escape of one letter, such as \n, it returns the
 // letter.
-func (s *scanner) readEscape() (rune, error) {
-	b, err := s.next()
+func (s *jsonScanner) readEscape() (rune, error) {
+	b, err := s.nextByte()
 	if err != nil {
 		return 0, err
 	}
@@ -183,7 +183,7 @@ func (s *scanner) readEscape() (rune, error) {
 	}
 	var code rune
 	for range 4 {
-		if b, err = s.next(); err != nil {
+		if b, err = s.nextByte(); err != nil {
 			return 0, err
 		}
 		s.kept = append(s.kept, b)
@@ -199,16 +199,16 @@ func (s *scanner) readEscape() (rune, error) {
 	return code, nil
 }
 
-// nesting finds the end of an object, an array or a string in a JSON text, byte by
+// nestingTracker finds the end of an object, an array or a string in a JSON text, byte by
 // byte.
-type nesting struct {
+type nestingTracker struct {
 	depth             int
 	inString, escaped bool
 }
 
-// step processes one byte of a JSON value and reports whether the value ends with this
+// consumeByte processes one byte of a JSON value and reports whether the value ends with this
 // byte.
-func (n *nesting) step(b byte) (ended bool) {
+func (n *nestingTracker) consumeByte(b byte) (ended bool) {
 	switch {
 	case n.escaped:
 		n.escaped = false
@@ -228,15 +228,15 @@ func (n *nesting) step(b byte) (ended bool) {
 // which was already read. The text is valid until the next call. If the text has more
 // than limit bytes, value reads to its end, checks only brackets and quotes, and
 // returns errTooLong.
-func (s *scanner) readValue(first byte, limit int) ([]byte, error) {
+func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
 	if endsScalar(first) || first == ':' {
 		return nil, s.syntaxError("a value is expected here")
 	}
-	var shape nesting
+	var shape nestingTracker
 	scalar := first != '{' && first != '[' && first != '"'
 	s.kept = append(s.kept[:0], first)
 	size := 1
-	for ended := shape.step(first) && !scalar; !ended; {
+	for ended := shape.consumeByte(first) && !scalar; !ended; {
 		if shape.inString && !shape.escaped {
 			n, err := s.readPlain(limit - size)
 			if err != nil {
@@ -244,7 +244,7 @@ func (s *scanner) readValue(first byte, limit int) ([]byte, error) {
 			}
 			size += n
 		}
-		b, err := s.next()
+		b, err := s.nextByte()
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (s *scanner) readValue(first byte, limit int) ([]byte, error) {
 			s.unread()
 			break
 		}
-		if ended = !scalar && shape.step(b); shape.depth > maxDepth {
+		if ended = !scalar && shape.consumeByte(b); shape.depth > maxDepth {
 			return nil, s.syntaxError("values are nested deeper than %d levels", maxDepth)
 		}
 		if size++; size <= limit {
@@ -285,7 +285,7 @@ func endsScalar(b byte) bool {
 // readPlain consumes the buffered bytes of a string up to a quote, a backslash or a
 // control character. It adds at most keep of these bytes to s.kept, and returns how
 // many it consumed.
-func (s *scanner) readPlain(keep int) (n int, err error) {
+func (s *jsonScanner) readPlain(keep int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {
 			return 0, s.readError(err)

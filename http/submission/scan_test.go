@@ -29,7 +29,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		intake := &Intake{MaxRow: 1 << 20, MaxInline: 1 << 30} // large enough to need no bucket
+		intake := &Parser{MaxRow: 1 << 20, MaxInline: 1 << 30} // large enough to need no bucket
 		sub, err := intake.Read(t.Context(), iotest.HalfReader(bytes.NewReader(body)))
 
 		var theirs map[string]json.RawMessage
@@ -133,7 +133,7 @@ func TestRead_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 		"ManyUnknowns": {head: `{"inputs":["a"]`, piece: `,"a":1`, tail: `}`, n: mib / 6},
 		"ManyNames":    {head: `{"inputs":["a"]`, piece: `,"field number %d with a name that is longer than most names":1`, tail: `}`, n: 24 * mib / 65},
 	} {
-		intake := &Intake{Bucket: nowhere{}, MaxRow: mib, MaxInline: 1024}
+		intake := &Parser{Bucket: nowhere{}, MaxRow: mib, MaxInline: 1024}
 		peak := &peakReader{r: body}
 		sub, err := intake.Read(t.Context(), peak)
 		if err != nil {
@@ -175,7 +175,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		intake := &Intake{Bucket: nowhere{}, MaxRow: 8 << 20, MaxInline: 64 << 10}
+		intake := &Parser{Bucket: nowhere{}, MaxRow: 8 << 20, MaxInline: 64 << 10}
 		sub, err := intake.Read(b.Context(), bytes.NewReader(body))
 		must(b, err)
 		sub.Close()

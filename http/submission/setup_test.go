@@ -56,23 +56,23 @@ func (v values) ListValues(context.Context, string) ([]string, error) { return n
 // world is an intake with a real bucket.
 type world struct {
 	testing.TB
-	*Intake
+	*Parser
 	bucket  *countingBucket
 	servers []served.Server
 }
 
-func setup(t testing.TB, change ...func(*Intake)) *world {
+func setup(t testing.TB, change ...func(*Parser)) *world {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
 	must(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
-	w.Intake = &Intake{
+	w.Parser = &Parser{
 		Models: served.New(catalog.Default(), func() []served.Server { return w.servers }), Functions: function.Library{Values: values{}, Now: time.Now},
 		Bucket: w.bucket, MaxRow: 8 << 20, MaxInline: 64 << 10,
 	}
 	for _, f := range change {
-		f(w.Intake)
+		f(w.Parser)
 	}
 	return w
 }
@@ -96,7 +96,7 @@ func (b *countingBucket) Create(ctx context.Context, key, contentType string) (b
 	return countingWriter{writer, sync.OnceFunc(func() { b.writing-- })}, err
 }
 
-func (w countingWriter) Commit() (blob.Info, error) {
+func (w countingWriter) Commit() (blob.ObjectInfo, error) {
 	w.end()
 	return w.Writer.Commit()
 }
@@ -167,7 +167,7 @@ func (w *world) define(definition string) (rowmill.Function, *request.Problems) 
 	w.Helper()
 	body, err := request.ReadObject([]byte(definition))
 	must(w, err)
-	return Definition(&body, w.Models, ""), body.Problems
+	return ReadDefinition(&body, w.Models, ""), body.Problems
 }
 
 // publish publishes a definition. It must be valid.
@@ -175,7 +175,7 @@ func (w *world) publish(definition string) {
 	w.Helper()
 	f, problems := w.define(definition)
 	must(w, problems.Err())
-	if _, err := w.Functions.Publish(w.Context(), "default", f, true); err != nil {
+	if _, err := w.Functions.AddRevision(w.Context(), "default", f, true); err != nil {
 		w.Fatal(err)
 	}
 }

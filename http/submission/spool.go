@@ -15,12 +15,12 @@ import (
 // spoolBuffer is the size of the buffer for writes to the bucket, in bytes.
 const spoolBuffer = 64 << 10
 
-// A spool stores the rows of a submission while the body is decoded. If all rows
+// A rowSpool stores the rows of a submission while the body is decoded. If all rows
 // together have up to maxInline bytes, they stay in memory. If they have more, all rows
 // go to an object in the bucket: one row per line, as a JSON string, or as a JSON
 // object for a Function's prompt. The caller must call commit or abort. A call of abort
 // after commit or abort does nothing.
-type spool struct {
+type rowSpool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
 	job       string // id of the job to create
@@ -38,12 +38,12 @@ type spool struct {
 
 // addText adds a row that is a JSON string. raw is the text between the quotes; addText
 // copies it.
-func (k *spool) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
+func (k *rowSpool) addText(raw []byte) error { return k.addRow(`"`, raw, `"`) }
 
 // addLine adds a row that is JSON in one line. addLine copies raw.
-func (k *spool) addLine(raw []byte) error { return k.add("", raw, "") }
+func (k *rowSpool) addLine(raw []byte) error { return k.addRow("", raw, "") }
 
-func (k *spool) add(before string, raw []byte, after string) error {
+func (k *rowSpool) addRow(before string, raw []byte, after string) error {
 	if k.dropped {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 }
 
 // spill creates the object in the bucket and moves the rows in memory to it.
-func (k *spool) spill() error {
+func (k *rowSpool) spill() error {
 	writer, err := k.bucket.Create(k.ctx, layout.SpooledRowsKey(k.job), layout.NDJSON)
 	if err != nil {
 		return fmt.Errorf("create the object for the rows: %w", err)
@@ -81,16 +81,16 @@ func (k *spool) spill() error {
 	return nil
 }
 
-// drop removes all rows, because the submission will be refused. Rows that are added
+// discardRows removes all rows, because the submission will be refused. Rows that are added
 // later are not stored.
-func (k *spool) drop() {
+func (k *rowSpool) discardRows() {
 	k.dropped = true
 	k.abort()
 }
 
 // abort removes the rows in memory, and the object in the bucket if it was not
 // committed.
-func (k *spool) abort() {
+func (k *rowSpool) abort() {
 	if k.writer != nil {
 		k.writer.Abort()
 	}
@@ -102,7 +102,7 @@ func (k *spool) abort() {
 // in spooled. prompt renders rows that are JSON objects; it is nil if there are no such
 // rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in
 // an object of the bucket are checked when the job reads them.
-func (k *spool) finishRows(prompt *function.Prompt) (inline []string, spooled string, err error) {
+func (k *rowSpool) finishRows(prompt *function.Prompt) (inline []string, objectKey string, err error) {
 	if k.writer == nil {
 		inline, err = k.renderRows(prompt)
 		if inline != nil || err != nil {
@@ -126,7 +126,7 @@ func (k *spool) finishRows(prompt *function.Prompt) (inline []string, spooled st
 
 // copyObject copies an object of the bucket to the input object of the job, and returns
 // the key of the copy.
-func (k *spool) copyObject(from string) (string, error) {
+func (k *rowSpool) copyObject(from string) (string, error) {
 	if err := MarkSpooling(k.ctx, k.bucket, k.job); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
 	}
@@ -150,7 +150,7 @@ func MarkSpooling(ctx context.Context, bucket blob.Bucket, job string) error {
 // renderRows returns the rows in memory as texts, and rows that are objects as rendered prompts.
 // It returns nil if the prompts are too large for the record. It also returns nil if a row
 // is an object and the results must contain the object's values.
-func (k *spool) renderRows(prompt *function.Prompt) ([]string, error) {
+func (k *rowSpool) renderRows(prompt *function.Prompt) ([]string, error) {
 	texts, size, objects := make([]string, len(k.rows)), int64(0), false
 	for i, row := range k.rows {
 		if row[0] == '"' {

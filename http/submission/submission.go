@@ -25,8 +25,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Intake reads and checks submissions.
-type Intake struct {
+// Parser reads and checks submissions.
+type Parser struct {
 	Models    *served.Models
 	Functions function.Library
 	Bucket    blob.Bucket // has the rows that are too large for a record, and the uploaded files
@@ -47,7 +47,7 @@ type Files interface {
 // A Submission is a decoded request body with its stored rows. The caller must call
 // Close.
 type Submission struct {
-	*Intake
+	*Parser
 	jobID      string
 	problems   request.Problems
 	retryLater error // set if the request may succeed later, for example when the state of the model is known
@@ -62,22 +62,22 @@ type Submission struct {
 	file   string   // the file id in inputs; empty if there is none
 	inline bool     // true if inputs is an array of rows
 	seen   rowFacts // facts about the rows
-	rows   *spool   // storage of the rows
+	rows   *rowSpool   // storage of the rows
 }
 
 // newSubmission returns an empty submission with a new job id.
-func (in *Intake) newSubmission(ctx context.Context) *Submission {
+func (in *Parser) newSubmission(ctx context.Context) *Submission {
 	id := rowmill.NewJobID()
 	return &Submission{
-		Intake: in, jobID: id, fields: map[string]json.RawMessage{},
-		rows: &spool{ctx: ctx, bucket: in.Bucket, job: id, maxRow: in.MaxRow, maxInline: in.MaxInline},
+		Parser: in, jobID: id, fields: map[string]json.RawMessage{},
+		rows: &rowSpool{ctx: ctx, bucket: in.Bucket, job: id, maxRow: in.MaxRow, maxInline: in.MaxInline},
 	}
 }
 
 // Read decodes a body with fields in any order and stores the rows while they arrive. It
 // returns an error if the body is not JSON, if a known field occurs twice, or if a row
 // cannot be stored. Check reports the broken rules of fields.
-func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error) {
+func (in *Parser) Read(ctx context.Context, body io.Reader) (*Submission, error) {
 	sub := in.newSubmission(ctx)
 	text := newScanner(body)
 	defer text.free()
@@ -93,7 +93,7 @@ func (sub *Submission) Close() { sub.rows.abort() }
 
 // Check looks up the named Function and checks every rule. It returns the job, or all
 // problems as a *rowmill.InvalidError.
-func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) {
+func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, error) {
 	var model string
 	if wrong := json.Unmarshal(sub.fields[fieldModel], &model); wrong != nil {
 		model = "" // the default model, or validate reports the problem
@@ -122,22 +122,22 @@ func (sub *Submission) findFile(ctx context.Context, account string) (store.File
 	f, err := sub.Files.GetFile(ctx, sub.file)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && (f.Account != account || f.Expires != nil && !sub.Now().Before(*f.Expires)):
-		sub.addNoFile()
+		sub.addFileNotFound()
 	case err != nil:
 		return f, fmt.Errorf("look up a file: %w", err)
 	}
 	return f, nil
 }
 
-// addNoFile adds the problem that the named file does not exist.
-func (sub *Submission) addNoFile() {
+// addFileNotFound adds the problem that the named file does not exist.
+func (sub *Submission) addFileNotFound() {
 	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", textfmt.Shorten(sub.file, 64))
 }
 
 // buildJob checks every rule and returns the job, or an error with all problems. call is
 // the Function to run, or nil.
-func (sub *Submission) buildJob(call *Call) (*Job, error) {
-	job := &Job{ID: sub.jobID, sub: sub, call: call}
+func (sub *Submission) buildJob(call *FunctionCall) (*CheckedJob, error) {
+	job := &CheckedJob{ID: sub.jobID, sub: sub, call: call}
 	sub.validate(job)
 	if err := sub.problems.Err(); err != nil {
 		return nil, err
@@ -148,31 +148,31 @@ func (sub *Submission) buildJob(call *Call) (*Job, error) {
 	return job, nil
 }
 
-// A Job is a submission that passed all checks. Record turns it into the record of a
+// A CheckedJob is a submission that passed all checks. Record turns it into the record of a
 // new job.
-type Job struct {
+type CheckedJob struct {
 	ID   string
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub         *Submission
-	call        *Call      // nil for a model without a Function
+	call        *FunctionCall      // nil for a model without a Function
 	file        store.File // the file that inputs names
 	name        *string
 	description *string
 	warnings    []string
 }
 
-func (job *Job) warn(text string) { job.warnings = append(job.warnings, text) }
+func (job *CheckedJob) warn(text string) { job.warnings = append(job.warnings, text) }
 
 // StoreRows stores the inline rows and adds them to the job. It copies an uploaded file, so that
 // clients may delete the file before the job reads it. If an inline row is too long, the
 // error is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the
 // job reads them.
-func (job *Job) StoreRows() (err error) {
+func (job *CheckedJob) StoreRows() (err error) {
 	if job.file.ID != "" {
 		job.Spec.Spooled, err = job.sub.rows.copyObject(job.file.Key)
 		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after findFile
-			job.sub.addNoFile()
+			job.sub.addFileNotFound()
 			return job.sub.problems.Err()
 		}
 		return err
@@ -201,7 +201,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 }
 
 // Record returns the record of the job. The job's status is pending.
-func (job *Job) Record(now time.Time) store.Record {
+func (job *CheckedJob) Record(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Name, made.Description = job.name, job.description
@@ -216,26 +216,26 @@ func (job *Job) Record(now time.Time) store.Record {
 	if spec.System != "" {
 		made.System = &spec.System
 	}
-	if f := job.call; f != nil && f.stored() {
+	if f := job.call; f != nil && f.isStored() {
 		made.Model, made.Function = f.Name, &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}
 	}
 	return record
 }
 
-// A Call is the Function that a request runs: the published revision, a requested
+// A FunctionCall is the Function that a request runs: the published revision, a requested
 // revision, or a definition in the request.
-type Call struct {
+type FunctionCall struct {
 	rowmill.Function
 	prompt *function.Prompt
 }
 
 // FindCall returns a Call for the account's published Function with the name model. It
 // returns nil if model is the name of a model, or if there is no such Function.
-func (in *Intake) FindCall(ctx context.Context, account, model string) (*Call, error) {
+func (in *Parser) FindCall(ctx context.Context, account, model string) (*FunctionCall, error) {
 	if in.Models.HasModel(model) {
 		return nil, nil
 	}
-	f, err := in.Functions.Published(ctx, account, model)
+	f, err := in.Functions.GetPublished(ctx, account, model)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil
 	}
@@ -246,20 +246,20 @@ func (in *Intake) FindCall(ctx context.Context, account, model string) (*Call, e
 }
 
 // newCall returns a Call for a definition that has no problems.
-func newCall(f rowmill.Function) (*Call, error) {
+func newCall(f rowmill.Function) (*FunctionCall, error) {
 	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
 		return nil, err
 	}
-	return &Call{f, prompt}, nil
+	return &FunctionCall{f, prompt}, nil
 }
 
-// stored reports whether the Call runs a stored revision and not a draft.
-func (f *Call) stored() bool { return f.Function.Revision > 0 }
+// isStored reports whether the Call runs a stored revision and not a draft.
+func (f *FunctionCall) isStored() bool { return f.Function.Revision > 0 }
 
 // mergeSampling returns the Function's sampling parameters together with given, the
 // client's. For a name in both, the client's value wins. A null value counts as absent.
-func (f *Call) mergeSampling(given map[string]any) map[string]any {
+func (f *FunctionCall) mergeSampling(given map[string]any) map[string]any {
 	merged := map[string]any{}
 	for _, params := range []map[string]any{f.Sampling, given} {
 		for name, value := range params {

@@ -20,7 +20,7 @@ func TestSuite_Submissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t)
-			oddjson.Test(t, oddjson.ReaderUnderTest{
+			oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 				Wrap: func(value string) string { return c.before + value + c.after },
 				Take: func(document string) error {
 					_, err := w.take(document)

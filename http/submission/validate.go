@@ -38,7 +38,7 @@ var reservedColumns = map[string]bool{
 
 // validate checks every rule for the fields, sets the job's specification, and adds the
 // problems to the submission.
-func (sub *Submission) validate(job *Job) {
+func (sub *Submission) validate(job *CheckedJob) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
 	spec.Model = sub.findModel(job)
@@ -106,13 +106,13 @@ func (sub *Submission) unknownWarning() string {
 // decodeField decodes a field of the submission into the variable that into points to. It
 // returns true if the field is present and has the right type. must names the right
 // type for the problem.
-func (sub *Submission) decodeField(field, must string, into any) bool {
+func (sub *Submission) decodeField(field, wantType string, into any) bool {
 	raw, given := sub.fields[field]
 	if !given {
 		return false
 	}
 	if err := request.Decode(raw, into); err != nil {
-		sub.problems.Add(field, "must be %s or null", must)
+		sub.problems.Add(field, "must be %s or null", wantType)
 		return false
 	}
 	return true
@@ -120,7 +120,7 @@ func (sub *Submission) decodeField(field, must string, into any) bool {
 
 // findModel returns the model of the submission, or of its Function. If the model cannot be
 // used, findModel adds a problem.
-func (sub *Submission) findModel(job *Job) rowmill.Model {
+func (sub *Submission) findModel(job *CheckedJob) rowmill.Model {
 	name, f := catalog.DefaultModel, job.call
 	if f != nil {
 		name = f.Model
@@ -152,7 +152,7 @@ func (sub *Submission) findModel(job *Job) rowmill.Model {
 
 // copyFunction copies the settings of the Function to the job. It adds problems for fields
 // that a submission with a Function must not have.
-func (sub *Submission) copyFunction(job *Job) {
+func (sub *Submission) copyFunction(job *CheckedJob) {
 	spec, f := &job.Spec, job.call
 	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
 		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
@@ -173,7 +173,7 @@ func (sub *Submission) copyFunction(job *Job) {
 
 // checkInputs checks the field inputs, and the fields that may only be used if inputs
 // names a file.
-func (sub *Submission) checkInputs(job *Job) {
+func (sub *Submission) checkInputs(job *CheckedJob) {
 	spec := &job.Spec
 	table := sub.url != "" || sub.file != ""
 	if sub.url != "" {
@@ -220,7 +220,7 @@ func (sub *Submission) checkInputs(job *Job) {
 }
 
 // checkPrompt checks the system prompt and the schema, and sets them in the job.
-func (sub *Submission) checkPrompt(job *Job) {
+func (sub *Submission) checkPrompt(job *CheckedJob) {
 	spec := &job.Spec
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
 	if sub.decodeField(fieldSystem, "a string", &spec.System) {
@@ -241,7 +241,7 @@ func (sub *Submission) checkPrompt(job *Job) {
 // jobSampling returns the sampling parameters of the job: the model's parameters,
 // replaced by the Function's parameters and then by the client's. A JSON Schema in the
 // client's parameters becomes the job's schema.
-func (sub *Submission) jobSampling(job *Job) map[string]any {
+func (sub *Submission) jobSampling(job *CheckedJob) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
 		var (
@@ -271,7 +271,7 @@ func (sub *Submission) jobSampling(job *Job) map[string]any {
 
 // setConstraint applies the output constraint of sampling_params to the job. It adds a
 // problem if another field has a constraint too.
-func (sub *Submission) setConstraint(job *Job, constraint outputConstraint) {
+func (sub *Submission) setConstraint(job *CheckedJob, constraint outputConstraint) {
 	_, schemaToo := sub.fields[fieldSchema]
 	switch {
 	case constraint.field == "":

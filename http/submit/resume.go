@@ -27,8 +27,8 @@ const (
 	rowsFailed  = "failed"  // the missing rows, and rows that the old job has committed with an error
 )
 
-// resumptions creates jobs that continue other jobs.
-type resumptions struct {
+// resumeHandler creates jobs that continue other jobs.
+type resumeHandler struct {
 	*Submissions
 	jobs    *jobs.Jobs
 	archive *archive.Archive
@@ -44,7 +44,7 @@ type resumeRequest struct {
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
 // of an ended job and runs the other rows.
-func (r *resumptions) resume(c *gin.Context) (any, error) {
+func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 	if err := r.CheckAccepting(c); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	want, err := r.read(c)
+	want, err := r.readResumeRequest(c)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	switch {
 	case !repeated:
 		r.Service.NotifySubmitted(stored)
-	case !sameContinuation(stored, record):
+	case !isSameContinuation(stored, record):
 		return nil, request.Errorf(http.StatusConflict, "already_continued",
 			`%s already continues the job, with other rows, priority or name; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
 			WithField("job_id", stored.Job.ID)
@@ -96,9 +96,9 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	return resumeAnswer(stored, repeated), nil
 }
 
-// sameContinuation reports whether two jobs that continue the same job were created by
+// isSameContinuation reports whether two jobs that continue the same job were created by
 // equal requests.
-func sameContinuation(a, b store.Record) bool {
+func isSameContinuation(a, b store.Record) bool {
 	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority &&
 		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
@@ -128,8 +128,8 @@ func resumeAnswer(record store.Record, repeated bool) gin.H {
 	return gin.H{"metadata": gin.H{"job_id": record.Job.ID, "message": message}, "results": record.Job.ID}
 }
 
-// read reads and checks the body of a request to resume a job. The body may be empty.
-func (r *resumptions) read(c *gin.Context) (want resumeRequest, err error) {
+// readResumeRequest reads and checks the body of a request to resume a job. The body may be empty.
+func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, err error) {
 	if c.Request.ContentLength == 0 {
 		return want, nil // all fields are optional
 	}

@@ -54,7 +54,7 @@ type Service interface {
 // Submissions creates jobs from requests.
 type Submissions struct {
 	*exchange.Exchange
-	Intake  *submission.Intake
+	Intake  *submission.Parser
 	Quotas  *quotas.Quotas
 	Store   store.Jobs
 	Service Service
@@ -65,7 +65,7 @@ type Submissions struct {
 // Route adds the routes that create jobs.
 func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
-	resumptions := &resumptions{s, jobs, resultArchive}
+	resumptions := &resumeHandler{s, jobs, resultArchive}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
 
@@ -106,7 +106,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 
 // CheckAccepting returns an error if this node drains and no other node can own a job.
 func (s *Submissions) CheckAccepting(c *gin.Context) error {
-	if s.Service.Draining() && !nodes.OthersCanOwn(s.Service.Nodes(c.Request.Context())) {
+	if s.Service.Draining() && !nodes.CanOtherNodeOwnJobs(s.Service.Nodes(c.Request.Context())) {
 		return request.RetryLater("draining", "this node is about to stop and accepts no more jobs; try again later, or use another node")
 	}
 	return nil
@@ -129,12 +129,12 @@ func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.
 // acceptSubmission decodes, checks and stores a submission. repeated is true if an earlier
 // request with the same Idempotency-Key created the job. sum is the hash to which the
 // body is written, or nil.
-func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
+func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, bodyHash hash.Hash) (record store.Record, repeated bool, err error) {
 	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	sent := s.Body(c, s.MaxBody)
 	var body io.Reader = sent
-	if sum != nil {
-		body = io.TeeReader(body, sum)
+	if bodyHash != nil {
+		body = io.TeeReader(body, bodyHash)
 	}
 	sub, err := s.Intake.Read(ctx, body)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, 
 	defer sub.Close()
 	sent.ClearReadDeadline()
 	if idem != nil {
-		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
+		idem.BodyHash = hex.EncodeToString(bodyHash.Sum(nil))
 		record, err = s.Store.Lookup(ctx, who.Account, *idem)
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return record, err == nil, idempotencyError(err)
@@ -158,7 +158,7 @@ func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, 
 
 // Create applies the account's quotas to a job and stores it. existed is true if an
 // earlier request with the same idem created the job.
-func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.CheckedJob, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	if err := s.Quotas.SetQuotas(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
 	}
@@ -200,7 +200,7 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 // put succeeds. If it does not exist, put keeps the rows, because the record may still
 // appear.
 func (s *Submissions) storeJobRecord(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
+	record.Job.KeyID, record.Trace = exchange.NilIfZero(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
 	defer cancel()
 	stored, existed, err = s.Store.Create(ctx, record, idem)
@@ -231,7 +231,7 @@ func (s *Submissions) storeJobRecord(ctx context.Context, who caller.Principal, 
 		err = idempotencyError(err)
 	}
 	if unknown {
-		err = unknownSubmission(err, idem)
+		err = unknownOutcomeError(err, idem)
 	}
 	if err != nil {
 		return stored, false, fmt.Errorf("store a submission: %w", err)
@@ -256,9 +256,9 @@ func (s *Submissions) removeSpoolMark(ctx context.Context, record store.Record) 
 	}
 }
 
-// unknownSubmission returns an error that says how to find out whether the job was
+// unknownOutcomeError returns an error that says how to find out whether the job was
 // created.
-func unknownSubmission(err error, idem *store.Idempotency) error {
+func unknownOutcomeError(err error, idem *store.Idempotency) error {
 	remedy := "look for the job in GET /v1/list-jobs before you repeat the request; with an " + headerIdempotency + " you could repeat it safely"
 	if idem != nil {
 		remedy = "repeat the request with the same " + headerIdempotency + ", which creates no second job"

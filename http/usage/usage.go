@@ -41,9 +41,9 @@ const (
 	byKey   = "key"
 )
 
-// A grouping says by which fields the usage is grouped. Each group becomes one line of
+// A usageGrouping says by which fields the usage is grouped. Each group becomes one line of
 // the answer.
-type grouping struct{ day, model, key bool }
+type usageGrouping struct{ day, model, key bool }
 
 // usageLine is the usage of one group, for example of one day and model.
 type usageLine struct {
@@ -59,7 +59,7 @@ type usedKey struct {
 	Name *string `json:"key_name"` // null if the key has no name or was revoked
 }
 
-func newUsageTotals(t store.Totals, cost rowmill.Money) usageTotals {
+func newUsageTotals(t store.RowTotals, cost rowmill.Money) usageTotals {
 	return usageTotals{
 		Rows: t.Rows, FailedRows: t.Failed, Deduplicated: t.Deduplicated, InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
 		Cost: exchange.Decimal(cost.USD()),
@@ -85,12 +85,12 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	account, err := caller.ReadAccount(c)
+	account, err := caller.ResolveReadAccount(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.Request.Context()
-	used, err := u.read(ctx, account, from, to, by.key || key != "")
+	used, err := u.readUsage(ctx, account, from, to, by.key || key != "")
 	if err != nil {
 		return nil, err
 	}
@@ -99,16 +99,16 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}
 	names := map[string]string{}
 	if by.key {
-		if names, err = u.names(ctx, account); err != nil {
+		if names, err = u.keyNames(ctx, account); err != nil {
 			return nil, err
 		}
 	}
 	groups := by.sumGroups(used)
 	lines := make([]usageLine, len(groups))
-	var totals store.Totals
+	var totals store.RowTotals
 	var cost rowmill.Money
 	for i, g := range groups {
-		lines[i] = by.line(g, names)
+		lines[i] = by.newUsageLine(g, names)
 		totals, cost = totals.Plus(g.Totals), cost.Plus(g.Cost)
 	}
 	return gin.H{
@@ -117,9 +117,9 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}, nil
 }
 
-// read reads the usage of an account from the store. The usage is split by API key only
+// readUsage reads the usage of an account from the store. The usage is split by API key only
 // if splitByKey is true.
-func (u *Usage) read(ctx context.Context, account string, from, to time.Time, splitByKey bool) ([]store.KeyUsage, error) {
+func (u *Usage) readUsage(ctx context.Context, account string, from, to time.Time, splitByKey bool) ([]store.KeyUsage, error) {
 	if splitByKey {
 		return u.Store.UsageByKey(ctx, account, from, to)
 	}
@@ -127,8 +127,8 @@ func (u *Usage) read(ctx context.Context, account string, from, to time.Time, sp
 	return store.SplitByKey(all, nil), err
 }
 
-// names returns the names of the account's keys, by id.
-func (u *Usage) names(ctx context.Context, account string) (map[string]string, error) {
+// keyNames returns the names of the account's keys, by id.
+func (u *Usage) keyNames(ctx context.Context, account string) (map[string]string, error) {
 	keys, err := u.Store.ListKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the API keys for the names in the usage: %w", err)
@@ -144,7 +144,7 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 
 // sumGroups adds up the usage in each group, and returns the groups sorted by day, model and
 // key.
-func (g grouping) sumGroups(used []store.KeyUsage) []store.KeyUsage {
+func (g usageGrouping) sumGroups(used []store.KeyUsage) []store.KeyUsage {
 	type group struct {
 		day        int64
 		model, key string
@@ -176,24 +176,24 @@ func (g grouping) sumGroups(used []store.KeyUsage) []store.KeyUsage {
 	return groups
 }
 
-// line returns the line of the answer for a group. names maps key ids to key names.
-func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
+// newUsageLine returns the line of the answer for a group. names maps key ids to key names.
+func (g usageGrouping) newUsageLine(u store.KeyUsage, names map[string]string) usageLine {
 	line := usageLine{Model: u.Model, usageTotals: newUsageTotals(u.Totals, u.Cost)}
 	if g.day {
 		line.Day = u.Day.Format(time.DateOnly)
 	}
 	if g.key {
-		line.usedKey = &usedKey{ID: exchange.OrNull(u.Key), Name: exchange.OrNull(names[u.Key])}
+		line.usedKey = &usedKey{ID: exchange.NilIfZero(u.Key), Name: exchange.NilIfZero(names[u.Key])}
 	}
 	return line
 }
 
 // queryGrouping reads the query parameter group_by. By default the usage is grouped by
 // day and model.
-func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
+func queryGrouping(c *gin.Context, problems *request.Problems) (g usageGrouping) {
 	asked, given := c.GetQuery("group_by")
 	if !given {
-		return grouping{day: true, model: true}
+		return usageGrouping{day: true, model: true}
 	}
 	for by := range strings.SplitSeq(asked, ",") {
 		switch by {

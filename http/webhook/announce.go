@@ -11,16 +11,16 @@ import (
 // header Webhook-Id.
 const deliveryPrefix = "msg_"
 
-// Announce creates the deliveries of webhook events for the end of a job, and reports
+// CreateDeliveries creates the deliveries of webhook events for the end of a job, and reports
 // whether it created any. The id of a delivery is derived from job, endpoint and event
-// type. So any node may repeat Announce without duplicates, and a receiver can
+// type. So any node may repeat CreateDeliveries without duplicates, and a receiver can
 // recognize a repeated event. An endpoint that was created after the end of the job
 // gets no event; the comparison of the times allows for clock differences.
-func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
+func CreateDeliveries(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
 	if !rec.Job.Status.Terminal() || rec.IsCleanedUp() { // the cleanup after a job's end runs after Announce
 		return false, nil
 	}
-	all, err := Load(ctx, s, rec.Spec.Account)
+	all, err := LoadEndpoints(ctx, s, rec.Spec.Account)
 	if err != nil {
 		return false, err
 	}
@@ -34,7 +34,7 @@ func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool,
 			if err != nil {
 				return made, err
 			}
-			err = s.CreateDelivery(ctx, store.Delivery{
+			err = s.CreateDelivery(ctx, store.WebhookDelivery{
 				ID: deriveID(deliveryPrefix, at, rec.Job.ID, e.ID, kind), Account: rec.Spec.Account, Endpoint: e.ID, Event: kind, Job: rec.Job.ID,
 				Payload: text, Created: at, State: store.DeliveryPending, Due: &at,
 			})

@@ -71,9 +71,9 @@ func (e *Endpoint) SetDisabled(reason string, now time.Time) {
 	}
 }
 
-// Signatures returns the value of HeaderSignature for a body: one signature per valid
+// SignBody returns the value of HeaderSignature for a body: one signature per valid
 // secret, the newest secret first. id is the message id, at the time of the attempt.
-func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, error) {
+func (e *Endpoint) SignBody(id string, at time.Time, body string) (string, error) {
 	secrets := []string{e.Secret}
 	if e.Until != nil && at.Before(*e.Until) {
 		secrets = append(secrets, e.Replaced)
@@ -92,8 +92,8 @@ type Endpoints struct {
 	version int64 // version of the document; 0: no document yet
 }
 
-// Load returns the endpoints of an account.
-func Load(ctx context.Context, values store.Values, account string) (all Endpoints, err error) {
+// LoadEndpoints returns the endpoints of an account.
+func LoadEndpoints(ctx context.Context, values store.Values, account string) (all Endpoints, err error) {
 	doc, version, err := values.GetValue(ctx, valueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Endpoints{}, nil

@@ -22,16 +22,16 @@ const (
 	BatchCancelled = "batch.cancelled"
 )
 
-// Types returns all types of webhook events.
-func Types() []string {
+// EventTypes returns all types of webhook events.
+func EventTypes() []string {
 	return []string{JobSucceeded, JobFailed, JobCancelled, BatchCompleted, BatchFailed, BatchExpired, BatchCancelled}
 }
 
-// endTypes returns the two event types for the end of a job: the type of the job's
+// endEventTypes returns the two event types for the end of a job: the type of the job's
 // dialect, and the native type, which is this API's own. Both are the native type for a
 // native job, and for a Message Batch too, because Anthropic's API has no such event. ok
 // is false while the job has not ended.
-func endTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok bool) {
+func endEventTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok bool) {
 	batch := ""
 	switch job.Status {
 	case rowmill.StatusSucceeded:
@@ -57,7 +57,7 @@ func endTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok 
 // list gets only the listed types, because clients mistake a type that they do not know
 // for another type.
 func (e *Endpoint) wantedTypes(job *rowmill.Job, spec *rowmill.Spec) (types []string) {
-	dialect, native, ok := endTypes(job, spec)
+	dialect, native, ok := endEventTypes(job, spec)
 	if ok && len(e.Events) == 0 {
 		return []string{dialect}
 	}
@@ -116,8 +116,8 @@ func batchID(jobID string, raw *rowmill.RawBatch) *string {
 	return &id
 }
 
-// isBatch reports whether an event type is one of OpenAI's.
-func isBatch(kind string) bool { return strings.HasPrefix(kind, "batch.") }
+// isBatchEventType reports whether an event type is one of OpenAI's.
+func isBatchEventType(kind string) bool { return strings.HasPrefix(kind, "batch.") }
 
 // eventBody returns the JSON body of an event about a job that ended at the given time.
 func eventBody(kind string, job *rowmill.Job, raw *rowmill.RawBatch, at time.Time) (string, error) {
@@ -125,7 +125,7 @@ func eventBody(kind string, job *rowmill.Job, raw *rowmill.RawBatch, at time.Tim
 		JobID: job.ID, BatchID: batchID(job.ID, raw), Status: job.Status, RunType: job.RunType, Name: job.Name, Model: job.Model,
 		NumRows: job.NumRows, RowsFailed: job.FailedRows, Cost: job.JobCost, FailureReason: job.FailureReason,
 	}}
-	if isBatch(kind) {
+	if isBatchEventType(kind) {
 		event = openAIEvent{
 			ID: deriveID("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
 			Data: openAIData{ID: *batchID(job.ID, raw)},
@@ -146,14 +146,14 @@ var statuses = map[string]rowmill.Status{
 	JobSucceeded: rowmill.StatusSucceeded, JobFailed: rowmill.StatusFailed, JobCancelled: rowmill.StatusCancelled,
 }
 
-// Sample returns a test event of a type, and its message id. The event is about a job
+// NewSampleEvent returns a test event of a type, and its message id. The event is about a job
 // that does not exist.
-func (e *Endpoint) Sample(kind string, at time.Time) (id, text string, err error) {
+func (e *Endpoint) NewSampleEvent(kind string, at time.Time) (id, text string, err error) {
 	name := "test"
 	var rows int64
 	job := rowmill.Job{ID: sampleJobID, Status: statuses[kind], RunType: rowmill.RunFull, Name: &name, NumRows: &rows}
 	var raw *rowmill.RawBatch
-	if isBatch(kind) {
+	if isBatchEventType(kind) {
 		raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI}
 	}
 	text, err = eventBody(kind, &job, raw, at)

@@ -78,26 +78,26 @@ func standardPauses() []time.Duration {
 	}
 }
 
-// A Schedule has the pause after each failed attempt of a delivery. The delivery fails
+// A RetrySchedule has the pause after each failed attempt of a delivery. The delivery fails
 // for good when an attempt fails and no pause is left.
-type Schedule []time.Duration
+type RetrySchedule []time.Duration
 
 // DefaultSchedule returns the schedule that the specification Standard Webhooks
 // suggests.
-func DefaultSchedule() Schedule { return standardPauses() }
+func DefaultSchedule() RetrySchedule { return standardPauses() }
 
 // jitter is the largest random addition to a pause, as a share of the pause. The addition
 // spreads out the retries of deliveries that failed in the same outage.
 const jitter = 0.2
 
-// Next returns the pause after the given number of failed attempts. again is false if no
+// PauseAfter returns the pause after the given number of failed attempts. again is false if no
 // further attempt follows. chance is a random number from 0 to 1, which selects the jitter.
-func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bool) {
+func (s RetrySchedule) PauseAfter(tries int, randomFraction float64) (pause time.Duration, again bool) {
 	if tries < 1 || tries > len(s) {
 		return 0, false
 	}
 	pause = s[tries-1]
-	return pause + time.Duration(jitter*chance*float64(pause)), true
+	return pause + time.Duration(jitter*randomFraction*float64(pause)), true
 }
 
 // idDigits is the number of hexadecimal digits after the prefix of an id: 12 for the

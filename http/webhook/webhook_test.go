@@ -35,7 +35,7 @@ func TestEndpoint_ReplacedSecretStillSigns(t *testing.T) {
 		t.Fatalf("secrets %d and %d bytes long, shown %q", len(first), len(e.Secret), e.ShownSecret())
 	}
 	for after, want := range map[time.Duration][]string{0: {e.Secret, first}, 23 * time.Hour: {e.Secret, first}, 24 * time.Hour: {e.Secret}} {
-		header, err := e.Signatures("id", now.Add(after), "{}")
+		header, err := e.SignBody("id", now.Add(after), "{}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +54,8 @@ func TestSchedule(t *testing.T) {
 	s := DefaultSchedule()
 	var least, most time.Duration
 	for tries := 1; ; tries++ {
-		low, again := s.Next(tries, 0)
-		high, _ := s.Next(tries, 1)
+		low, again := s.PauseAfter(tries, 0)
+		high, _ := s.PauseAfter(tries, 1)
 		if !again {
 			if tries != len(s)+1 {
 				t.Errorf("%d tries", tries)
@@ -75,7 +75,7 @@ func TestSchedule(t *testing.T) {
 func TestSchedule_After(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0).UTC()
-	d := store.Delivery{ID: "a", Account: "a", Endpoint: "e", Event: JobFailed, Created: now, State: store.DeliveryPending, Due: &now}
+	d := store.WebhookDelivery{ID: "a", Account: "a", Endpoint: "e", Event: JobFailed, Created: now, State: store.DeliveryPending, Due: &now}
 	for _, tt := range []struct {
 		attempt store.DeliveryAttempt
 		tries   int
@@ -91,18 +91,18 @@ func TestSchedule_After(t *testing.T) {
 	} {
 		before := d
 		before.Tries = tt.tries
-		after := Schedule{time.Second, time.Minute}.AfterAttempt(before, tt.attempt, now, 0)
+		after := RetrySchedule{time.Second, time.Minute}.AfterAttempt(before, tt.attempt, now, 0)
 		if err := after.Check(); err != nil || after.State != tt.state || after.Tries != tt.tries+1 || len(after.Attempts) != 1 {
 			t.Errorf("%+v after %d: %+v, %v", tt.attempt, tt.tries, after, err)
 		}
 	}
 	for range 50 {
-		d = Schedule{time.Second}.AfterAttempt(d, store.DeliveryAttempt{Status: 500}, now, 0)
+		d = RetrySchedule{time.Second}.AfterAttempt(d, store.DeliveryAttempt{Status: 500}, now, 0)
 	}
 	if len(d.Attempts) != maxAttempts || d.Tries != 50 {
 		t.Errorf("%d of %d attempts are kept", len(d.Attempts), d.Tries)
 	}
-	if d = Requeued(d, now); d.Tries != 0 || d.State != store.DeliveryPending || len(d.Attempts) != maxAttempts || d.Check() != nil {
+	if d = RequeueDelivery(d, now); d.Tries != 0 || d.State != store.DeliveryPending || len(d.Attempts) != maxAttempts || d.Check() != nil {
 		t.Errorf("requeued: %+v", d)
 	}
 	if d = Abandon(d, "why", now); d.State != store.DeliveryFailed || d.Attempts[maxAttempts-1].Error != "why" || d.Check() != nil {
@@ -190,9 +190,9 @@ func TestIDs_SortByTime(t *testing.T) {
 
 func TestSample(t *testing.T) {
 	t.Parallel()
-	for _, kind := range Types() {
+	for _, kind := range EventTypes() {
 		e := Endpoint{ID: "we_1", Events: []string{kind}}
-		id, text, err := e.Sample(e.SampleType(), time.Now())
+		id, text, err := e.NewSampleEvent(e.SampleType(), time.Now())
 		if err != nil || !json.Valid([]byte(text)) || !strings.Contains(text, `"type":"`+kind+`"`) || id == "" {
 			t.Errorf("%s: %s, %v", kind, text, err)
 		}

@@ -39,8 +39,8 @@ const (
 
 // Sender sends webhook events to receivers.
 type Sender interface {
-	// Try sends a body to an endpoint once and returns the outcome.
-	Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
+	// SendOnce sends a body to an endpoint once and returns the outcome.
+	SendOnce(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
 	// Wake makes the sender look for due deliveries now.
 	Wake()
 }
@@ -48,8 +48,8 @@ type Sender interface {
 // NoSender is the Sender for a node that sends no events.
 type NoSender struct{}
 
-// Try reports that nothing was sent.
-func (NoSender) Try(context.Context, *webhook.Endpoint, string, string) store.DeliveryAttempt {
+// SendOnce reports that nothing was sent.
+func (NoSender) SendOnce(context.Context, *webhook.Endpoint, string, string) store.DeliveryAttempt {
 	return store.DeliveryAttempt{At: time.Now().UTC(), Error: "this node sends no events"}
 }
 
@@ -59,7 +59,7 @@ func (NoSender) Wake() {}
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
 	view := client.Webhook{
 		ID: e.ID, Account: account, URL: e.URL, Events: exchange.OrEmptyList(e.Events), Description: e.Description, SecretPrefix: e.ShownSecret(),
-		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), CreatedAt: e.Created, RotatedAt: e.Rotated,
+		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.NilIfZero(e.DisabledReason), CreatedAt: e.Created, RotatedAt: e.Rotated,
 	}
 	if e.Until != nil && now.Before(*e.Until) {
 		view.OldSecretUntil = e.Until
@@ -69,13 +69,13 @@ func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webh
 
 func viewAttempt(a store.DeliveryAttempt) client.DeliveryAttempt {
 	return client.DeliveryAttempt{
-		At: a.At, Status: exchange.OrNull(int64(a.Status)), Error: exchange.OrNull(a.Error), Answer: a.Answer, DurationSeconds: float64(a.Millis) / 1000,
+		At: a.At, Status: exchange.NilIfZero(int64(a.Status)), Error: exchange.NilIfZero(a.Error), Answer: a.Answer, DurationSeconds: float64(a.Millis) / 1000,
 	}
 }
 
-func viewDelivery(d store.Delivery) client.Delivery {
+func viewDelivery(d store.WebhookDelivery) client.Delivery {
 	view := client.Delivery{
-		ID: d.ID, Event: d.Event, JobID: exchange.OrNull(d.Job), State: d.State, CreatedAt: d.Created, NextAttemptAt: d.Due, Attempts: []client.DeliveryAttempt{},
+		ID: d.ID, Event: d.Event, JobID: exchange.NilIfZero(d.Job), State: d.State, CreatedAt: d.Created, NextAttemptAt: d.Due, Attempts: []client.DeliveryAttempt{},
 	}
 	for _, a := range d.Attempts {
 		view.Attempts = append(view.Attempts, viewAttempt(a))
@@ -101,7 +101,7 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 	v1.DELETE("/webhooks/:webhook_id", w.Handle(w.remove))
 	v1.POST("/webhooks/:webhook_id/rotate", w.Handle(w.rotate))
 	v1.POST("/webhooks/:webhook_id/test", w.Handle(w.sendTestEvent))
-	v1.GET("/webhooks/:webhook_id/deliveries", w.Handle(w.deliveries))
+	v1.GET("/webhooks/:webhook_id/deliveries", w.Handle(w.listDeliveries))
 	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
 }
 
@@ -109,22 +109,22 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 // endpoints of this account.
 func (w *Webhooks) loadEndpoints(c *gin.Context) (account string, all webhook.Endpoints, err error) {
 	if account, err = caller.AdministeredAccount(c, c.Query("account")); err == nil {
-		all, err = webhook.Load(c.Request.Context(), w.Store, account)
+		all, err = webhook.LoadEndpoints(c.Request.Context(), w.Store, account)
 	}
 	return account, all, err
 }
 
-// loadNamed returns the account of a request, the endpoints of this account, and the
+// loadEndpointInPath returns the account of a request, the endpoints of this account, and the
 // endpoint whose id is in the path.
-func (w *Webhooks) loadNamed(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
+func (w *Webhooks) loadEndpointInPath(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
 	account, found, err := w.loadEndpoints(c)
 	if err == nil {
-		e, err = find(c, &found)
+		e, err = findEndpoint(c, &found)
 	}
 	return account, &found, e, err
 }
 
-func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
+func findEndpoint(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 	id := c.Param("webhook_id")
 	e, found := all.Find(id)
 	if !found {
@@ -137,7 +137,7 @@ func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 // audit record. name is the action.
 func (w *Webhooks) saveChange(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
 	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // only the host of the URL, because its path may be a secret
-	return w.Audit.Record(c, audit.Action{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
+	return w.Audit.RecordAction(c, audit.Action{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
 		return all.Save(ctx, w.Store, account)
 	})
 }
@@ -162,7 +162,7 @@ func (w *Webhooks) list(c *gin.Context) (any, error) {
 
 // show answers GET /v1/webhooks/{webhook_id}.
 func (w *Webhooks) show(c *gin.Context) (any, error) {
-	account, _, e, err := w.loadNamed(c)
+	account, _, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (w *Webhooks) show(c *gin.Context) (any, error) {
 // secret.
 func (w *Webhooks) create(c *gin.Context) (any, error) {
 	e := webhook.NewEndpoint(w.Now())
-	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
 		if body.Require("url", "a string", &e.URL, "it is where events are sent, such as https://example.com/hook") {
 			checkWebhookURL(body, e.URL)
 		}
@@ -183,7 +183,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := webhook.Load(c.Request.Context(), w.Store, account)
+	all, err := webhook.LoadEndpoints(c.Request.Context(), w.Store, account)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-func checkWebhookURL(body *request.Object, address string) {
+func checkWebhookURL(body *request.JSONObject, address string) {
 	parsed, err := url.Parse(address)
 	switch {
 	case len(address) > maxWebhookURL:
@@ -216,7 +216,7 @@ func checkWebhookURL(body *request.Object, address string) {
 }
 
 // readWebhook reads the fields that both POST and PATCH accept, except the URL.
-func readWebhook(body *request.Object, e *webhook.Endpoint) {
+func readWebhook(body *request.JSONObject, e *webhook.Endpoint) {
 	if body.IsNull("events") {
 		e.Events = nil
 	}
@@ -224,8 +224,8 @@ func readWebhook(body *request.Object, e *webhook.Endpoint) {
 	if body.Read("events", "an array of names of events", &events) {
 		for i, one := range events {
 			switch {
-			case !slices.Contains(webhook.Types(), one):
-				body.Add("events", "%q is unknown; the events are %s", textfmt.Shorten(one, 64), strings.Join(webhook.Types(), ", "))
+			case !slices.Contains(webhook.EventTypes(), one):
+				body.Add("events", "%q is unknown; the events are %s", textfmt.Shorten(one, 64), strings.Join(webhook.EventTypes(), ", "))
 			case slices.Contains(events[:i], one):
 				body.Add("events", "%q occurs twice in the list; name it once", one)
 			}
@@ -247,8 +247,8 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	var fresh webhook.Endpoint
 	var disabled *bool
 	var given []string
-	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
-		given = append(body.Unread(), nullFields(body, "events", "description")...)
+	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
+		given = append(body.UnreadFields(), nullFields(body, "events", "description")...)
 		if body.Read("url", "a string", &fresh.URL) {
 			checkWebhookURL(body, fresh.URL)
 		}
@@ -259,11 +259,11 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := webhook.Load(c.Request.Context(), w.Store, account)
+	all, err := webhook.LoadEndpoints(c.Request.Context(), w.Store, account)
 	if err != nil {
 		return nil, err
 	}
-	e, err := find(c, &all)
+	e, err := findEndpoint(c, &all)
 	if err != nil {
 		return nil, err
 	}
@@ -291,14 +291,14 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 }
 
 // nullFields returns those of the fields that are null in the body.
-func nullFields(body *request.Object, fields ...string) []string {
+func nullFields(body *request.JSONObject, fields ...string) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return !body.IsNull(field) })
 }
 
 // remove answers DELETE /v1/webhooks/{webhook_id}. The pending deliveries of the
 // webhook fail at the time of their next attempt, without a request to the URL.
 func (w *Webhooks) remove(c *gin.Context) (any, error) {
-	account, all, e, err := w.loadNamed(c)
+	account, all, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +309,7 @@ func (w *Webhooks) remove(c *gin.Context) (any, error) {
 
 // rotate answers POST /v1/webhooks/{webhook_id}/rotate.
 func (w *Webhooks) rotate(c *gin.Context) (any, error) {
-	account, all, e, err := w.loadNamed(c)
+	account, all, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -325,35 +325,35 @@ func (w *Webhooks) rotate(c *gin.Context) (any, error) {
 // sendTestEvent answers POST /v1/webhooks/{webhook_id}/test: it sends a sample event now and
 // answers with the outcome.
 func (w *Webhooks) sendTestEvent(c *gin.Context) (any, error) {
-	_, _, e, err := w.loadNamed(c)
+	_, _, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
 	kind := c.Query("event")
 	if kind == "" {
 		kind = e.SampleType()
-	} else if !slices.Contains(webhook.Types(), kind) {
-		return nil, rowmill.Invalid("event", "is %q; the events are %s", textfmt.Shorten(kind, 64), strings.Join(webhook.Types(), ", "))
+	} else if !slices.Contains(webhook.EventTypes(), kind) {
+		return nil, rowmill.Invalid("event", "is %q; the events are %s", textfmt.Shorten(kind, 64), strings.Join(webhook.EventTypes(), ", "))
 	}
-	id, body, err := e.Sample(kind, w.Now())
+	id, body, err := e.NewSampleEvent(kind, w.Now())
 	if err != nil {
 		return nil, err
 	}
-	attempt := w.Sender.Try(c.Request.Context(), e, id, body)
-	return gin.H{"id": id, "event": kind, "delivered": webhook.Succeeded(attempt), "attempt": viewAttempt(attempt)}, nil
+	attempt := w.Sender.SendOnce(c.Request.Context(), e, id, body)
+	return gin.H{"id": id, "event": kind, "delivered": webhook.IsSuccess(attempt), "attempt": viewAttempt(attempt)}, nil
 }
 
-// deliveries answers GET /v1/webhooks/{webhook_id}/deliveries with one page, newest
+// listDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries with one page, newest
 // first.
-func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
-	_, _, e, err := w.loadNamed(c)
+func (w *Webhooks) listDeliveries(c *gin.Context) (any, error) {
+	_, _, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
 	var p request.Problems
 	limit := exchange.QueryInt(c, &p, "limit", maxDeliveriesPage, 1, maxDeliveriesPage)
 	cursor := c.Query("cursor")
-	if cursor != "" && !webhook.IsDelivery(cursor) {
+	if cursor != "" && !webhook.IsDeliveryID(cursor) {
 		p.Add("cursor", "is not the next_cursor of an earlier page; leave it out to start from the first page")
 	}
 	if err := p.Err(); err != nil {
@@ -370,19 +370,19 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 			next = d.ID
 		}
 	}
-	return gin.H{"deliveries": views, "next_cursor": exchange.OrNull(next)}, nil
+	return gin.H{"deliveries": views, "next_cursor": exchange.NilIfZero(next)}, nil
 }
 
 // redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
 // the delivery is sent again, with a full schedule of attempts.
 func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
-	_, _, e, err := w.loadNamed(c)
+	_, _, e, err := w.loadEndpointInPath(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx, id := c.Request.Context(), c.Param("delivery_id")
 	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; deliveries that ended more than %d days ago are removed", textfmt.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
-	if !webhook.IsDelivery(id) {
+	if !webhook.IsDeliveryID(id) {
 		return nil, missing
 	}
 	d, err := w.Store.GetDelivery(ctx, id)
@@ -396,7 +396,7 @@ func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 	}
 	now, err := w.Store.Time(ctx)
 	if err == nil {
-		d, err = w.Store.PutDelivery(ctx, webhook.Requeued(d, now))
+		d, err = w.Store.PutDelivery(ctx, webhook.RequeueDelivery(d, now))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("send a delivery again: %w", err)

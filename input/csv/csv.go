@@ -89,9 +89,9 @@ func (e *ParseError) Error() string {
 // Unwrap returns the reason, such as ErrQuote.
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// span is the position of a field: the byte offsets of its start and end within the
+// fieldRange is the position of a field: the byte offsets of its start and end within the
 // current record.
-type span struct{ start, end int }
+type fieldRange struct{ start, end int }
 
 // Reader reads the records of a CSV file. Only one goroutine may use it.
 type Reader struct {
@@ -108,7 +108,7 @@ type Reader struct {
 	line   int64  // line of the current record
 	next   int64  // line of the next record
 	valid  int    // buf[:valid] was checked and is UTF-8
-	fields []span // fields of the current record, at most width
+	fields []fieldRange // fields of the current record, at most width
 	width  int    // number of fields in the first record; 0 until it is read
 	count  int    // number of fields in the current record, also those beyond width
 	err    error  // first error; later calls of Read return it again
@@ -151,7 +151,7 @@ func (r *Reader) Read() (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	n, err := r.read()
+	n, err := r.readRecord()
 	if err != nil {
 		r.err = err
 	}

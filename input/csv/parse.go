@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// read reads the next record and returns its number of fields. It skips blank lines,
+// readRecord reads the next record and returns its number of fields. It skips blank lines,
 // except in a file with one column, where a blank line is a record.
-func (r *Reader) read() (int, error) {
+func (r *Reader) readRecord() (int, error) {
 	if !r.startChecked {
 		if err := r.checkEncoding(); err != nil {
 			return 0, err
@@ -25,7 +25,7 @@ func (r *Reader) read() (int, error) {
 			if r.width != 1 {
 				continue
 			}
-			r.add(0, 0)
+			r.addField(0, 0)
 			return 1, nil
 		}
 		if err := r.readFields(); err != nil {
@@ -108,7 +108,7 @@ func (r *Reader) readFields() error {
 			if ok, err := r.readMore(); err != nil {
 				return err
 			} else if !ok { // a separator was the last byte
-				r.add(r.pos-r.recordStart, r.pos-r.recordStart)
+				r.addField(r.pos-r.recordStart, r.pos-r.recordStart)
 				return nil
 			}
 		}
@@ -176,7 +176,7 @@ func (r *Reader) readUnquotedField(lineEnd int, clean bool) (last bool, err erro
 			return false, &ParseError{Line: line, Offset: r.base + int64(start+i), Err: ErrQuote}
 		}
 	}
-	r.add(start-r.recordStart, end-r.recordStart)
+	r.addField(start-r.recordStart, end-r.recordStart)
 	return last, nil
 }
 
@@ -244,7 +244,7 @@ func (r *Reader) readQuotedField() (last bool, err error) {
 			return false, r.strayQuoteError(opened, lines, quote)
 		}
 		r.pos = r.recordStart + after
-		r.add(start, write)
+		r.addField(start, write)
 		r.next += lines
 		if last {
 			r.next++
@@ -269,11 +269,11 @@ func (r *Reader) unclosedError(opened int, err error) error {
 	return err
 }
 
-// add counts a field of the current record and stores its position. It does not store
+// addField counts a field of the current record and stores its position. It does not store
 // more fields than the header has.
-func (r *Reader) add(start, end int) {
+func (r *Reader) addField(start, end int) {
 	r.count++
 	if r.width == 0 || r.count <= r.width {
-		r.fields = append(r.fields, span{start, end})
+		r.fields = append(r.fields, fieldRange{start, end})
 	}
 }

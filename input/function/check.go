@@ -28,9 +28,9 @@ const (
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// CheckName returns an error text if a Function cannot have the name, or "". It refuses
+// FindNameProblem returns an error text if a Function cannot have the name, or "". It refuses
 // "." and ".." because they cannot be the last part of a URL path.
-func CheckName(name string) string {
+func FindNameProblem(name string) string {
 	if !namePattern.MatchString(name) || name == "." || name == ".." {
 		return "must be 1 to 64 letters, digits, '-', '_' or '.', and not '.' or '..'"
 	}
@@ -42,7 +42,7 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	if problem := CheckName(f.Name); problem != "" {
+	if problem := FindNameProblem(f.Name); problem != "" {
 		wrong("name", "%s", problem)
 	}
 	describe := func(field, text string) {
@@ -58,7 +58,7 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 	seen := make(map[string]int, len(f.Inputs))
 	for i, in := range f.Inputs {
 		field := fmt.Sprintf("inputs[%d]", i)
-		if problem := checkField(in.Name); problem != "" {
+		if problem := findFieldNameProblem(in.Name); problem != "" {
 			wrong(field+".name", "%s", problem)
 		} else if first, taken := seen[in.Name]; taken {
 			wrong(field+".name", "%q is already the name of inputs[%d]; rename one of them", in.Name, first)

@@ -24,7 +24,7 @@ func ExamplePrompt() {
 	}
 	values, missing := prompt.Values(row)
 	fmt.Println(prompt.Render(values), missing)
-	_, missing = prompt.Values(function.Row{"level": json.RawMessage("5")})
+	_, missing = prompt.Values(function.FieldValues{"level": json.RawMessage("5")})
 	fmt.Println("missing:", missing)
 	// Output:
 	// Grade this essay at level 5: My {{level}} holiday. []

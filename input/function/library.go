@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/internal/jsonpreserve"
 )
 
-// Values is the part of a store that holds the documents of Functions. Package store
+// DocumentStore is the part of a store that holds the documents of Functions. Package store
 // defines the contract.
-type Values interface {
+type DocumentStore interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
 	// PutValue writes a document if its stored version still is the given version.
@@ -29,7 +29,7 @@ type Values interface {
 
 // Library stores the Functions of all accounts in Values. It has no state of its own.
 type Library struct {
-	Values Values
+	Values DocumentStore
 	Now    func() time.Time
 }
 
@@ -57,11 +57,11 @@ func revisionName(account, name string, revision int) string {
 	return fmt.Sprintf("function_revisions/%s/%s/%d", url.PathEscape(account), name, revision)
 }
 
-// Publish stores a checked definition as the next revision and returns it. If publish
+// AddRevision stores a checked definition as the next revision and returns it. If publish
 // is true, the new revision also becomes the published revision. If another client
-// changes the Function at the same time, Publish stores nothing and returns
+// changes the Function at the same time, AddRevision stores nothing and returns
 // rowmill.ErrConflict.
-func (l Library) Publish(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
+func (l Library) AddRevision(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
 	h, err := l.head(ctx, account, f.Name)
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return rowmill.Function{}, err
@@ -78,10 +78,10 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 	if publish {
 		h.Published, h.PublishedAt = f.Revision, &f.Created
 	}
-	if err := l.put(ctx, account, f.Name, h); err != nil {
+	if err := l.putHead(ctx, account, f.Name, h); err != nil {
 		return rowmill.Function{}, err
 	}
-	return h.markPublished(f), nil
+	return h.withPublishedTime(f), nil
 }
 
 // keepRevision stores a copy of the latest revision before Publish replaces it. An
@@ -95,10 +95,10 @@ func (l Library) keepRevision(ctx context.Context, account string, h functionHea
 	return nil
 }
 
-// Published returns the published revision of a Function, or rowmill.ErrNotFound if no
+// GetPublished returns the published revision of a Function, or rowmill.ErrNotFound if no
 // revision is published.
-func (l Library) Published(ctx context.Context, account, name string) (rowmill.Function, error) {
-	if CheckName(name) != "" {
+func (l Library) GetPublished(ctx context.Context, account, name string) (rowmill.Function, error) {
+	if FindNameProblem(name) != "" {
 		return rowmill.Function{}, rowmill.ErrNotFound
 	}
 	h, err := l.head(ctx, account, name)
@@ -111,16 +111,16 @@ func (l Library) Published(ctx context.Context, account, name string) (rowmill.F
 	return l.revision(ctx, account, h, h.Published)
 }
 
-// Each calls yield with the published revision of every Function of the account, in
+// EachPublished calls yield with the published revision of every Function of the account, in
 // order of names. It stops at the first error.
-func (l Library) Each(ctx context.Context, account string, yield func(rowmill.Function) error) error {
+func (l Library) EachPublished(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 	prefix := prefixOf(account)
 	names, err := l.Values.ListValues(ctx, prefix)
 	if err != nil {
 		return fmt.Errorf("list Functions: %w", err)
 	}
 	for _, name := range names {
-		f, err := l.Published(ctx, account, strings.TrimPrefix(name, prefix))
+		f, err := l.GetPublished(ctx, account, strings.TrimPrefix(name, prefix))
 		if errors.Is(err, rowmill.ErrNotFound) {
 			continue
 		}
@@ -156,7 +156,7 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 // Revision returns a revision, published or not. For an unknown Function or revision it
 // returns rowmill.ErrNotFound.
 func (l Library) Revision(ctx context.Context, account, name string, revision int) (rowmill.Function, error) {
-	_, f, err := l.readRequested(ctx, account, name, revision)
+	_, f, err := l.readNamedRevision(ctx, account, name, revision)
 	return f, err
 }
 
@@ -164,20 +164,20 @@ func (l Library) Revision(ctx context.Context, account, name string, revision in
 // function allowed can refuse the revision with an error. For an unknown Function or
 // revision, Rollback returns rowmill.ErrNotFound. If another client changes the
 // Function at the same time, it returns rowmill.ErrConflict.
-func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
-	h, f, err := l.readRequested(ctx, account, name, revision)
+func (l Library) Rollback(ctx context.Context, account, name string, revision int, check func(rowmill.Function) error) (rowmill.Function, error) {
+	h, f, err := l.readNamedRevision(ctx, account, name, revision)
 	if err == nil {
-		err = allowed(f)
+		err = check(f)
 	}
 	if err != nil {
 		return rowmill.Function{}, err
 	}
 	now := l.now()
 	h.Published, h.PublishedAt = revision, &now
-	if err := l.put(ctx, account, name, h); err != nil {
+	if err := l.putHead(ctx, account, name, h); err != nil {
 		return rowmill.Function{}, err
 	}
-	return h.markPublished(f), nil
+	return h.withPublishedTime(f), nil
 }
 
 // Unpublish withdraws the published revision of a Function. All revisions stay stored.
@@ -191,12 +191,12 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 		return err
 	}
 	h.Published, h.PublishedAt = 0, nil
-	return l.put(ctx, account, name, h)
+	return l.putHead(ctx, account, name, h)
 }
 
-// readRequested reads the revision that a client named, and the head of its Function. For
+// readNamedRevision reads the revision that a client named, and the head of its Function. For
 // an unknown Function or revision it returns rowmill.ErrNotFound.
-func (l Library) readRequested(ctx context.Context, account, name string, revision int) (h functionHead, f rowmill.Function, err error) {
+func (l Library) readNamedRevision(ctx context.Context, account, name string, revision int) (h functionHead, f rowmill.Function, err error) {
 	h, err = l.existingHead(ctx, account, name)
 	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
@@ -210,7 +210,7 @@ func (l Library) readRequested(ctx context.Context, account, name string, revisi
 // existingHead reads the head of the Function that a client named. For an invalid or
 // unknown name it returns rowmill.ErrNotFound.
 func (l Library) existingHead(ctx context.Context, account, name string) (functionHead, error) {
-	if CheckName(name) != "" {
+	if FindNameProblem(name) != "" {
 		return functionHead{}, rowmill.ErrNotFound
 	}
 	return l.head(ctx, account, name)
@@ -221,10 +221,10 @@ func (l Library) head(ctx context.Context, account, name string) (functionHead, 
 	var h functionHead
 	doc, version, err := l.Values.GetValue(ctx, headName(account, name))
 	if err == nil {
-		err = decode(doc, &h)
+		err = decodeJSON(doc, &h)
 	}
 	if err == nil {
-		err = decode(h.Latest, &h.latest)
+		err = decodeJSON(h.Latest, &h.latest)
 	}
 	if err != nil {
 		return functionHead{}, fmt.Errorf("read Function %s: %w", name, err)
@@ -233,9 +233,9 @@ func (l Library) head(ctx context.Context, account, name string) (functionHead, 
 	return h, nil
 }
 
-// put writes the document of a Function. It keeps fields that this version of the
+// putHead writes the document of a Function. It keeps fields that this version of the
 // program does not know.
-func (l Library) put(ctx context.Context, account, name string, h functionHead) error {
+func (l Library) putHead(ctx context.Context, account, name string, h functionHead) error {
 	doc, err := jsonpreserve.Rewrite(h.stored, h)
 	if err != nil {
 		return fmt.Errorf("encode Function %s: %w", name, err)
@@ -250,7 +250,7 @@ func (l Library) put(ctx context.Context, account, name string, h functionHead) 
 // without a read.
 func (l Library) revision(ctx context.Context, account string, h functionHead, n int) (rowmill.Function, error) {
 	if n == h.latest.Revision {
-		return h.markPublished(h.latest), nil
+		return h.withPublishedTime(h.latest), nil
 	}
 	var f rowmill.Function
 	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.latest.Name, n))
@@ -259,17 +259,17 @@ func (l Library) revision(ctx context.Context, account string, h functionHead, n
 		err = errors.New("the store has no copy of the revision")
 	}
 	if err == nil {
-		err = decode(doc, &f)
+		err = decodeJSON(doc, &f)
 	}
 	if err != nil {
 		return f, fmt.Errorf("read revision %d of Function %s: %w", n, h.latest.Name, err)
 	}
-	return h.markPublished(f), nil
+	return h.withPublishedTime(f), nil
 }
 
-// markPublished returns f with its time of publication, or without one if f is not the
+// withPublishedTime returns f with its time of publication, or without one if f is not the
 // published revision. It also replaces null fields with the API's empty values.
-func (h functionHead) markPublished(f rowmill.Function) rowmill.Function {
+func (h functionHead) withPublishedTime(f rowmill.Function) rowmill.Function {
 	if string(f.Schema) == "null" {
 		f.Schema = nil
 	}
@@ -289,8 +289,8 @@ func (h functionHead) markPublished(f rowmill.Function) rowmill.Function {
 // now returns the current time in UTC, in whole microseconds.
 func (l Library) now() time.Time { return l.Now().UTC().Truncate(time.Microsecond) }
 
-// decode decodes JSON. Numbers keep their original form.
-func decode(doc json.RawMessage, into any) error {
+// decodeJSON decodes JSON. Numbers keep their original form.
+func decodeJSON(doc json.RawMessage, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	decoder.UseNumber()
 	return decoder.Decode(into)

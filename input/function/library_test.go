@@ -52,7 +52,7 @@ func definition(name, prompt string) rowmill.Function {
 
 func (s *testLibrary) publish(account, name, prompt string, publish bool) rowmill.Function {
 	s.Helper()
-	f, err := s.Publish(s.Context(), account, definition(name, prompt), publish)
+	f, err := s.AddRevision(s.Context(), account, definition(name, prompt), publish)
 	check(s, err)
 	return f
 }
@@ -60,7 +60,7 @@ func (s *testLibrary) publish(account, name, prompt string, publish bool) rowmil
 // published returns the prompt of the published revision; empty if there is none.
 func (s *testLibrary) published(account, name string) string {
 	s.Helper()
-	f, err := s.Published(s.Context(), account, name)
+	f, err := s.GetPublished(s.Context(), account, name)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return ""
 	}
@@ -153,7 +153,7 @@ func TestLibrary_AccountsAreSeparate(t *testing.T) {
 	for _, account := range accounts {
 		var found []string
 		for _, list := range []func(func(rowmill.Function) error) error{
-			func(yield func(rowmill.Function) error) error { return s.Each(t.Context(), account, yield) },
+			func(yield func(rowmill.Function) error) error { return s.EachPublished(t.Context(), account, yield) },
 			func(yield func(rowmill.Function) error) error { return s.Revisions(t.Context(), account, "f", yield) },
 		} {
 			if err := list(func(f rowmill.Function) error {
@@ -179,7 +179,7 @@ func TestLibrary_AccountsAreSeparate(t *testing.T) {
 
 // A failingStore fails its nth write, before or after the write took effect.
 type failingStore struct {
-	function.Values
+	function.DocumentStore
 	left  int // writes until the failure
 	after bool
 }
@@ -188,10 +188,10 @@ var errInjected = errors.New("injected")
 
 func (v *failingStore) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
 	if v.left--; v.left != 0 {
-		return v.Values.PutValue(ctx, name, doc, version)
+		return v.DocumentStore.PutValue(ctx, name, doc, version)
 	}
 	if v.after {
-		if _, err := v.Values.PutValue(ctx, name, doc, version); err != nil {
+		if _, err := v.DocumentStore.PutValue(ctx, name, doc, version); err != nil {
 			return 0, err
 		}
 	}
@@ -209,8 +209,8 @@ func TestLibrary_CrashWhilePublishing(t *testing.T) {
 			s.publish("acme", "f", "one", true)
 			s.publish("acme", "f", "two", true)
 			broken := s.Library
-			broken.Values = &failingStore{Values: s.store, left: writes, after: after}
-			_, err := broken.Publish(t.Context(), "acme", definition("f", "three"), true)
+			broken.Values = &failingStore{DocumentStore: s.store, left: writes, after: after}
+			_, err := broken.AddRevision(t.Context(), "acme", definition("f", "three"), true)
 			if err != nil && !errors.Is(err, errInjected) {
 				t.Fatal(err)
 			}
@@ -241,12 +241,12 @@ func TestLibrary_CrashWhilePublishing(t *testing.T) {
 
 // A barrierStore makes each of two publishers read the head before the other writes it.
 type barrierStore struct {
-	function.Values
+	function.DocumentStore
 	meet chan struct{}
 }
 
 func (v barrierStore) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
-	doc, version, err := v.Values.GetValue(ctx, name)
+	doc, version, err := v.DocumentStore.GetValue(ctx, name)
 	select {
 	case v.meet <- struct{}{}:
 	case <-v.meet:
@@ -270,7 +270,7 @@ func TestLibrary_ConcurrentPublishersConflict(t *testing.T) {
 		outcomes := make(chan outcome, 2)
 		for _, prompt := range []string{"left", "right"} {
 			go func() {
-				f, err := both.Publish(t.Context(), "acme", definition("f", prompt), true)
+				f, err := both.AddRevision(t.Context(), "acme", definition("f", prompt), true)
 				outcomes <- outcome{f, err}
 			}()
 		}
@@ -327,7 +327,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a", "A-b_c.9", "....", "0123456789012345678901234567890123456789012345678901234567890123"} {
-		if problem := function.CheckName(name); problem != "" {
+		if problem := function.FindNameProblem(name); problem != "" {
 			t.Errorf("%q %s", name, problem)
 		}
 	}

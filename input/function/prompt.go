@@ -33,14 +33,14 @@ func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
 	for i, name := range t.fields {
 		declared := false
 		if p.at[i], declared = position[name]; !declared {
-			return nil, &SyntaxError{t.offset(i, run.Prompt), fmt.Sprintf("{{%s}} is not among the declared inputs; declare it or correct its name", name)}
+			return nil, &SyntaxError{t.placeholderOffset(i, run.Prompt), fmt.Sprintf("{{%s}} is not among the declared inputs; declare it or correct its name", name)}
 		}
 	}
 	return p, nil
 }
 
-// offset returns the byte position of placeholder i in the prompt. i counts from 0.
-func (t template) offset(i int, prompt string) (at int) {
+// placeholderOffset returns the byte position of placeholder i in the prompt. i counts from 0.
+func (t template) placeholderOffset(i int, prompt string) (at int) {
 	for n := range i + 1 {
 		at += len(t.literals[n])
 		if n < i {
@@ -81,13 +81,13 @@ func (p *Prompt) Render(values []string) string {
 	return b.String()
 }
 
-// A Row holds the JSON values of one row by field name.
-type Row map[string]json.RawMessage
+// A FieldValues holds the JSON values of one row by field name.
+type FieldValues map[string]json.RawMessage
 
 // ParseRow decodes a row from a JSON object. If a key appears twice, its last value
 // counts.
-func ParseRow(object []byte) (Row, error) {
-	var row Row
+func ParseRow(object []byte) (FieldValues, error) {
+	var row FieldValues
 	if err := json.Unmarshal(object, &row); err != nil || row == nil {
 		// The decoder's message would contain data of the row, so it is not wrapped.
 		return nil, errors.New("the row is not a JSON object")
@@ -97,7 +97,7 @@ func ParseRow(object []byte) (Row, error) {
 
 // Values returns the values of a row as text, in the order of the inputs, and the names
 // of missing required inputs. It ignores undeclared fields.
-func (p *Prompt) Values(row Row) (values, missing []string) {
+func (p *Prompt) Values(row FieldValues) (values, missing []string) {
 	values = make([]string, len(p.inputs))
 	for i, in := range p.inputs {
 		raw, there := row[in.Name]
@@ -127,15 +127,15 @@ func ValueText(value json.RawMessage) string {
 		_ = json.Unmarshal(value, &text) // never fails: value is valid JSON
 		return text
 	case '{', '[':
-		return plainJSON(value)
+		return compactJSON(value)
 	}
 	return string(value)
 }
 
-// plainJSON returns JSON on one line and replaces \u escapes with their characters.
+// compactJSON returns JSON on one line and replaces \u escapes with their characters.
 // Many clients escape all characters that are not ASCII, and the escapes would cost
 // more tokens. The order of fields and the form of numbers stay.
-func plainJSON(value []byte) string {
+func compactJSON(value []byte) string {
 	var line bytes.Buffer
 	if err := json.Compact(&line, value); err != nil {
 		return string(value) // cannot happen: value is valid JSON
@@ -154,7 +154,7 @@ func plainJSON(value []byte) string {
 			break
 		}
 		plain.Write(compact[:start])
-		end := endOfString(compact[start:])
+		end := jsonStringLen(compact[start:])
 		var text string
 		_ = json.Unmarshal(compact[start:start+end], &text) // never fails: value is valid JSON
 		_ = encoder.Encode(text)                            // never fails for a string
@@ -164,8 +164,8 @@ func plainJSON(value []byte) string {
 	return plain.String()
 }
 
-// endOfString returns the length of the JSON string at the start of text.
-func endOfString(text []byte) int {
+// jsonStringLen returns the length of the JSON string at the start of text.
+func jsonStringLen(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {
 		case '\\':

@@ -50,7 +50,7 @@ func parse(prompt string) (template, error) {
 			return t, &SyntaxError{offset + start, "{{ is not closed by }}; it must be a placeholder such as {{field}}"}
 		}
 		name := strings.TrimFunc(inside[:end], unicode.IsSpace)
-		if problem := checkField(name); problem != "" {
+		if problem := findFieldNameProblem(name); problem != "" {
 			return t, &SyntaxError{offset + start, "the name of the field between {{ and }} " + problem}
 		}
 		t.literals = append(t.literals, rest[:start])
@@ -59,8 +59,8 @@ func parse(prompt string) (template, error) {
 	}
 }
 
-// checkField returns an error text if a field cannot have the name, or "".
-func checkField(name string) string {
+// findFieldNameProblem returns an error text if a field cannot have the name, or "".
+func findFieldNameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is empty"

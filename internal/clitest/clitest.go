@@ -44,7 +44,7 @@ func (Idle) NotifySubmitted(store.Record) {}
 func (Idle) NotifyCancelled(string) {}
 
 // Checks returns no checks.
-func (Idle) Checks(context.Context) []http.Check { return nil }
+func (Idle) Checks(context.Context) []http.ReadinessCheck { return nil }
 
 // Draining returns false.
 func (Idle) Draining() bool { return false }
@@ -59,7 +59,7 @@ func (Idle) RowDistribution(context.Context, *store.Record) *jobs.RowDistributio
 func (Idle) Servers() []served.Server { return nil }
 
 // Counting returns the zero value.
-func (Idle) Counting(rowmill.Model) http.Counting { return http.Counting{} }
+func (Idle) Counting(rowmill.Model) http.TokenCounting { return http.TokenCounting{} }
 
 // Config holds the commands to run and their service.
 type Config struct {

@@ -75,7 +75,7 @@ func readArrow(raw []byte) (notes map[int]string, err error) {
 	if len(raw) < 8 {
 		return nil, errArrow
 	}
-	f := flatBytes(raw[4:])
+	f := flatbuffer(raw[4:])
 	message := f.followRef(0)
 	if f.byteAt(f.memberOffset(message, 1)) != arrowSchemaTag {
 		return nil, errArrow
@@ -97,7 +97,7 @@ func readArrow(raw []byte) (notes map[int]string, err error) {
 // zoneOrDuration returns the time zone or the duration unit of a column's type, with its prefix,
 // or an empty string. kind is the number of the type, and at is the offset of the
 // type's table.
-func (f flatBytes) zoneOrDuration(kind byte, at int) string {
+func (f flatbuffer) zoneOrDuration(kind byte, at int) string {
 	if at == 0 {
 		return ""
 	}
@@ -130,19 +130,19 @@ func isZone(name string) bool {
 	return name != "" && name != "UTC" && len(name) <= maxZone && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
 
-// flatBytes is a flatbuffer, https://flatbuffers.dev/internals. A read beyond its end
+// flatbuffer is a flatbuffer, https://flatbuffers.dev/internals. A read beyond its end
 // panics.
-type flatBytes []byte
+type flatbuffer []byte
 
 // int returns the 4-byte number at an offset.
-func (f flatBytes) int(at int) int { return int(binary.LittleEndian.Uint32(f[at:])) }
+func (f flatbuffer) int(at int) int { return int(binary.LittleEndian.Uint32(f[at:])) }
 
 // followRef returns the offset to which the reference at an offset points.
-func (f flatBytes) followRef(at int) int { return at + f.int(at) }
+func (f flatbuffer) followRef(at int) int { return at + f.int(at) }
 
 // byteAt returns the byte at an offset, or 0 for offset 0, which means that the member
 // is missing.
-func (f flatBytes) byteAt(at int) byte {
+func (f flatbuffer) byteAt(at int) byte {
 	if at == 0 {
 		return 0
 	}
@@ -151,7 +151,7 @@ func (f flatBytes) byteAt(at int) byte {
 
 // memberOffset returns the offset of member n of a table, or 0 if the table does not have this
 // member.
-func (f flatBytes) memberOffset(table, n int) int {
+func (f flatbuffer) memberOffset(table, n int) int {
 	vtable := table - int(int32(f.int(table)))
 	if size := int(binary.LittleEndian.Uint16(f[vtable:])); 4+2*n+2 > size {
 		return 0
@@ -174,7 +174,7 @@ func arrowSchema(columns []TableColumn) string {
 	if strings.Join(notes, "") == "" {
 		return ""
 	}
-	w := flatWriter{0, 0, 0, 0}
+	w := flatbufferWriter{0, 0, 0, 0}
 	message := w.appendTable(0, 1, 1, 1)
 	w.putNumber(message[0], arrowVersion)
 	w.putNumber(message[1], arrowSchemaTag)
@@ -190,13 +190,13 @@ func arrowSchema(columns []TableColumn) string {
 	return base64.StdEncoding.EncodeToString(append(head, w...))
 }
 
-// flatWriter writes a flatbuffer from front to back. Each member of a table takes four
+// flatbufferWriter writes a flatbuffer from front to back. Each member of a table takes four
 // bytes.
-type flatWriter []byte
+type flatbufferWriter []byte
 
 // pointToEnd makes the member at an offset refer to the end of the buffer, where the next
 // object begins.
-func (w *flatWriter) pointToEnd(at int) {
+func (w *flatbufferWriter) pointToEnd(at int) {
 	for len(*w)%4 != 0 {
 		*w = append(*w, 0)
 	}
@@ -204,11 +204,11 @@ func (w *flatWriter) pointToEnd(at int) {
 }
 
 // putNumber stores the number v in the member at an offset.
-func (w *flatWriter) putNumber(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
+func (w *flatbufferWriter) putNumber(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
 
 // appendTable appends a table, and makes the member at an offset refer to it. present[n] is 1
 // if the table has member n, otherwise 0. table returns the offsets of the members.
-func (w *flatWriter) appendTable(at int, present ...int) (members []int) {
+func (w *flatbufferWriter) appendTable(refOffset int, present ...int) (members []int) {
 	vtable := make([]byte, 4+2*len(present))
 	size := 4
 	for i, there := range present {
@@ -223,7 +223,7 @@ func (w *flatWriter) appendTable(at int, present ...int) (members []int) {
 		*w = append(*w, 0)
 	}
 	*w = append(*w, vtable...)
-	w.pointToEnd(at)
+	w.pointToEnd(refOffset)
 	table := len(*w)
 	*w = append(*w, make([]byte, size)...)
 	w.putNumber(table, len(vtable))
@@ -235,8 +235,8 @@ func (w *flatWriter) appendTable(at int, present ...int) (members []int) {
 
 // appendVector appends a vector of n elements, and makes the member at an offset refer to it.
 // It returns the offsets of the elements.
-func (w *flatWriter) appendVector(at, n int) (places []int) {
-	w.pointToEnd(at)
+func (w *flatbufferWriter) appendVector(refOffset, n int) (places []int) {
+	w.pointToEnd(refOffset)
 	*w = binary.LittleEndian.AppendUint32(*w, uint32(n))
 	for range n {
 		places = append(places, len(*w))
@@ -246,14 +246,14 @@ func (w *flatWriter) appendVector(at, n int) (places []int) {
 }
 
 // appendText appends a string, and makes the member at an offset refer to it.
-func (w *flatWriter) appendText(at int, s string) {
-	w.pointToEnd(at)
+func (w *flatbufferWriter) appendText(refOffset int, s string) {
+	w.pointToEnd(refOffset)
 	*w = append(binary.LittleEndian.AppendUint32(*w, uint32(len(s))), s...)
 	*w = append(*w, 0)
 }
 
 // appendField appends the Arrow description of one column: name, nullable, type, children.
-func (w *flatWriter) appendField(at int, c TableColumn, note string) {
+func (w *flatbufferWriter) appendField(refOffset int, c TableColumn, note string) {
 	nullable := 1
 	if c.Required {
 		nullable = 0
@@ -271,7 +271,7 @@ func (w *flatWriter) appendField(at int, c TableColumn, note string) {
 	if kind == arrowList {
 		lists = 1
 	}
-	field := w.appendTable(at, 1, 1, 1, 1, 0, 1)
+	field := w.appendTable(refOffset, 1, 1, 1, 1, 0, 1)
 	w.appendText(field[0], c.Name)
 	w.putNumber(field[1], nullable)
 	w.putNumber(field[2], kind)
@@ -300,8 +300,8 @@ func (w *flatWriter) appendField(at int, c TableColumn, note string) {
 }
 
 // appendElement appends the Arrow description of the floats in a list.
-func (w *flatWriter) appendElement(at int) {
-	element := w.appendTable(at, 1, 1, 1, 1, 0, 1)
+func (w *flatbufferWriter) appendElement(refOffset int) {
+	element := w.appendTable(refOffset, 1, 1, 1, 1, 0, 1)
 	w.appendText(element[0], "element")
 	w.putNumber(element[1], 1)
 	w.putNumber(element[2], arrowFloat)
@@ -312,7 +312,7 @@ func (w *flatWriter) appendElement(at int) {
 
 // arrowUnit returns Arrow's number for the time unit of a duration, or of a timestamp
 // with a time zone.
-func (l *Leaf) arrowUnit() int {
+func (l *LeafType) arrowUnit() int {
 	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
 		n, err := strconv.Atoi(text)
 		if err != nil {

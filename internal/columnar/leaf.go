@@ -16,11 +16,11 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Leaf is a type of single values in a user's file that has no TableKind of its own:
+// LeafType is a type of single values in a user's file that has no TableKind of its own:
 // dates, times, decimals, UUIDs, short integers. A table column of kind TableLeaf has
 // the same type and the same value bytes as the user's file. So a reader sees the same
 // type in both files.
-type Leaf struct {
+type LeafType struct {
 	element format.SchemaElement // the Parquet type, without name and repetition
 	kind    leafKind
 	width   int    // bytes of a value; 0 if values have different lengths
@@ -28,7 +28,7 @@ type Leaf struct {
 }
 
 // ParseLeaf decodes the text of a type that File.IDType returned.
-func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
+func ParseLeaf(text rowmill.IDLeaf) (*LeafType, error) {
 	element, note, _ := strings.Cut(string(text), ";")
 	raw, err := base64.RawStdEncoding.DecodeString(element)
 	if err != nil {
@@ -46,7 +46,7 @@ func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 }
 
 // text encodes the type as the text that ParseLeaf decodes.
-func (l *Leaf) text() (rowmill.IDLeaf, error) {
+func (l *LeafType) text() (rowmill.IDLeaf, error) {
 	raw, err := thrift.Marshal(new(thrift.CompactProtocol), &l.element)
 	text := base64.RawStdEncoding.EncodeToString(raw)
 	if l.arrow != "" {
@@ -57,7 +57,7 @@ func (l *Leaf) text() (rowmill.IDLeaf, error) {
 
 // leafWithArrowType is leafOf for a column with an Arrow note: the time zone or the duration that
 // the file's Arrow schema has for the column. leafOf does not know durations.
-func leafWithArrowType(e *format.SchemaElement, note string) (*Leaf, bool) {
+func leafWithArrowType(e *format.SchemaElement, note string) (*LeafType, bool) {
 	l, ok := leafOf(e)
 	switch {
 	case strings.HasPrefix(note, arrowZone):
@@ -67,7 +67,7 @@ func leafWithArrowType(e *format.SchemaElement, note string) (*Leaf, bool) {
 	case strings.HasPrefix(note, arrowDuration):
 		unit := note[len(arrowDuration):]
 		if len(unit) == 1 && unit <= "3" && !ok && e.Type.Valid && e.Type.V == format.Int64 && leafKindOf(e).class == classInt {
-			l, ok = &Leaf{kind: leafKindOf(e), width: 8, arrow: note}, true
+			l, ok = &LeafType{kind: leafKindOf(e), width: 8, arrow: note}, true
 			l.element.Type = e.Type
 		}
 	}
@@ -77,11 +77,11 @@ func leafWithArrowType(e *format.SchemaElement, note string) (*Leaf, bool) {
 // leafOf returns the type of a column in a user's file. It returns false for text, for
 // types that have a TableKind of their own, and for types that readers cannot
 // interpret. It leaves out annotations that do not apply.
-func leafOf(e *format.SchemaElement) (*Leaf, bool) {
+func leafOf(e *format.SchemaElement) (*LeafType, bool) {
 	if !e.Type.Valid || e.NumChildren.V != 0 {
 		return nil, false
 	}
-	l := &Leaf{kind: leafKindOf(e)}
+	l := &LeafType{kind: leafKindOf(e)}
 	l.element.Type = e.Type
 	switch e.Type.V {
 	case format.Int32, format.Float:
@@ -147,7 +147,7 @@ func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
 
 // idType returns the type of the IDs if this column is the ID column. note is the
 // column's note from parseArrowTypes.
-func (n *node) idType(note string) (t rowmill.IDType, err error) {
+func (n *schemaNode) idType(note string) (t rowmill.IDType, err error) {
 	if !n.isFlat() {
 		return rowmill.IDType{IDKind: rowmill.IDString}, nil
 	}
@@ -161,7 +161,7 @@ func (n *node) idType(note string) (t rowmill.IDType, err error) {
 }
 
 // Fits reports whether raw has a length that a value of the type can have.
-func (l *Leaf) Fits(raw string) bool {
+func (l *LeafType) Fits(raw string) bool {
 	if l.width == 0 { // a decimal
 		return len(raw) > 0 && len(raw) <= maxScale
 	}
@@ -169,7 +169,7 @@ func (l *Leaf) Fits(raw string) bool {
 }
 
 // AppendText appends a value as plain text to b.
-func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
+func (l *LeafType) AppendText(b, raw []byte) ([]byte, error) {
 	if l.kind.class != classFloat && l.kind.class != classHalf {
 		return l.kind.appendText(b, raw)
 	}
@@ -185,7 +185,7 @@ func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 
 // AppendJSON appends a value as JSON to b: a number if JSON can represent the value,
 // otherwise a string. A decimal is a string, so that no reader rounds its digits.
-func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
+func (l *LeafType) AppendJSON(b, raw []byte) ([]byte, error) {
 	switch l.kind.class {
 	case classInt, classUint:
 		return l.AppendText(b, raw)
@@ -198,21 +198,21 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	return textfmt.AppendString(b, text), err
 }
 
-// order is how readers compare the values of a column. The minimum and maximum in
+// sortOrder is how readers compare the values of a column. The minimum and maximum in
 // statistics use this order.
-type order uint8
+type sortOrder uint8
 
 const (
-	orderUnsigned order = iota // compares the bits as unsigned integers
+	orderUnsigned sortOrder = iota // compares the bits as unsigned integers
 	orderSigned
 	orderReal
 	orderText // compares the bytes
 	orderNone // no statistics: readers do not agree on the order, or statistics are not worth the work
 )
 
-// order returns how readers compare the column's values. leaf is the type of a
+// valueOrder returns how readers compare the column's values. leaf is the type of a
 // TableLeaf column.
-func (c TableColumn) order(leaf *Leaf) order {
+func (c TableColumn) valueOrder(leaf *LeafType) sortOrder {
 	switch c.Kind {
 	case TableText:
 		return orderText
@@ -221,14 +221,14 @@ func (c TableColumn) order(leaf *Leaf) order {
 	case TableReal, TableFloats:
 		return orderReal
 	case TableLeaf:
-		return leaf.order()
+		return leaf.valueOrder()
 	default:
 		return orderUnsigned
 	}
 }
 
-// order returns how readers compare the values of the type.
-func (l *Leaf) order() order {
+// valueOrder returns how readers compare the values of the type.
+func (l *LeafType) valueOrder() sortOrder {
 	whole := l.kind.physical == format.Int32 || l.kind.physical == format.Int64
 	switch {
 	case l.kind.class == classFloat:
@@ -242,8 +242,8 @@ func (l *Leaf) order() order {
 	}
 }
 
-// bits returns a value as 64 bits that can be compared in the order of the type.
-func (l *Leaf) bits(raw []byte) uint64 {
+// comparableBits returns a value as 64 bits that can be compared in the order of the type.
+func (l *LeafType) comparableBits(raw []byte) uint64 {
 	switch {
 	case l.width == 8:
 		return binary.LittleEndian.Uint64(raw)

@@ -36,7 +36,7 @@ func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 	if err := t.readFooter(); err != nil {
 		return nil, fmt.Errorf("read table footer: %w", err)
 	}
-	if err := t.check(); err != nil {
+	if err := t.checkFooter(); err != nil {
 		return nil, fmt.Errorf("read table footer: %w", err)
 	}
 	return t, nil
@@ -73,9 +73,9 @@ func (t *Table) readFooter() error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
 }
 
-// check compares the footer with the size of the file. After check, reads can trust
+// checkFooter compares the footer with the size of the file. After check, reads can trust
 // every offset in the footer.
-func (t *Table) check() (err error) {
+func (t *Table) checkFooter() (err error) {
 	if t.columns, err = tableColumns(t.meta.Schema, parseArrowTypes(t.Meta(arrowKey))); err != nil {
 		return err
 	}
@@ -140,10 +140,10 @@ func (t *Table) GroupNulls(g, c int) int64 {
 	return t.meta.RowGroups[g].Columns[c].MetaData.Statistics.NullCount
 }
 
-// GroupInts returns the smallest and the largest value of column c, which must be of
+// GroupIntRange returns the smallest and the largest value of column c, which must be of
 // kind TableInt, in row group g. ok is false if the column has only nulls in that
 // group.
-func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
+func (t *Table) GroupIntRange(g, c int) (low, high int64, ok bool) {
 	s := t.meta.RowGroups[g].Columns[c].MetaData.Statistics
 	if t.columns[c].Kind != TableInt || len(s.MinValue) != 8 || len(s.MaxValue) != 8 {
 		return 0, 0, false
@@ -182,8 +182,8 @@ type indexLocation struct {
 	rows   int64
 }
 
-// index returns the position of the offset index of column c in row group g.
-func (t *Table) index(g, c int) indexLocation {
+// locateOffsetIndex returns the position of the offset index of column c in row group g.
+func (t *Table) locateOffsetIndex(g, c int) indexLocation {
 	chunk := &t.meta.RowGroups[g].Columns[c]
 	return indexLocation{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
 }

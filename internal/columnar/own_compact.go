@@ -57,13 +57,13 @@ func (h pageHeader) append(b []byte) []byte {
 // and the bytes after it.
 func readPageHeader(b []byte) (pageHeader, []byte, error) {
 	d := thriftReader{b: b}
-	kind := d.field(thriftInt32)
-	h := pageHeader{raw: int(d.field(thriftInt32)), size: int(d.field(thriftInt32)), crc: uint32(d.field(thriftInt32))}
+	kind := d.readIntField(thriftInt32)
+	h := pageHeader{raw: int(d.readIntField(thriftInt32)), size: int(d.readIntField(thriftInt32)), crc: uint32(d.readIntField(thriftInt32))}
 	d.expect(thriftStruct)
-	h.values = int(d.field(thriftInt32))
-	encoding := d.field(thriftInt32)
-	d.field(thriftInt32)
-	d.field(thriftInt32)
+	h.values = int(d.readIntField(thriftInt32))
+	encoding := d.readIntField(thriftInt32)
+	d.readIntField(thriftInt32)
+	d.readIntField(thriftInt32)
 	d.expect(thriftStop)
 	d.expect(thriftStop)
 	if d.bad || kind != int64(format.DataPage) || encoding != int64(format.Plain) ||
@@ -110,7 +110,7 @@ func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
 	}
 	pages = pages[:0]
 	for i := uint64(0); i < n && !d.bad; i++ {
-		p := pageLocation{offset: d.field(thriftInt64), size: int32(d.field(thriftInt32)), first: d.field(thriftInt64)}
+		p := pageLocation{offset: d.readIntField(thriftInt64), size: int32(d.readIntField(thriftInt32)), first: d.readIntField(thriftInt64)}
 		d.expect(thriftStop)
 		pages = append(pages, p)
 	}
@@ -157,9 +157,9 @@ func (d *thriftReader) uvarint() uint64 {
 	return v
 }
 
-// field reads a field header, which must be head, and returns the field's integer
+// readIntField reads a field header, which must be head, and returns the field's integer
 // value.
-func (d *thriftReader) field(head byte) int64 {
+func (d *thriftReader) readIntField(head byte) int64 {
 	d.expect(head)
 	v := d.uvarint()
 	return int64(v>>1) ^ -int64(v&1)

@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// decode finds the position of each row's value in c.page. values is the number of
+// locateValues finds the position of each row's value in c.page. values is the number of
 // values, nulls included.
-func (c *blockColumn) decode(rows, values int) error {
+func (c *blockColumn) locateValues(rows, values int) error {
 	c.data = c.page
 	c.at = c.at[:0]
 	if cap(c.at) < rows {
@@ -29,7 +29,7 @@ func (c *blockColumn) decode(rows, values int) error {
 		return fmt.Errorf("decode levels: %w", ErrDamaged)
 	}
 	if c.Kind == TableFloats {
-		return c.decodeLists(rep, def, rows, values)
+		return c.locateLists(rep, def, rows, values)
 	}
 	most := c.maxDefinition()
 	next := 0
@@ -96,9 +96,9 @@ func (c *blockColumn) recordPositions(next, n int) int {
 	}
 }
 
-// decodeLists finds the position of each row's list in c.data. values is the number of
+// locateLists finds the position of each row's list in c.data. values is the number of
 // floats, nulls and empty lists.
-func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error {
+func (c *blockColumn) locateLists(rep, def levelReader, rows, values int) error {
 	c.counts = c.counts[:0]
 	next := 0
 	for values > 0 {
@@ -139,7 +139,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 	return nil
 }
 
-// levelReader reads repetition or definition levels that levelRuns wrote.
+// levelReader reads repetition or definition levels that levelEncoder wrote.
 type levelReader struct {
 	b    []byte // runs that are not read yet
 	last byte   // level of the current run

@@ -18,7 +18,7 @@ type TableScan struct {
 	group   int              // number of the row group that has the next block
 	page    int              // number of the next block within its row group
 	places  [][]pageLocation // page locations of the row group, by scanned column; empty until read
-	block   Block
+	block   RowBlock
 	stored  *[]byte // buffer for the compressed bytes of a page
 }
 
@@ -63,7 +63,7 @@ func (s *TableScan) SeekRow(row int64) error {
 // readOffsetIndexes reads the offset indexes of the current row group.
 func (s *TableScan) readOffsetIndexes() (err error) {
 	for i, c := range s.columns {
-		if *s.stored, s.places[i], err = s.t.readPageLocations(s.t.index(s.group, c), *s.stored, s.places[i]); err != nil {
+		if *s.stored, s.places[i], err = s.t.readPageLocations(s.t.locateOffsetIndex(s.group, c), *s.stored, s.places[i]); err != nil {
 			return fmt.Errorf("row group %d, column %q: %w", s.group, s.t.columns[c].Name, err)
 		}
 		if len(s.places[i]) != len(s.places[0]) {
@@ -81,7 +81,7 @@ func (s *TableScan) readOffsetIndexes() (err error) {
 
 // Next reads the next block. After the last block it returns io.EOF. The block is valid
 // until the next call.
-func (s *TableScan) Next() (b *Block, err error) {
+func (s *TableScan) Next() (b *RowBlock, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("row %d: %w: %v", s.block.First, ErrDamaged, fault)
@@ -138,43 +138,43 @@ func (s *TableScan) readColumn(i int) error {
 	if c.page, err = s2.Decode(resize(c.page, h.raw), body); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return c.decode(s.block.Rows, h.values)
+	return c.locateValues(s.block.Rows, h.values)
 }
 
-// Block is a decoded range of consecutive rows. Its methods take a column's position in
+// RowBlock is a decoded range of consecutive rows. Its methods take a column's position in
 // the scan (c) and a row's position in the block (i). If a value is null, only the
 // method Null may be called for it. Returned slices are valid as long as the block.
-type Block struct {
+type RowBlock struct {
 	First   int64 // number of the block's first row in the table, from 0
 	Rows    int   // number of rows in the block
 	columns []blockColumn
 }
 
 // IsNull reports whether a value is null.
-func (b *Block) IsNull(c, i int) bool { return b.columns[c].at[i] < 0 }
+func (b *RowBlock) IsNull(c, i int) bool { return b.columns[c].at[i] < 0 }
 
 // Text returns a value of a TableText column.
-func (b *Block) Text(c, i int) []byte { return b.columns[c].text(int(b.columns[c].at[i])) }
+func (b *RowBlock) Text(c, i int) []byte { return b.columns[c].text(int(b.columns[c].at[i])) }
 
 // Int returns a value of a TableInt column.
-func (b *Block) Int(c, i int) int64 { return int64(b.columns[c].uint64At(int(b.columns[c].at[i]))) }
+func (b *RowBlock) Int(c, i int) int64 { return int64(b.columns[c].uint64At(int(b.columns[c].at[i]))) }
 
 // Uint returns a value of a TableUint column.
-func (b *Block) Uint(c, i int) uint64 { return b.columns[c].uint64At(int(b.columns[c].at[i])) }
+func (b *RowBlock) Uint(c, i int) uint64 { return b.columns[c].uint64At(int(b.columns[c].at[i])) }
 
 // Real returns a value of a TableReal column.
-func (b *Block) Real(c, i int) float64 {
+func (b *RowBlock) Real(c, i int) float64 {
 	return math.Float64frombits(b.columns[c].uint64At(int(b.columns[c].at[i])))
 }
 
 // Leaf returns a value of a TableLeaf column.
-func (b *Block) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[c].at[i])) }
+func (b *RowBlock) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[c].at[i])) }
 
 // Bool returns a value of a TableBool column.
-func (b *Block) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
+func (b *RowBlock) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
 
-// Floats appends the floats of a value of a TableFloats column to v.
-func (b *Block) Floats(c, i int, v []float32) []float32 {
+// AppendFloats appends the floats of a value of a TableFloats column to v.
+func (b *RowBlock) AppendFloats(c, i int, v []float32) []float32 {
 	for raw := b.columns[c].floatsOfRow(i); len(raw) >= 4; raw = raw[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	}

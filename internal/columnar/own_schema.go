@@ -57,7 +57,7 @@ type TableColumn struct {
 }
 
 // leaf returns the type of a TableLeaf column. It returns nil for other columns.
-func (c TableColumn) leaf() *Leaf {
+func (c TableColumn) leaf() *LeafType {
 	if c.Kind != TableLeaf {
 		return nil
 	}

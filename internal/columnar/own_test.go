@@ -80,8 +80,8 @@ func FuzzPage(f *testing.F) {
 		if checkColumns([]TableColumn{column}) != nil || rows < 0 || rows > 1000 || values < 0 || values > 1000 {
 			return
 		}
-		b := Block{Rows: rows, columns: []blockColumn{{TableColumn: column, page: page}}}
-		if b.columns[0].decode(rows, values) != nil {
+		b := RowBlock{Rows: rows, columns: []blockColumn{{TableColumn: column, page: page}}}
+		if b.columns[0].locateValues(rows, values) != nil {
 			return
 		}
 		for i := range rows {

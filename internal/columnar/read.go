@@ -60,16 +60,16 @@ type FormatError struct{ Message string }
 // Error returns the message.
 func (e *FormatError) Error() string { return e.Message }
 
-// badFile returns a *FormatError.
-func badFile(message string, args ...any) error {
+// newFormatError returns a *FormatError.
+func newFormatError(message string, args ...any) error {
 	return &FormatError{Message: fmt.Sprintf(message, args...)}
 }
 
 // File is an open Parquet file that any program wrote. It is safe for concurrent use.
 type File struct {
-	src     *source
+	src     *errTrackingSource
 	groups  []groupMeta // metadata of the row groups
-	root    *node       // root of the schema
+	root    *schemaNode       // root of the schema
 	columns []Column
 	notes   map[int]string // result of parseArrowTypes: time zone or duration, by column position
 	rows    int64          // sum of the row groups; some programs write 0 as the row count of the file
@@ -91,8 +91,8 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*File, error) {
 	if err := limits.Validate(); err != nil {
 		return nil, err
 	}
-	f := &File{src: &source{r: r, size: size}, limits: limits}
-	err := f.src.guard("open Parquet file", f.open)
+	f := &File{src: &errTrackingSource{r: r, size: size}, limits: limits}
+	err := f.src.runGuarded("open Parquet file", f.open)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (f *File) open() error {
 	}
 	var meta fileMeta
 	if err := decodeThrift(footer, &meta); err != nil {
-		return badFile("The Parquet file is corrupt: its footer cannot be decoded.")
+		return newFormatError("The Parquet file is corrupt: its footer cannot be decoded.")
 	}
 	if f.root, err = schemaTree(meta.Schema); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (f *File) open() error {
 	f.groups = meta.RowGroups
 	for i, g := range f.groups {
 		if g.NumRows < 0 || g.NumRows > math.MaxInt64-f.rows || len(g.Columns) != f.root.leaves {
-			return badFile("The Parquet file is corrupt: row group %d has %d rows and %d column chunks for %d columns.",
+			return newFormatError("The Parquet file is corrupt: row group %d has %d rows and %d column chunks for %d columns.",
 				i, g.NumRows, len(g.Columns), f.root.leaves)
 		}
 		f.rows += g.NumRows
@@ -136,7 +136,7 @@ func (f *File) open() error {
 func (f *File) footer() ([]byte, error) {
 	size := f.src.size
 	if size < 12 {
-		return nil, badFile("The Parquet file is truncated: %d bytes are too few.", size)
+		return nil, newFormatError("The Parquet file is truncated: %d bytes are too few.", size)
 	}
 	var head [4]byte
 	var tail [8]byte
@@ -149,31 +149,31 @@ func (f *File) footer() ([]byte, error) {
 	encrypted := string(head[:]) == "PARE" || string(tail[4:]) == "PARE"
 	switch {
 	case encrypted:
-		return nil, badFile("The Parquet file is encrypted. Write it without encryption.")
+		return nil, newFormatError("The Parquet file is encrypted. Write it without encryption.")
 	case string(head[:]) != "PAR1":
-		return nil, badFile("The file is not Parquet: it does not begin with PAR1.")
+		return nil, newFormatError("The file is not Parquet: it does not begin with PAR1.")
 	case string(tail[4:]) != "PAR1":
-		return nil, badFile("The Parquet file is truncated or was still being written: its end is missing (%d bytes are there).", size)
+		return nil, newFormatError("The Parquet file is truncated or was still being written: its end is missing (%d bytes are there).", size)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
 	if length > size-12 {
-		return nil, badFile("The Parquet file is truncated or corrupt: its footer of %d bytes does not fit its %d bytes.", length, size)
+		return nil, newFormatError("The Parquet file is truncated or corrupt: its footer of %d bytes does not fit its %d bytes.", length, size)
 	}
 	if length > f.limits.MaxFooterBytes {
-		return nil, badFile("The Parquet file has a footer of %d bytes, more than %d. Write it with fewer row groups.", length, f.limits.MaxFooterBytes)
+		return nil, newFormatError("The Parquet file has a footer of %d bytes, more than %d. Write it with fewer row groups.", length, f.limits.MaxFooterBytes)
 	}
 	footer := make([]byte, length)
 	if err := readFull(f.src, footer, size-8-length); err != nil {
 		return nil, err
 	}
-	n, err := scanThrift(footer, maxFooterStructs, maxFooterItems)
+	n, err := checkThrift(footer, maxFooterStructs, maxFooterItems)
 	switch {
 	case errors.Is(err, errTooMany):
-		return nil, badFile("The Parquet file's footer lists too many row groups and columns. Write it with fewer row groups.")
+		return nil, newFormatError("The Parquet file's footer lists too many row groups and columns. Write it with fewer row groups.")
 	case err != nil:
-		return nil, badFile("The Parquet file's footer is corrupt: %v.", err)
+		return nil, newFormatError("The Parquet file's footer is corrupt: %v.", err)
 	case n < len(footer):
-		return nil, badFile("The Parquet file's footer is signed or corrupt: %d bytes follow the metadata. Write it without encryption or signature.", len(footer)-n)
+		return nil, newFormatError("The Parquet file's footer is signed or corrupt: %d bytes follow the metadata. Write it without encryption or signature.", len(footer)-n)
 	}
 	return footer, nil
 }
@@ -186,7 +186,7 @@ func (f *File) NumRows() int64 { return f.rows }
 func (f *File) Columns() []Column { return f.columns }
 
 // chunk checks and returns the metadata of the column chunk of a leaf in a row group.
-func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
+func (f *File) chunk(group int, leaf *schemaNode) (*chunkMeta, error) {
 	if err := leaf.checkReadable(); err != nil {
 		return nil, err
 	}
@@ -194,44 +194,44 @@ func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	m := &c.Chunk.V
 	switch {
 	case c.Crypto.Value != nil || len(c.Encrypted) > 0:
-		return nil, badFile("Column %q of the Parquet file is encrypted. Write it without encryption.", leaf.path)
+		return nil, newFormatError("Column %q of the Parquet file is encrypted. Write it without encryption.", leaf.path)
 	case c.FilePath != "" || !c.Chunk.Valid:
-		return nil, badFile("Column %q of the Parquet file is stored in another file. Write one file with all columns.", leaf.path)
+		return nil, newFormatError("Column %q of the Parquet file is stored in another file. Write one file with all columns.", leaf.path)
 	case m.Type != leaf.element.Type.V:
-		return nil, badFile("The Parquet file is corrupt: column %q has the type %v, and %v in row group %d.", leaf.path, leaf.element.Type.V, m.Type, group)
+		return nil, newFormatError("The Parquet file is corrupt: column %q has the type %v, and %v in row group %d.", leaf.path, leaf.element.Type.V, m.Type, group)
 	case !canUnpack(m.Codec):
-		return nil, badFile("Column %q of the Parquet file is compressed with %v, which is not supported. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.", leaf.path, m.Codec)
+		return nil, newFormatError("Column %q of the Parquet file is compressed with %v, which is not supported. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.", leaf.path, m.Codec)
 	}
-	start := m.start()
+	start := m.firstPageOffset()
 	if start < 4 || m.TotalCompressedSize < 0 || start > f.src.size || m.TotalCompressedSize > f.src.size-start {
-		return nil, badFile("The Parquet file is truncated or corrupt: column %q of row group %d lies at bytes %d to %d of %d.",
+		return nil, newFormatError("The Parquet file is truncated or corrupt: column %q of row group %d lies at bytes %d to %d of %d.",
 			leaf.path, group, start, start+m.TotalCompressedSize, f.src.size)
 	}
 	if rows := f.groups[group].NumRows; m.NumValues < rows || leaf.rep == 0 && m.NumValues != rows {
-		return nil, badFile("The Parquet file is corrupt: column %q has %d values in row group %d, which has %d rows.", leaf.path, m.NumValues, group, rows)
+		return nil, newFormatError("The Parquet file is corrupt: column %q has %d values in row group %d, which has %d rows.", leaf.path, m.NumValues, group, rows)
 	}
 	return m, nil
 }
 
-// start returns the offset of the first page of the chunk, in bytes from the beginning
+// firstPageOffset returns the offset of the first page of the chunk, in bytes from the beginning
 // of the file.
-func (m *chunkMeta) start() int64 {
+func (m *chunkMeta) firstPageOffset() int64 {
 	if m.DictionaryPageOffset != 0 {
 		return m.DictionaryPageOffset
 	}
 	return m.DataPageOffset
 }
 
-// source is an io.ReaderAt that records its read errors. So guard can tell a failed
+// errTrackingSource is an io.ReaderAt that records its read errors. So guard can tell a failed
 // read from wrong content.
-type source struct {
+type errTrackingSource struct {
 	r    io.ReaderAt
 	size int64
 	err  error // the last read error
 }
 
 // ReadAt reads from the file and records an error.
-func (s *source) ReadAt(p []byte, at int64) (int, error) {
+func (s *errTrackingSource) ReadAt(p []byte, at int64) (int, error) {
 	n, err := s.r.ReadAt(p, at)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
@@ -239,10 +239,10 @@ func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// guard calls f. A corrupt file can cause a panic or a memory fault in f. guard turns
+// runGuarded calls f. A corrupt file can cause a panic or a memory fault in f. guard turns
 // every error and panic of f into a *FormatError, unless a read failed. doing says in
 // the error what failed.
-func (s *source) guard(doing string, f func() error) (err error) {
+func (s *errTrackingSource) runGuarded(doing string, f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)
 	defer func() {
@@ -255,7 +255,7 @@ func (s *source) guard(doing string, f func() error) (err error) {
 		case s.err != nil:
 			err = fmt.Errorf("%s: %w", doing, s.err)
 		default:
-			err = badFile("The Parquet file is corrupt or uses a feature that is not supported. Write it again with another program.")
+			err = newFormatError("The Parquet file is corrupt or uses a feature that is not supported. Write it again with another program.")
 		}
 	}()
 	return f()
@@ -269,7 +269,7 @@ func readFull(r io.ReaderAt, p []byte, at int64) error {
 	case n == len(p):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return badFile("The Parquet file is truncated: bytes %d to %d are missing.", at+int64(n), at+int64(len(p)))
+		return newFormatError("The Parquet file is truncated: bytes %d to %d are missing.", at+int64(n), at+int64(len(p)))
 	}
 	return err
 }

@@ -106,8 +106,8 @@ func FuzzUnpack(f *testing.F) {
 }
 
 // leafOfKind returns a required leaf.
-func leafOfKind(kind format.Type) *node {
-	n := &node{path: "v", element: &format.SchemaElement{}}
+func leafOfKind(kind format.Type) *schemaNode {
+	n := &schemaNode{path: "v", element: &format.SchemaElement{}}
 	n.element.Type.Set(kind)
 	n.element.TypeLength.Set(3)
 	return n

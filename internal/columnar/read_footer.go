@@ -83,7 +83,7 @@ type dataPageV2Meta struct {
 	IsCompressed     thrift.Null[bool] `thrift:"7,optional"`
 }
 
-// decodeThrift decodes a structure. scanThrift must have checked b before.
+// decodeThrift decodes a structure. checkThrift must have checked b before.
 func decodeThrift(b []byte, into any) error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), b, into)
 }

@@ -9,17 +9,17 @@ import (
 // assembler builds one nested value as JSON from the levels of its leaves:
 // https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
 type assembler struct {
-	column *column
+	column *columnCursor
 	base   int    // number of the column's first leaf
 	out    []byte // the JSON so far
 }
 
 // pages returns the page reader of the first leaf in or under n.
-func (a *assembler) pages(n *node) *pageReader { return a.column.leaves[n.leaf-a.base] }
+func (a *assembler) pages(n *schemaNode) *pageReader { return a.column.leaves[n.leaf-a.base] }
 
 // definition returns the definition level of the next value of the first leaf in or
 // under n. It returns an error if there is no next value.
-func (a *assembler) definition(n *node) (int, error) {
+func (a *assembler) definition(n *schemaNode) (int, error) {
 	if err := a.pages(n).requireNext(); err != nil {
 		return 0, err
 	}
@@ -28,7 +28,7 @@ func (a *assembler) definition(n *node) (int, error) {
 }
 
 // takeValue returns the next value of a leaf. ok is false for a null.
-func (a *assembler) takeValue(n *node) (raw []byte, ok bool, err error) {
+func (a *assembler) takeValue(n *schemaNode) (raw []byte, ok bool, err error) {
 	if err := a.pages(n).requireNext(); err != nil {
 		return nil, false, err
 	}
@@ -37,7 +37,7 @@ func (a *assembler) takeValue(n *node) (raw []byte, ok bool, err error) {
 }
 
 // skipAbsent skips the placeholder that each leaf in or under n has if n is absent.
-func (a *assembler) skipAbsent(n *node) error {
+func (a *assembler) skipAbsent(n *schemaNode) error {
 	for i := range n.leaves {
 		pages := a.column.leaves[n.leaf-a.base+i]
 		if err := pages.requireNext(); err != nil {
@@ -49,9 +49,9 @@ func (a *assembler) skipAbsent(n *node) error {
 }
 
 // appendNode appends n as JSON: null, a list if n is repeated, or the content of n.
-func (a *assembler) appendNode(n *node) error {
+func (a *assembler) appendNode(n *schemaNode) error {
 	if n.leaves == 0 {
-		return badFile("Column %q of the Parquet file is a group without fields.", n.path)
+		return newFormatError("Column %q of the Parquet file is a group without fields.", n.path)
 	}
 	if n.repeated {
 		a.out = append(a.out, '[')
@@ -75,7 +75,7 @@ func (a *assembler) appendNode(n *node) error {
 }
 
 // appendElements calls element for each repetition of n, and writes commas between them.
-func (a *assembler) appendElements(n *node, element func() error) error {
+func (a *assembler) appendElements(n *schemaNode, element func() error) error {
 	def, err := a.definition(n)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *assembler) appendElements(n *node, element func() error) error {
 }
 
 // appendContent appends the content of n as JSON. n must be present.
-func (a *assembler) appendContent(n *node) error {
+func (a *assembler) appendContent(n *schemaNode) error {
 	if n.isLeaf() {
 		raw, ok, err := a.takeValue(n)
 		if err != nil {
@@ -110,7 +110,7 @@ func (a *assembler) appendContent(n *node) error {
 			return nil
 		}
 		if a.out, err = n.kind.appendJSON(a.out, raw); err != nil {
-			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", n.path, err)
+			return newFormatError("Column %q of the Parquet file cannot be turned into text: %v.", n.path, err)
 		}
 		return nil
 	}
@@ -148,7 +148,7 @@ func (a *assembler) appendContent(n *node) error {
 
 // appendMapEntry appends one key and value of a map. The key becomes text, because JSON allows
 // only text keys.
-func (a *assembler) appendMapEntry(n *node) error {
+func (a *assembler) appendMapEntry(n *schemaNode) error {
 	key := n.children[0]
 	raw, ok, err := a.takeValue(key)
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *assembler) appendMapEntry(n *node) error {
 	var text []byte
 	if ok {
 		if text, err = key.kind.appendText(nil, raw); err != nil {
-			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
+			return newFormatError("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
 		}
 	}
 	a.out = append(textfmt.AppendString(a.out, text), ':')

@@ -22,9 +22,9 @@ const (
 // bytes, levels and values that its header claims. Each pageReader has its own buffers,
 // so no value can come from another file.
 type pageReader struct {
-	src     *source
+	src     *errTrackingSource
 	limits  *Limits
-	leaf    *node // the column that is read
+	leaf    *schemaNode // the column that is read
 	group   int   // number of the row group
 	codec   format.CompressionCodec
 	at, end int64 // offset of the next page's header, and end of the column chunk
@@ -45,14 +45,14 @@ type pageReader struct {
 }
 
 // newPageReader returns a reader of the column chunk of a leaf in a row group.
-func newPageReader(f *File, group int, leaf *node) (*pageReader, error) {
+func newPageReader(f *File, group int, leaf *schemaNode) (*pageReader, error) {
 	m, err := f.chunk(group, leaf)
 	if err != nil {
 		return nil, err
 	}
 	return &pageReader{
 		src: f.src, limits: &f.limits, leaf: leaf, group: group, codec: m.Codec,
-		at: m.start(), end: m.start() + m.TotalCompressedSize, values: m.NumValues, rows: f.groups[group].NumRows, page: -1,
+		at: m.firstPageOffset(), end: m.firstPageOffset() + m.TotalCompressedSize, values: m.NumValues, rows: f.groups[group].NumRows, page: -1,
 	}, nil
 }
 
@@ -62,7 +62,7 @@ func (r *pageReader) hasNext() (bool, error) {
 	for r.next == r.n {
 		if r.at == r.end {
 			if r.values != 0 || r.rows != 0 {
-				return false, badFile("The Parquet file is corrupt: the pages of column %q in row group %d have %d values and %d rows fewer than the row group.",
+				return false, newFormatError("The Parquet file is corrupt: the pages of column %q in row group %d have %d values and %d rows fewer than the row group.",
 					r.leaf.path, r.group, r.values, r.rows)
 			}
 			return false, nil
@@ -78,7 +78,7 @@ func (r *pageReader) hasNext() (bool, error) {
 func (r *pageReader) requireNext() error {
 	ok, err := r.hasNext()
 	if err == nil && !ok {
-		err = badFile("The Parquet file is corrupt: column %q ends inside a row of row group %d.", r.leaf.path, r.group)
+		err = newFormatError("The Parquet file is corrupt: column %q ends inside a row of row group %d.", r.leaf.path, r.group)
 	}
 	return err
 }
@@ -106,20 +106,20 @@ func (r *pageReader) takeValue() (raw []byte, ok bool) {
 	return r.leafValues.takeRaw(), true
 }
 
-// locateError adds the column, the row group and the page to an error about the content of a
+// addPosition adds the column, the row group and the page to an error about the content of a
 // page. It returns other errors unchanged.
-func (r *pageReader) locateError(err error) error {
+func (r *pageReader) addPosition(err error) error {
 	var known *FormatError
 	if err == nil || errors.As(err, &known) || r.src.err != nil {
 		return err
 	}
-	return badFile("The Parquet file is corrupt: page %d of column %q in row group %d, at byte %d, cannot be read: %v.",
+	return newFormatError("The Parquet file is corrupt: page %d of column %q in row group %d, at byte %d, cannot be read: %v.",
 		r.page, r.leaf.path, r.group, r.header, err)
 }
 
 // pageTooLargeError returns the error for a page that has size bytes or more.
 func (r *pageReader) pageTooLargeError(size int64) error {
-	return badFile("A page of column %q has %d bytes or more, the limit is %d. Write the Parquet file with smaller pages or row groups.",
+	return newFormatError("A page of column %q has %d bytes or more, the limit is %d. Write the Parquet file with smaller pages or row groups.",
 		r.leaf.path, size, r.limits.MaxPageBytes)
 }
 
@@ -128,9 +128,9 @@ func (r *pageReader) readPage() error {
 	r.page, r.header, r.next, r.n = r.page+1, r.at, 0, 0
 	var head pageMeta
 	if err := r.readHeader(&head); err != nil {
-		return r.locateError(err)
+		return r.addPosition(err)
 	}
-	return r.locateError(r.readBody(&head))
+	return r.addPosition(r.readBody(&head))
 }
 
 // readHeader decodes the page header at r.at, and moves r.at to the end of the header.
@@ -141,7 +141,7 @@ func (r *pageReader) readHeader(head *pageMeta) error {
 		if err := readFull(r.src, r.stored, r.at); err != nil {
 			return err
 		}
-		n, err := scanThrift(r.stored, 64, 1<<20)
+		n, err := checkThrift(r.stored, 64, 1<<20)
 		if errors.Is(err, errShort) && size < r.end-r.at && size < pageHeaderMax {
 			continue
 		}
@@ -193,7 +193,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	if head.Encoding != format.Plain && head.Encoding != oldDictionary {
 		return fmt.Errorf("a dictionary page has the encoding %v, which the format does not allow", head.Encoding)
 	}
-	if err := r.checkCount(head.NumValues, false); err != nil {
+	if err := r.checkValueCount(head.NumValues, false); err != nil {
 		return err
 	}
 	plain := make([]byte, size) // a new buffer, because all pages of the chunk use the dictionary
@@ -219,7 +219,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 // readData decodes a data page of version 1. size is the size after decompression, in
 // bytes.
 func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
-	if err := r.checkCount(head.NumValues, true); err != nil {
+	if err := r.checkValueCount(head.NumValues, true); err != nil {
 		return err
 	}
 	data := r.stored
@@ -233,10 +233,10 @@ func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 		return errPacked
 	}
 	n := int(head.NumValues)
-	if r.rep, data, err = r.levelsV1(r.rep, data, head.RepetitionLevel, n, r.leaf.rep); err != nil {
+	if r.rep, data, err = r.decodeLevelsV1(r.rep, data, head.RepetitionLevel, n, r.leaf.rep); err != nil {
 		return fmt.Errorf("repetition levels: %w", err)
 	}
-	if r.def, data, err = r.levelsV1(r.def, data, head.DefinitionLevel, n, r.leaf.def); err != nil {
+	if r.def, data, err = r.decodeLevelsV1(r.def, data, head.DefinitionLevel, n, r.leaf.def); err != nil {
 		return fmt.Errorf("definition levels: %w", err)
 	}
 	_, err = r.startPage(data, head.Encoding, n)
@@ -246,7 +246,7 @@ func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 // readDataV2 decodes a data page of version 2. size is the size after decompression, in
 // bytes.
 func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool) (err error) {
-	if err := r.checkCount(head.NumValues, true); err != nil {
+	if err := r.checkValueCount(head.NumValues, true); err != nil {
 		return err
 	}
 	rep, def := int(head.RepetitionLength), int(head.DefinitionLength)
@@ -283,23 +283,23 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 	return nil
 }
 
-// checkCount checks the number of values in a page header before memory is allocated
+// checkValueCount checks the number of values in a page header before memory is allocated
 // for them. data is true for a data page.
-func (r *pageReader) checkCount(n int32, data bool) error {
-	if n < 0 || data && int64(n) > r.values {
+func (r *pageReader) checkValueCount(n int32, isDataPage bool) error {
+	if n < 0 || isDataPage && int64(n) > r.values {
 		return fmt.Errorf("the page header says that the page has %d values, but the row group has only %d more", n, r.values)
 	}
 	if int(n) > r.limits.MaxPageValues {
-		return badFile("A page of column %q has %d values, more than %d. Write the Parquet file with smaller pages or row groups.",
+		return newFormatError("A page of column %q has %d values, more than %d. Write the Parquet file with smaller pages or row groups.",
 			r.leaf.path, n, r.limits.MaxPageValues)
 	}
 	return nil
 }
 
-// levelsV1 decodes n levels from 0 to highest at the front of a data page of version 1.
+// decodeLevelsV1 decodes n levels from 0 to highest at the front of a data page of version 1.
 // It uses the memory of dst if that is large enough. It returns the levels and the
 // bytes after them.
-func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, highest int) (levels, rest []byte, err error) {
+func (r *pageReader) decodeLevelsV1(dst, data []byte, encoding format.Encoding, n, highest int) (levels, rest []byte, err error) {
 	if highest == 0 {
 		return nil, data, nil
 	}

@@ -10,22 +10,22 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Rows reads some columns of a user's file together, row by row. It has one page per
+// RowReader reads some columns of a user's file together, row by row. It has one page per
 // column in memory. Only one goroutine may use it.
-type Rows struct {
+type RowReader struct {
 	f       *File
-	columns []*column // the columns that are read
+	columns []*columnCursor // the columns that are read
 	group   int       // number of the next row group
 	left    int64     // number of unread rows in the current row group
 	row     int64     // number of rows returned so far
 	err     error     // error that every later Next returns
 }
 
-// column is a column that Rows reads. A flat column has one leaf, and its value stays
+// columnCursor is a column that Rows reads. A flat column has one leaf, and its value stays
 // in the leaf's page. For a nested column, the value is built as JSON at once.
-type column struct {
-	node   *node
-	leaf   *Leaf         // type of the IDs in this column if it is a leaf type, or nil
+type columnCursor struct {
+	node   *schemaNode
+	leaf   *LeafType         // type of the IDs in this column if it is a leaf type, or nil
 	leaves []*pageReader // readers of all leaves in or under the node
 	null   bool          // true if the current value is null
 	raw    []byte        // current value of a flat column, as pageReader.takeValue returns it
@@ -33,10 +33,10 @@ type column struct {
 }
 
 // Rows begins to read columns. Each argument is a column's position in Columns.
-func (f *File) Rows(columns ...int) *Rows {
-	r := &Rows{f: f}
+func (f *File) Rows(columns ...int) *RowReader {
+	r := &RowReader{f: f}
 	for _, i := range columns {
-		c := &column{node: f.root.children[i]}
+		c := &columnCursor{node: f.root.children[i]}
 		if c.node.isFlat() {
 			if leaf, ok := leafWithArrowType(c.node.element, f.notes[i]); ok {
 				c.leaf = leaf
@@ -49,7 +49,7 @@ func (f *File) Rows(columns ...int) *Rows {
 
 // Next moves to the next row. The values of the previous row become invalid. After the
 // last row it returns io.EOF.
-func (r *Rows) Next() error {
+func (r *RowReader) Next() error {
 	if r.err != nil {
 		return r.err
 	}
@@ -62,7 +62,7 @@ func (r *Rows) Next() error {
 		if c.node.isFlat() {
 			pages := c.leaves[0]
 			if pages.next == pages.n {
-				if r.err = r.guarded(pages.requireNext); r.err != nil {
+				if r.err = r.runGuarded(pages.requireNext); r.err != nil {
 					return r.err
 				}
 			}
@@ -71,7 +71,7 @@ func (r *Rows) Next() error {
 			c.null = !ok
 			continue
 		}
-		if r.err = r.guarded(c.assemble); r.err != nil {
+		if r.err = r.runGuarded(c.assemble); r.err != nil {
 			return r.err
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Rows) Next() error {
 }
 
 // Close frees the pages in memory. It does not close the file.
-func (r *Rows) Close() error {
+func (r *RowReader) Close() error {
 	if r.err == nil {
 		r.err = errors.New("rows are closed")
 	}
@@ -93,8 +93,8 @@ func (r *Rows) Close() error {
 
 // nextGroup opens the columns of the next row group. After the last row group it
 // returns io.EOF.
-func (r *Rows) nextGroup() error {
-	err := r.guarded(func() error {
+func (r *RowReader) nextGroup() error {
+	err := r.runGuarded(func() error {
 		for _, c := range r.columns {
 			if err := c.checkExhausted(); err != nil {
 				return err
@@ -120,11 +120,11 @@ func (r *Rows) nextGroup() error {
 	return nil
 }
 
-// guarded calls f. A panic of f becomes an error.
-func (r *Rows) guarded(f func() error) error { return r.f.src.guard("read Parquet file", f) }
+// runGuarded calls f. A panic of f becomes an error.
+func (r *RowReader) runGuarded(f func() error) error { return r.f.src.runGuarded("read Parquet file", f) }
 
 // open creates a page reader for each leaf in or under n.
-func (c *column) open(f *File, group int, n *node) error {
+func (c *columnCursor) open(f *File, group int, n *schemaNode) error {
 	if n.isLeaf() {
 		pages, err := newPageReader(f, group, n)
 		if err == nil {
@@ -141,20 +141,20 @@ func (c *column) open(f *File, group int, n *node) error {
 }
 
 // checkExhausted returns an error if the pages of a row group have more rows than the row group.
-func (c *column) checkExhausted() error {
+func (c *columnCursor) checkExhausted() error {
 	for _, pages := range c.leaves {
 		more, err := pages.hasNext()
 		if err != nil {
 			return err
 		}
 		if more {
-			return badFile("The Parquet file is corrupt: column %q has more rows than row group %d.", pages.leaf.path, pages.group)
+			return newFormatError("The Parquet file is corrupt: column %q has more rows than row group %d.", pages.leaf.path, pages.group)
 		}
 	}
 	return nil
 }
 
-func (c *column) close() {
+func (c *columnCursor) close() {
 	for _, pages := range c.leaves {
 		pages.close()
 	}
@@ -165,7 +165,7 @@ func (c *column) close() {
 // File.Rows. A number becomes the shortest text that parses back to the number. Dates
 // and times follow RFC 3339. A binary value of fixed length becomes hexadecimal. A
 // group, list or map becomes JSON. Null and NaN become an empty string.
-func (r *Rows) Text(i int) (string, error) {
+func (r *RowReader) Text(i int) (string, error) {
 	c := r.columns[i]
 	switch {
 	case c.null:
@@ -177,7 +177,7 @@ func (r *Rows) Text(i int) (string, error) {
 	}
 	if c.node.kind.class == classText {
 		if !utf8.Valid(c.raw) {
-			return "", r.notText(c)
+			return "", r.notTextError(c)
 		}
 		return string(c.raw), nil
 	}
@@ -190,7 +190,7 @@ func (r *Rows) Text(i int) (string, error) {
 
 // ID returns the value of column i as an ID with its type. i is a position in the
 // arguments of File.Rows.
-func (r *Rows) ID(i int) (rowmill.ID, error) {
+func (r *RowReader) ID(i int) (rowmill.ID, error) {
 	c := r.columns[i]
 	if c.null {
 		return rowmill.ID{}, nil
@@ -209,13 +209,13 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 
 // leafID returns the current value of a column as an ID that has the type in the file.
 // NaN becomes null, because data frames write NaN for a missing number.
-func (r *Rows) leafID(c *column) (rowmill.ID, error) {
+func (r *RowReader) leafID(c *columnCursor) (rowmill.ID, error) {
 	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(c.raw)) {
 		return rowmill.ID{}, nil
 	}
 	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(c.raw)}
 	if !c.leaf.Fits(id.Text) {
-		return rowmill.ID{}, badFile("Column %q of row %d has a value of %d bytes, which the column's type does not permit.", c.node.name, r.row-1, len(id.Text))
+		return rowmill.ID{}, newFormatError("Column %q of row %d has a value of %d bytes, which the column's type does not permit.", c.node.name, r.row-1, len(id.Text))
 	}
 	return id, nil
 }
@@ -226,33 +226,33 @@ func (f *File) IDType(i int) (rowmill.IDType, error) {
 	return f.root.children[i].idType(f.notes[i])
 }
 
-// notText returns the error for a value of a text column that is not UTF-8.
-func (r *Rows) notText(c *column) error {
-	return badFile("Column %q of row %d is not UTF-8 text. Write the column as strings.", c.node.name, r.row-1)
+// notTextError returns the error for a value of a text column that is not UTF-8.
+func (r *RowReader) notTextError(c *columnCursor) error {
+	return newFormatError("Column %q of row %d is not UTF-8 text. Write the column as strings.", c.node.name, r.row-1)
 }
 
 // textError returns the error for a value that cannot become text. It names the column and the
 // row.
-func (r *Rows) textError(c *column, err error) error {
+func (r *RowReader) textError(c *columnCursor, err error) error {
 	if errors.Is(err, errNotText) {
-		return r.notText(c)
+		return r.notTextError(c)
 	}
-	return badFile("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.row-1, err)
+	return newFormatError("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.row-1, err)
 }
 
 // assemble reads the value of a nested column in the next row, and stores it as JSON in
 // c.json.
-func (c *column) assemble() error {
+func (c *columnCursor) assemble() error {
 	for _, pages := range c.leaves {
 		if err := pages.requireNext(); err != nil {
 			return err
 		}
 		if rep, _ := pages.levels(); rep != 0 {
-			return badFile("The Parquet file is corrupt: a row of column %q begins inside a list.", pages.leaf.path)
+			return newFormatError("The Parquet file is corrupt: a row of column %q begins inside a list.", pages.leaf.path)
 		}
 	}
 	if len(c.leaves) == 0 {
-		return badFile("Column %q of the Parquet file is a group without fields.", c.node.path)
+		return newFormatError("Column %q of the Parquet file is a group without fields.", c.node.path)
 	}
 	a := assembler{column: c, base: c.node.leaf, out: slices.Grow(c.json[:0], 256)}
 	_, def := c.leaves[0].levels()

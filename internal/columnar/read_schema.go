@@ -10,8 +10,8 @@ import (
 // maxSchemaDepth is the largest depth of a schema. Real schemas are much less deep.
 const maxSchemaDepth = 64
 
-// node is a column or a group of columns in the schema of a user's file.
-type node struct {
+// schemaNode is a column or a group of columns in the schema of a user's file.
+type schemaNode struct {
 	name     string
 	path     string // names from the root to the node, separated by dots
 	element  *format.SchemaElement
@@ -19,7 +19,7 @@ type node struct {
 	repeated bool   // true if the node can have several values
 	rep, def int    // repetition level and definition level of a present value
 	variant  string // path of the column of type VARIANT that contains the node, or empty
-	children []*node
+	children []*schemaNode
 	leaf     int      // number of the first leaf in or under the node
 	leaves   int      // number of leaves in or under the node
 	kind     leafKind // how values of a leaf become text
@@ -27,14 +27,14 @@ type node struct {
 
 // schemaTree builds the tree of nodes from the schema elements, which are in
 // depth-first order.
-func schemaTree(elements []format.SchemaElement) (*node, error) {
+func schemaTree(elements []format.SchemaElement) (*schemaNode, error) {
 	b := treeBuilder{elements: elements}
 	root, err := b.build(nil, 0)
 	if err != nil {
 		return nil, err
 	}
 	if b.next != len(elements) {
-		return nil, badFile("The Parquet file is corrupt: its schema has %d elements too many.", len(elements)-b.next)
+		return nil, newFormatError("The Parquet file is corrupt: its schema has %d elements too many.", len(elements)-b.next)
 	}
 	return root, nil
 }
@@ -48,13 +48,13 @@ type treeBuilder struct {
 }
 
 // build builds the node of the next element, and its children.
-func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
+func (b *treeBuilder) build(parent *schemaNode, depth int) (*schemaNode, error) {
 	if b.next >= len(b.elements) || depth > maxSchemaDepth {
-		return nil, badFile("The Parquet file is corrupt or nested too deeply: its schema ends early or has more than %d levels.", maxSchemaDepth)
+		return nil, newFormatError("The Parquet file is corrupt or nested too deeply: its schema ends early or has more than %d levels.", maxSchemaDepth)
 	}
 	e := &b.elements[b.next]
 	b.next++
-	n := &node{name: e.Name, element: e, leaf: b.leaf}
+	n := &schemaNode{name: e.Name, element: e, leaf: b.leaf}
 	if parent != nil {
 		n.rep, n.def = parent.rep, parent.def
 		n.path = strings.TrimPrefix(parent.path+"."+e.Name, ".")
@@ -91,15 +91,15 @@ func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
 }
 
 // isFlat reports whether the node is a column of single values: no group, list or map.
-func (n *node) isFlat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
+func (n *schemaNode) isFlat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
 
-func (n *node) isLeaf() bool { return n.element.Type.Valid }
+func (n *schemaNode) isLeaf() bool { return n.element.Type.Valid }
 
 // byteArray is the width of a column whose values have different lengths.
 const byteArray = -1
 
 // width returns the size of a decoded value in bytes, or byteArray.
-func (n *node) width() int {
+func (n *schemaNode) width() int {
 	switch n.element.Type.V {
 	case format.Boolean:
 		return 1
@@ -116,16 +116,16 @@ func (n *node) width() int {
 }
 
 // checkReadable returns an error if values of the leaf's type cannot be read.
-func (n *node) checkReadable() error {
+func (n *schemaNode) checkReadable() error {
 	switch {
 	case n.kind.class == classBSON:
-		return badFile("Column %q of the Parquet file has the type BSON, which is not supported. Write it as JSON or as plain text.", n.path)
+		return newFormatError("Column %q of the Parquet file has the type BSON, which is not supported. Write it as JSON or as plain text.", n.path)
 	case n.variant != "":
-		return badFile("Column %q of the Parquet file has the type VARIANT, which is not supported. Write it as JSON.", n.variant)
+		return newFormatError("Column %q of the Parquet file has the type VARIANT, which is not supported. Write it as JSON.", n.variant)
 	case n.element.Type.V < format.Boolean || n.element.Type.V > format.FixedLenByteArray:
-		return badFile("Column %q of the Parquet file has the physical type %d, which is not known. Write it as plain text.", n.path, n.element.Type.V)
+		return newFormatError("Column %q of the Parquet file has the physical type %d, which is not known. Write it as plain text.", n.path, n.element.Type.V)
 	case n.element.Type.V == format.FixedLenByteArray && n.element.TypeLength.V <= 0:
-		return badFile("The Parquet file is corrupt: column %q has values of %d bytes.", n.path, n.element.TypeLength.V)
+		return newFormatError("The Parquet file is corrupt: column %q has values of %d bytes.", n.path, n.element.TypeLength.V)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (n *node) checkReadable() error {
 // a group with a single repeated child. item is the node of an element: the child
 // itself, or the only field of the child.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
-func (n *node) asList() (repeated *node, item *node, ok bool) {
+func (n *schemaNode) asList() (repeated *schemaNode, item *schemaNode, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.ListType)
 	legacy := n.element.ConvertedType.Valid && n.element.ConvertedType.V == deprecated.List
 	if !logical && !legacy || len(n.children) != 1 || !n.children[0].repeated {
@@ -151,7 +151,7 @@ func (n *node) asList() (repeated *node, item *node, ok bool) {
 // asMap reports whether the node is a map: a group with a single repeated child that
 // has a key and a value.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#maps
-func (n *node) asMap() (repeated *node, ok bool) {
+func (n *schemaNode) asMap() (repeated *schemaNode, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.MapType)
 	c := n.element.ConvertedType
 	legacy := c.Valid && (c.V == deprecated.Map || c.V == deprecated.MapKeyValue)
@@ -162,7 +162,7 @@ func (n *node) asMap() (repeated *node, ok bool) {
 }
 
 // typeName returns the name of the node's type for users.
-func (n *node) typeName() string {
+func (n *schemaNode) typeName() string {
 	if s := n.element.LogicalType.String(); s != "" {
 		return s
 	}

@@ -77,27 +77,27 @@ func leafKindOf(e *format.SchemaElement) leafKind {
 	case *format.NullType:
 		k.class = classNull
 	case *format.DecimalType:
-		k.decimal(int(t.Scale))
+		k.setDecimal(int(t.Scale))
 	case *format.DateType:
-		k.set(classDate, k.physical == format.Int32)
+		k.setClassIf(classDate, k.physical == format.Int32)
 	case *format.TimeType:
 		k.unit, k.utc = unitOf(t.Unit), t.IsAdjustedToUTC
-		k.set(classTime, whole && k.unit > 0)
+		k.setClassIf(classTime, whole && k.unit > 0)
 	case *format.TimestampType:
 		k.unit, k.utc = unitOf(t.Unit), t.IsAdjustedToUTC
-		k.set(classStamp, k.physical == format.Int64 && k.unit > 0)
+		k.setClassIf(classStamp, k.physical == format.Int64 && k.unit > 0)
 	case *format.IntType:
-		k.set(classUint, whole && !t.IsSigned)
+		k.setClassIf(classUint, whole && !t.IsSigned)
 	case *format.JsonType:
-		k.set(classJSON, k.physical == format.ByteArray)
+		k.setClassIf(classJSON, k.physical == format.ByteArray)
 	case *format.BsonType:
-		k.set(classBSON, k.physical == format.ByteArray)
+		k.setClassIf(classBSON, k.physical == format.ByteArray)
 	case *format.GeometryType, *format.GeographyType:
-		k.set(classHex, k.physical == format.ByteArray)
+		k.setClassIf(classHex, k.physical == format.ByteArray)
 	case *format.UUIDType:
-		k.set(classUUID, fixed(16))
+		k.setClassIf(classUUID, fixed(16))
 	case *format.Float16Type:
-		k.set(classHalf, fixed(2))
+		k.setClassIf(classHalf, fixed(2))
 	case nil:
 		k.applyConvertedType(e, whole, fixed)
 	}
@@ -105,49 +105,49 @@ func leafKindOf(e *format.SchemaElement) leafKind {
 }
 
 // applyConvertedType reads the annotations of old programs (ConvertedType).
-func (k *leafKind) applyConvertedType(e *format.SchemaElement, whole bool, fixed func(int32) bool) {
+func (k *leafKind) applyConvertedType(e *format.SchemaElement, isInteger bool, hasFixedLen func(int32) bool) {
 	if !e.ConvertedType.Valid {
 		return
 	}
 	switch e.ConvertedType.V {
 	case deprecated.Decimal:
-		k.decimal(int(e.Scale.V))
+		k.setDecimal(int(e.Scale.V))
 	case deprecated.Date:
-		k.set(classDate, k.physical == format.Int32)
+		k.setClassIf(classDate, k.physical == format.Int32)
 	case deprecated.TimeMillis, deprecated.TimeMicros:
 		k.unit, k.utc = time.Microsecond, true
 		if e.ConvertedType.V == deprecated.TimeMillis {
 			k.unit = time.Millisecond
 		}
-		k.set(classTime, whole)
+		k.setClassIf(classTime, isInteger)
 	case deprecated.TimestampMillis, deprecated.TimestampMicros:
 		k.unit, k.utc = time.Microsecond, true
 		if e.ConvertedType.V == deprecated.TimestampMillis {
 			k.unit = time.Millisecond
 		}
-		k.set(classStamp, k.physical == format.Int64)
+		k.setClassIf(classStamp, k.physical == format.Int64)
 	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
-		k.set(classUint, whole)
+		k.setClassIf(classUint, isInteger)
 	case deprecated.Json:
-		k.set(classJSON, k.physical == format.ByteArray)
+		k.setClassIf(classJSON, k.physical == format.ByteArray)
 	case deprecated.Bson:
-		k.set(classBSON, k.physical == format.ByteArray)
+		k.setClassIf(classBSON, k.physical == format.ByteArray)
 	case deprecated.Interval:
-		k.set(classInterval, fixed(12))
+		k.setClassIf(classInterval, hasFixedLen(12))
 	}
 }
 
-// set sets the class if the annotation fits the physical type.
-func (k *leafKind) set(class leafClass, fits bool) {
+// setClassIf sets the class if the annotation fits the physical type.
+func (k *leafKind) setClassIf(class leafClass, fits bool) {
 	if fits {
 		k.class = class
 	}
 }
 
-// decimal sets the scale, and the class if the physical type can be a decimal.
-func (k *leafKind) decimal(scale int) {
+// setDecimal sets the scale, and the class if the physical type can be a decimal.
+func (k *leafKind) setDecimal(scale int) {
 	k.scale = scale
-	k.set(classDecimal, k.physical == format.Int32 || k.physical == format.Int64 ||
+	k.setClassIf(classDecimal, k.physical == format.Int32 || k.physical == format.Int64 ||
 		k.physical == format.ByteArray || k.physical == format.FixedLenByteArray)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Footers and page headers are encoded with thrift, and the thrift decoder trusts the
-// lengths that it reads. So scanThrift checks the bytes first: every string must end
+// lengths that it reads. So checkThrift checks the bytes first: every string must end
 // within the bytes, and the total number of list members is limited. Compact protocol:
 // https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
@@ -30,18 +30,18 @@ var (
 	errThrift  = errors.New("the metadata are not well-formed")
 )
 
-// thriftScan is the state of one call of scanThrift.
+// thriftScan is the state of one call of checkThrift.
 type thriftScan struct {
 	b              []byte
 	at             int // position of the next byte
 	structs, items int // number of structures and of other members that later lists may have
 }
 
-// scanThrift checks the structure at the beginning of b and returns its length in
+// checkThrift checks the structure at the beginning of b and returns its length in
 // bytes. structs and items limit the members of all lists: structures and other
 // members.
-func scanThrift(b []byte, structs, items int) (int, error) {
-	s := thriftScan{b: b, structs: structs, items: items}
+func checkThrift(b []byte, maxStructs, maxItems int) (int, error) {
+	s := thriftScan{b: b, structs: maxStructs, items: maxItems}
 	err := s.checkStruct(0)
 	return s.at, err
 }

@@ -304,7 +304,7 @@ func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err
 // decodeDelta decodes DELTA_BINARY_PACKED integers of width bytes into dst, and returns
 // the bytes after them.
 func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
-	d := deltaReader{b: b}
+	d := varintReader{b: b}
 	block, minis, count := d.uvarint(), d.uvarint(), d.uvarint()
 	last := uint64(d.varint())
 	switch {
@@ -410,14 +410,14 @@ func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 	return checkPadding(data)
 }
 
-// deltaReader reads variable-length integers from the front of b. bad is true after the
+// varintReader reads variable-length integers from the front of b. bad is true after the
 // first integer that is damaged.
-type deltaReader struct {
+type varintReader struct {
 	b   []byte
 	bad bool
 }
 
-func (d *deltaReader) uvarint() uint64 {
+func (d *varintReader) uvarint() uint64 {
 	v, size := binary.Uvarint(d.b)
 	if size <= 0 {
 		d.bad = true
@@ -427,7 +427,7 @@ func (d *deltaReader) uvarint() uint64 {
 	return v
 }
 
-func (d *deltaReader) varint() int64 {
+func (d *varintReader) varint() int64 {
 	v := d.uvarint()
 	return int64(v>>1) ^ -int64(v&1)
 }

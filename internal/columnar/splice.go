@@ -105,13 +105,13 @@ func (s *Splicer) Append(ctx context.Context, t *Table) error {
 
 // appendGroup copies row group g of t. at has the positions of the splicer's columns in
 // t.
-func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
+func (s *Splicer) appendGroup(t *Table, g int, positions []int) error {
 	if len(s.groups) >= maxGroups {
 		return fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
 	}
 	group := format.RowGroup{NumRows: t.meta.RowGroups[g].NumRows, FileOffset: s.offset, Ordinal: int16(len(s.groups))}
 	bare := &Table{src: t.src, size: t.size}
-	for i, c := range at {
+	for i, c := range positions {
 		m := t.meta.RowGroups[g].Columns[c].MetaData
 		// A new slice, because the decoded slice would keep the whole footer in memory.
 		m.PathInSchema = s.columns[i].path()
@@ -122,7 +122,7 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 		group.TotalCompressedSize += m.TotalCompressedSize
 		source := &t.meta.RowGroups[g].Columns[c]
 		column := indexLocation{offset: source.ColumnIndexOffset, length: source.ColumnIndexLength}
-		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), 0})
+		s.chunks = append(s.chunks, splicedChunk{bare, column, t.locateOffsetIndex(g, c), 0})
 	}
 	s.groups = append(s.groups, group)
 	return s.copyChunks(len(s.groups)-1, 0, s.trailing)
@@ -131,11 +131,11 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 // copyChunks copies the chunks of columns from (included) to to (excluded) of row group
 // g. It changes the offsets in their metadata from offsets in the source to offsets in
 // the new table.
-func (s *Splicer) copyChunks(g, from, to int) error {
-	for i := from; i < to; i++ {
+func (s *Splicer) copyChunks(g, firstColumn, endColumn int) error {
+	for i := firstColumn; i < endColumn; i++ {
 		m, source := &s.groups[g].Columns[i].MetaData, &s.chunks[g*len(s.columns)+i]
 		source.moved = s.offset - m.DataPageOffset
-		if err := s.copy(source.t, m.DataPageOffset, m.TotalCompressedSize); err != nil {
+		if err := s.copyRange(source.t, m.DataPageOffset, m.TotalCompressedSize); err != nil {
 			return fmt.Errorf("column %q: %w", s.columns[i].Name, err)
 		}
 		m.DataPageOffset += source.moved
@@ -161,7 +161,7 @@ func (s *Splicer) Attach(key string, b []byte) error {
 		return err
 	}
 	s.meta = append(slices.Clip(s.meta), KeyValue{key, formatPosition(s.offset, len(b))})
-	return s.put(b)
+	return s.writeBytes(b)
 }
 
 // Rows returns the number of rows in all appended tables.
@@ -185,7 +185,7 @@ func (s *Splicer) Close() error {
 			continue
 		}
 		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = s.offset, from.column.length
-		if err := s.copy(from.t, from.column.offset, int64(from.column.length)); err != nil {
+		if err := s.copyRange(from.t, from.column.offset, int64(from.column.length)); err != nil {
 			return fmt.Errorf("splice column index: %w", err)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Splicer) Close() error {
 		}
 		s.buffer = appendOffsetIndex(s.buffer[:0], s.places)
 		chunk.OffsetIndexOffset, chunk.OffsetIndexLength = s.offset, int32(len(s.buffer))
-		if err := s.put(s.buffer); err != nil {
+		if err := s.writeBytes(s.buffer); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Splicer) Close() error {
 	if err != nil {
 		return fmt.Errorf("splice: %w", err)
 	}
-	if err := s.put(footer); err != nil {
+	if err := s.writeBytes(footer); err != nil {
 		return err
 	}
 	if err := s.w.Flush(); err != nil {
@@ -217,9 +217,9 @@ func (s *Splicer) Close() error {
 	return nil
 }
 
-// copy writes length bytes of t's source from offset on. A RangeWriter gets them as a
+// copyRange writes length bytes of t's source from offset on. A RangeWriter gets them as a
 // range. For any other writer, copy reads them directly into the write buffer.
-func (s *Splicer) copy(t *Table, offset, length int64) error {
+func (s *Splicer) copyRange(t *Table, offset, length int64) error {
 	if s.to != nil {
 		// The source file begins with the magic bytes that the output needs too, so the first
 		// range can begin with them.
@@ -255,7 +255,7 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 		if err := readAt(t.src, b, offset); err != nil {
 			return err
 		}
-		if err := s.put(b); err != nil {
+		if err := s.writeBytes(b); err != nil {
 			return err
 		}
 		offset += int64(len(b))
@@ -294,8 +294,8 @@ func (s *Splicer) writeMagic() error {
 	return nil
 }
 
-// put writes b after the pending range.
-func (s *Splicer) put(b []byte) error {
+// writeBytes writes b after the pending range.
+func (s *Splicer) writeBytes(b []byte) error {
 	if err := errors.Join(s.writeMagic(), s.flushRange()); err != nil {
 		return err
 	}

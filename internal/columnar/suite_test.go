@@ -29,7 +29,7 @@ func TestSuite_ShapesOfParquetTesting(t *testing.T) {
 		t.Skip("-short: other programs are asked without it")
 	}
 	t.Parallel()
-	program, dir := pythontest.Find(t, "we read no shape of parquet-testing", "pyarrow.parquet"), t.TempDir()
+	program, dir := pythontest.FindPython(t, "we read no shape of parquet-testing", "pyarrow.parquet"), t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), program, filepath.Join("testdata", "shapes.py"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

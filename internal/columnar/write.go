@@ -99,9 +99,9 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 	t := &TableWriter{w: w, cfg: cfg, columns: columns, meta: meta, groups: []format.RowGroup{}}
 	for _, c := range columns {
 		leaf := c.leaf()
-		t.buffers = append(t.buffers, tableBuffer{TableColumn: c, leaf: leaf, order: c.order(leaf)})
+		t.buffers = append(t.buffers, tableBuffer{TableColumn: c, leaf: leaf, order: c.valueOrder(leaf)})
 	}
-	t.put([]byte(parquetMagic))
+	t.writeBytes([]byte(parquetMagic))
 	return t, t.err
 }
 
@@ -114,28 +114,28 @@ func (t *TableWriter) AppendNull(c int) {
 	if b.Required {
 		panic(fmt.Sprintf("column %q is required and cannot be null", b.Name))
 	}
-	b.null()
+	b.addNull()
 	t.blockBytes++
 }
 
 // AppendText adds a text, which must be UTF-8, to column c.
 func (t *TableWriter) AppendText(c int, s string) {
-	t.blockBytes += t.buffer(c, TableText).text(unsafe.Slice(unsafe.StringData(s), len(s)))
+	t.blockBytes += t.buffer(c, TableText).addText(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 // AppendInt adds v to column c.
 func (t *TableWriter) AppendInt(c int, v int64) {
-	t.blockBytes += t.buffer(c, TableInt).fixed(uint64(v))
+	t.blockBytes += t.buffer(c, TableInt).addFixed(uint64(v))
 }
 
 // AppendUint adds v to column c.
 func (t *TableWriter) AppendUint(c int, v uint64) {
-	t.blockBytes += t.buffer(c, TableUint).fixed(v)
+	t.blockBytes += t.buffer(c, TableUint).addFixed(v)
 }
 
 // AppendReal adds v to column c.
 func (t *TableWriter) AppendReal(c int, v float64) {
-	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
+	t.blockBytes += t.buffer(c, TableReal).addFixed(math.Float64bits(v))
 }
 
 // AppendLeaf adds a value of a user's file to column c of kind TableLeaf. raw must fit the
@@ -145,12 +145,12 @@ func (t *TableWriter) AppendLeaf(c int, raw string) {
 	if !b.leaf.Fits(raw) {
 		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit the column's type", b.Name, len(raw)))
 	}
-	t.blockBytes += b.value(unsafe.Slice(unsafe.StringData(raw), len(raw)))
+	t.blockBytes += b.addLeaf(unsafe.Slice(unsafe.StringData(raw), len(raw)))
 }
 
 // AppendBool adds v to column c.
 func (t *TableWriter) AppendBool(c int, v bool) {
-	t.blockBytes += t.buffer(c, TableBool).bool(v)
+	t.blockBytes += t.buffer(c, TableBool).addBool(v)
 }
 
 // AppendFloats adds the list v to column c.
@@ -160,7 +160,7 @@ func (t *TableWriter) AppendFloats(c int, v []float32) {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(f))
 	}
 	t.scratch.raw = raw
-	t.blockBytes += t.buffer(c, TableFloats).list(raw)
+	t.blockBytes += t.buffer(c, TableFloats).addFloats(raw)
 }
 
 // buffer returns the buffer of column c. It panics if the column is not of the given
@@ -175,24 +175,24 @@ func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
 
 // CopyRow adds all values of row i of b, and ends the row. b must come from a scan of
 // all columns, and its table must have the same columns as t.
-func (t *TableWriter) CopyRow(b *Block, i int) error {
+func (t *TableWriter) CopyRow(b *RowBlock, i int) error {
 	for c := range t.buffers {
 		to, from := &t.buffers[c], &b.columns[c]
 		at := int(from.at[i])
 		switch {
 		case at < 0:
-			to.null()
+			to.addNull()
 			t.blockBytes++
 		case to.Kind == TableText:
-			t.blockBytes += to.text(from.text(at))
+			t.blockBytes += to.addText(from.text(at))
 		case to.Kind == TableLeaf:
-			t.blockBytes += to.value(from.value(at))
+			t.blockBytes += to.addLeaf(from.value(at))
 		case to.Kind == TableBool:
-			t.blockBytes += to.bool(from.bit(at))
+			t.blockBytes += to.addBool(from.bit(at))
 		case to.Kind == TableFloats:
-			t.blockBytes += to.list(from.floatsOfRow(i))
+			t.blockBytes += to.addFloats(from.floatsOfRow(i))
 		default:
-			t.blockBytes += to.fixed(from.uint64At(at))
+			t.blockBytes += to.addFixed(from.uint64At(at))
 		}
 	}
 	return t.EndRow()
@@ -239,7 +239,7 @@ func (t *TableWriter) closeGroup() {
 		b := &t.buffers[i]
 		offset := t.offset
 		for _, page := range b.pages {
-			t.put(page)
+			t.writeBytes(page)
 		}
 		chunk, index, places, err := b.closeChunk(offset)
 		if err != nil && t.err == nil {
@@ -259,7 +259,7 @@ func (t *TableWriter) closeGroup() {
 // metadata then has the position of b under key. b must not be empty.
 func (t *TableWriter) Attach(key string, b []byte) error {
 	t.meta = append(slices.Clip(t.meta), KeyValue{key, formatPosition(t.offset, len(b))})
-	t.put(b)
+	t.writeBytes(b)
 	return t.err
 }
 
@@ -281,24 +281,24 @@ func (t *TableWriter) Close() error {
 			continue
 		}
 		chunk.ColumnIndexOffset, chunk.ColumnIndexLength = t.offset, int32(len(index))
-		t.put(index)
+		t.writeBytes(index)
 	}
 	for i, places := range t.places {
 		chunk := &t.groups[i/width].Columns[i%width]
 		t.scratch.raw = appendOffsetIndex(t.scratch.raw[:0], places)
 		chunk.OffsetIndexOffset, chunk.OffsetIndexLength = t.offset, int32(len(t.scratch.raw))
-		t.put(t.scratch.raw)
+		t.writeBytes(t.scratch.raw)
 	}
 	footer, err := appendFooter(nil, footerOf(t.columns, t.meta, t.groups))
 	if err != nil {
 		return err
 	}
-	t.put(footer)
+	t.writeBytes(footer)
 	return t.err
 }
 
-// put writes b unless an earlier write failed.
-func (t *TableWriter) put(b []byte) {
+// writeBytes writes b unless an earlier write failed.
+func (t *TableWriter) writeBytes(b []byte) {
 	if t.err != nil {
 		return
 	}

@@ -34,18 +34,18 @@ const (
 // open block, and the finished pages of the open row group.
 type tableBuffer struct {
 	TableColumn
-	leaf  *Leaf // type of a TableLeaf column, or nil
-	order order // how readers compare the values
+	leaf  *LeafType // type of a TableLeaf column, or nil
+	order sortOrder // how readers compare the values
 
 	// The open block.
 	data   []byte    // values in PLAIN encoding
 	bits   int       // only TableBool: number of values in data, 8 per byte
-	def    levelRuns // definition levels
-	rep    levelRuns // repetition levels of a list
+	def    levelEncoder // definition levels
+	rep    levelEncoder // repetition levels of a list
 	rows   int
 	values int // number of values, nulls included
 	nulls  int // number of nulls
-	bounds     // smallest and largest value
+	valueBounds     // smallest and largest value
 
 	// The open row group.
 	pages       [][]byte // finished pages: header and body
@@ -56,13 +56,13 @@ type tableBuffer struct {
 	stored      int64 // size of pages as stored, in bytes
 	entries     int64 // number of values, nulls included
 	groupNulls  int64 // number of nulls
-	chunkBounds bounds
+	chunkBounds valueBounds
 	boundTexts  [2][]byte // smallest and largest text, for a text column
 	tooLong     bool      // true if a text was too long to be a bound of the chunk
 }
 
-// bounds are the smallest and the largest of some values.
-type bounds struct {
+// valueBounds are the smallest and the largest of some values.
+type valueBounds struct {
 	hasValue bool      // true if there is a value
 	low, hi  uint64    // bits of the smallest and largest number, bool or leaf value
 	from, to byteRange // smallest and largest text, as ranges of data
@@ -74,15 +74,15 @@ type byteRange struct{ at, end int }
 // slice returns the bytes of the range.
 func (s byteRange) slice(data []byte) []byte { return data[s.at:s.end] }
 
-// null adds a null to the open block.
-func (c *tableBuffer) null() {
+// addNull adds a null to the open block.
+func (c *tableBuffer) addNull() {
 	c.rows++
 	c.values++
 	c.nulls++
 	if c.Kind == TableFloats {
-		c.rep.put(0, 1)
+		c.rep.addLevels(0, 1)
 	}
-	c.def.put(0, 1)
+	c.def.addLevels(0, 1)
 }
 
 // countPresent counts a value that is not null and records its level.
@@ -90,13 +90,13 @@ func (c *tableBuffer) countPresent() {
 	c.rows++
 	c.values++
 	if !c.Required {
-		c.def.put(1, 1)
+		c.def.addLevels(1, 1)
 	}
 }
 
-// text adds a text to the open block. It returns the number of bytes that the block
+// addText adds a text to the open block. It returns the number of bytes that the block
 // grows.
-func (c *tableBuffer) text(s []byte) int {
+func (c *tableBuffer) addText(s []byte) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
 	at := byteRange{len(c.data), len(c.data) + len(s)}
@@ -112,32 +112,32 @@ func (c *tableBuffer) text(s []byte) int {
 	return 4 + len(s)
 }
 
-// fixed adds an 8-byte value to the open block. It returns the number of bytes that the
+// addFixed adds an 8-byte value to the open block. It returns the number of bytes that the
 // block grows.
-func (c *tableBuffer) fixed(bits uint64) int {
+func (c *tableBuffer) addFixed(bits uint64) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
 	c.widenBounds(bits)
 	return 8
 }
 
-// value adds the value of a TableLeaf column to the open block. It returns about the
+// addLeaf adds the value of a TableLeaf column to the open block. It returns about the
 // number of bytes that the block grows.
-func (c *tableBuffer) value(raw []byte) int {
+func (c *tableBuffer) addLeaf(raw []byte) int {
 	c.countPresent()
 	if c.leaf.width == 0 {
 		c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(raw)))
 	}
 	c.data = append(c.data, raw...)
 	if c.order != orderNone {
-		c.widenBounds(c.leaf.bits(raw))
+		c.widenBounds(c.leaf.comparableBits(raw))
 	}
 	return max(4, len(raw))
 }
 
-// bool adds a bool to the open block. It returns 1, its share of the block size in
+// addBool adds a bool to the open block. It returns 1, its share of the block size in
 // bytes.
-func (c *tableBuffer) bool(v bool) int {
+func (c *tableBuffer) addBool(v bool) int {
 	c.countPresent()
 	if c.bits%8 == 0 {
 		c.data = append(c.data, 0)
@@ -152,21 +152,21 @@ func (c *tableBuffer) bool(v bool) int {
 	return 1
 }
 
-// list adds a list of floats to the open block. raw has the floats as little-endian
+// addFloats adds a list of floats to the open block. raw has the floats as little-endian
 // bytes. list returns the number of bytes that the block grows.
-func (c *tableBuffer) list(raw []byte) int {
+func (c *tableBuffer) addFloats(raw []byte) int {
 	c.rows++
 	n := len(raw) / 4
-	c.rep.put(0, 1)
+	c.rep.addLevels(0, 1)
 	if n == 0 {
 		c.values++
 		c.nulls++ // an empty list has no value, so Parquet counts it as a null
-		c.def.put(listEmpty, 1)
+		c.def.addLevels(listEmpty, 1)
 		return 1
 	}
 	c.values += n
-	c.rep.put(1, n-1)
-	c.def.put(listPresent, n)
+	c.rep.addLevels(1, n-1)
+	c.def.addLevels(listPresent, n)
 	c.data = append(c.data, raw...)
 
 	low, hi := float32(math.Inf(1)), float32(math.Inf(-1))
@@ -187,7 +187,7 @@ func (c *tableBuffer) list(raw []byte) int {
 }
 
 // widen extends the bounds so that they include a value. It ignores NaN.
-func (b *bounds) widen(by order, bits uint64) {
+func (b *valueBounds) widen(by sortOrder, bits uint64) {
 	if by == orderReal && math.IsNaN(math.Float64frombits(bits)) {
 		return
 	}
@@ -207,7 +207,7 @@ func (b *bounds) widen(by order, bits uint64) {
 func (c *tableBuffer) widenBounds(bits uint64) { c.widen(c.order, bits) }
 
 // fixedLess reports whether a is less than b in the given order.
-func fixedLess(by order, a, b uint64) bool {
+func fixedLess(by sortOrder, a, b uint64) bool {
 	switch by {
 	case orderSigned:
 		return int64(a) < int64(b)
@@ -319,7 +319,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	c.places = append(c.places, pageLocation{size: int32(len(page)), first: first})
 	c.raw += int64(len(s.head) + len(raw))
 	c.stored += int64(len(page))
-	c.closeStatistics()
+	c.addPageStatistics()
 	c.entries += int64(c.values)
 	c.groupNulls += int64(c.nulls)
 
@@ -327,7 +327,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	c.def.reset()
 	c.rep.reset()
 	c.rows, c.values, c.nulls = 0, 0, 0
-	c.bounds = bounds{}
+	c.valueBounds = valueBounds{}
 	return nil
 }
 
@@ -343,9 +343,9 @@ func (c *tableBuffer) spare(n int) []byte {
 	return make([]byte, 0, n+n/16) // the next page may be a little longer
 }
 
-// closeStatistics adds the bounds of the open block to the column index and to the
+// addPageStatistics adds the bounds of the open block to the column index and to the
 // bounds of the column chunk.
-func (c *tableBuffer) closeStatistics() {
+func (c *tableBuffer) addPageStatistics() {
 	if c.order == orderNone {
 		return
 	}
@@ -422,19 +422,19 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 	c.spares = append(c.spares[:0], c.pages...)
 	c.pages, c.places, c.index = c.pages[:0], nil, format.ColumnIndex{}
 	c.raw, c.stored, c.entries, c.groupNulls = 0, 0, 0, 0
-	c.chunkBounds, c.tooLong = bounds{}, false
+	c.chunkBounds, c.tooLong = valueBounds{}, false
 	return format.ColumnChunk{MetaData: m}, index, places, nil
 }
 
-// levelRuns encodes repetition or definition levels as RLE runs.
-type levelRuns struct {
+// levelEncoder encodes repetition or definition levels as RLE runs.
+type levelEncoder struct {
 	done []byte // encoded runs
 	last byte   // level of the run that is not encoded yet
 	n    int    // number of levels in this run
 }
 
-// put adds level v n times.
-func (l *levelRuns) put(v byte, n int) {
+// addLevels adds level v n times.
+func (l *levelEncoder) addLevels(v byte, n int) {
 	if v != l.last {
 		l.close()
 		l.last = v
@@ -443,7 +443,7 @@ func (l *levelRuns) put(v byte, n int) {
 }
 
 // close encodes the current run.
-func (l *levelRuns) close() {
+func (l *levelEncoder) close() {
 	if l.n > 0 {
 		l.done = append(binary.AppendUvarint(l.done, uint64(l.n)<<1), l.last)
 		l.n = 0
@@ -451,10 +451,10 @@ func (l *levelRuns) close() {
 }
 
 // appendTo appends the size of the encoded levels and the encoded levels to b.
-func (l *levelRuns) appendTo(b []byte) []byte {
+func (l *levelEncoder) appendTo(b []byte) []byte {
 	l.close()
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(l.done)))
 	return append(b, l.done...)
 }
 
-func (l *levelRuns) reset() { *l = levelRuns{done: l.done[:0]} }
+func (l *levelEncoder) reset() { *l = levelEncoder{done: l.done[:0]} }

@@ -154,7 +154,7 @@ func readCells(tb rapid.TB, t *Table) []cells {
 	}
 }
 
-func blockCell(b *Block, c, i int) any {
+func blockCell(b *RowBlock, c, i int) any {
 	switch b.columns[c].Kind {
 	case TableText:
 		return string(b.Text(c, i))
@@ -167,7 +167,7 @@ func blockCell(b *Block, c, i int) any {
 	case TableBool:
 		return b.Bool(c, i)
 	default:
-		return b.Floats(c, i, []float32{})
+		return b.AppendFloats(c, i, []float32{})
 	}
 }
 
@@ -289,7 +289,7 @@ func checkStatistics(tb rapid.TB, file []byte, rows []cells) {
 			if err := thrift.Unmarshal(new(thrift.CompactProtocol), at, &index); err != nil {
 				tb.Fatal(err)
 			}
-			_, places, err := table.readPageLocations(table.index(g, c), nil, nil)
+			_, places, err := table.readPageLocations(table.locateOffsetIndex(g, c), nil, nil)
 			if err != nil || len(places) != len(index.NullPages) {
 				tb.Fatalf("%d pages in one index and %d in the other: %v", len(places), len(index.NullPages), err)
 			}

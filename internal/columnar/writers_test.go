@@ -19,7 +19,7 @@ func TestOtherWriters(t *testing.T) {
 		t.Skip("-short: run without it to test other programs")
 	}
 	t.Parallel()
-	program, dir := pythontest.Find(t, "we read no other program's Parquet", "pyarrow.parquet", "duckdb", "polars"), t.TempDir()
+	program, dir := pythontest.FindPython(t, "we read no other program's Parquet", "pyarrow.parquet", "duckdb", "polars"), t.TempDir()
 	if out, err := exec.Command(program, filepath.Join("testdata", "write.py"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

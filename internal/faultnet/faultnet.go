@@ -81,7 +81,7 @@ func New(ctx context.Context) (*Network, error) {
 	if err := CheckUsable(); err != nil {
 		return nil, err
 	}
-	if err := sweep(ctx); err != nil {
+	if err := removeDeadNetworks(ctx); err != nil {
 		return nil, err
 	}
 	subnet, err := freeSubnet(ctx)

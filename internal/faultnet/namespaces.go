@@ -49,8 +49,8 @@ func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("all of %v is taken: remove networks of earlier tests with `ip netns delete`", benchmarks)
 }
 
-// sweep removes the networks of processes that have ended.
-func sweep(ctx context.Context) error {
+// removeDeadNetworks removes the networks of processes that have ended.
+func removeDeadNetworks(ctx context.Context) error {
 	return removeNamespaces(ctx, func(namespace string) bool {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(namespace, prefix), ".")
 		pid, err := strconv.Atoi(owner)

@@ -18,8 +18,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 // prompt is the start of a command line in a script.
 const prompt = "$ "
 
-// Equal checks that a text equals the content of a file.
-func Equal(t testing.TB, path, got string) {
+// CheckFile checks that a text equals the content of a file.
+func CheckFile(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
 		if err := write(path, got); err != nil {
@@ -56,7 +56,7 @@ func Script(t testing.TB, path string, run func(command string) string) {
 	if commands == 0 {
 		t.Fatalf("%s holds no command: no line begins with %q", path, prompt)
 	}
-	Equal(t, path, now)
+	CheckFile(t, path, now)
 }
 
 // replay runs the commands of a script. It returns the script with the present output

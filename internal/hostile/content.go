@@ -157,11 +157,11 @@ func badContentKinds() []Kind {
 			w.writeBody(all[w.dice.IntN(len(all))])
 		}},
 	}
-	return append(kinds, streams()...)
+	return append(kinds, badStreamKinds()...)
 }
 
-// streams returns the kinds with bad server-sent events.
-func streams() []Kind {
+// badStreamKinds returns the kinds with bad server-sent events.
+func badStreamKinds() []Kind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) Kind {
 		return Kind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *answerWriter) {

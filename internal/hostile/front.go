@@ -10,17 +10,17 @@ import (
 	"sync/atomic"
 )
 
-// A Front is a proxy before Honest, a correct inference server. It answers a share of
+// An AttackProxy is a proxy before Honest, a correct inference server. It answers a share of
 // the chat completions itself, with bad answers of the kinds in Certain. POST
 // /hostile?share=0.2 sets the share, which is 0 at the start.
-type Front struct {
+type AttackProxy struct {
 	Honest http.Handler
 
 	share atomic.Uint64 // bits of a float64
 	asked atomic.Uint64
 }
 
-func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *AttackProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/hostile":
 		share, err := strconv.ParseFloat(r.FormValue("share"), 64)
@@ -30,9 +30,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		f.share.Store(math.Float64bits(share))
 	case Chat:
-		d := dice(f.asked.Add(1))
+		d := newRand(f.asked.Add(1))
 		if d.Float64() < math.Float64frombits(f.share.Load()) {
-			f.attack(w, r, d.Uint64())
+			f.answerBadly(w, r, d.Uint64())
 			return
 		}
 		f.Honest.ServeHTTP(w, r)
@@ -41,10 +41,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attack answers a request with a random kind of bad answer. Honest gets the request
+// answerBadly answers a request with a random kind of bad answer. Honest gets the request
 // only if the bad answer contains the honest answer: a request with a broken answer
 // must not count as computed.
-func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
+func (f *AttackProxy) answerBadly(w http.ResponseWriter, r *http.Request, seed uint64) {
 	kind := Draw(CertainKinds(Chat), seed)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -55,7 +55,7 @@ func answer(t *testing.T, kind Kind, r Request) []byte {
 func TestFront(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int64
-	server := httptest.NewServer(&Front{Honest: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(&AttackProxy{Honest: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		seen.Add(1)
 		_, _ = io.WriteString(w, `{"right":true}`)
 	})})

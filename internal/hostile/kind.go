@@ -59,7 +59,7 @@ func Kinds(path string) []Kind {
 
 // all returns all kinds. It makes them once, because some have texts of megabytes.
 var all = sync.OnceValue(func() []Kind {
-	return slices.Concat(badFramingKinds(), badBodyKinds(), badContentKinds(), usages(), badListKinds(), badMetricsKinds())
+	return slices.Concat(badFramingKinds(), badBodyKinds(), badContentKinds(), badUsageKinds(), badListKinds(), badMetricsKinds())
 })
 
 // ContentKinds returns the kinds that were made for this path. They use HTTP correctly,
@@ -76,7 +76,7 @@ func CertainKinds(path string) []Kind {
 
 // Draw chooses a kind for a request. Bulky kinds are ten times rarer than others.
 func Draw(kinds []Kind, seed uint64) Kind {
-	d := dice(seed)
+	d := newRand(seed)
 	for {
 		k := kinds[d.IntN(len(kinds))]
 		if !k.Bulky || d.IntN(10) == 0 {
@@ -89,7 +89,7 @@ func Draw(kinds []Kind, seed uint64) Kind {
 // has read the request. An error of the connection ends the answer; such errors are
 // expected.
 func (k Kind) Answer(conn net.Conn, r Request) {
-	w := newWire(conn, r)
+	w := newAnswerWriter(conn, r)
 	k.write(w)
 	w.close()
 }
@@ -105,11 +105,11 @@ const (
 	Metrics    = "/metrics"
 )
 
-// dice returns a source of random numbers that depend only on the seed.
-func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // the numbers must be repeatable
+// newRand returns a source of random numbers that depend only on the seed.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // the numbers must be repeatable
 
-// Page returns a kind that sends this body with status 200.
-func Page(body string) Kind {
+// NewPageKind returns a kind that sends this body with status 200.
+func NewPageKind(body string) Kind {
 	return Kind{Name: "a page", Outcome: Either, write: func(w *answerWriter) { w.writeBody(body) }}
 }
 

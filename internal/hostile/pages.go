@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// usages returns the kinds that send impossible token counts in an otherwise correct
+// badUsageKinds returns the kinds that send impossible token counts in an otherwise correct
 // answer. Clients must refuse such an answer, because the account would be billed for
 // the counts.
-func usages() (kinds []Kind) {
+func badUsageKinds() (kinds []Kind) {
 	for _, count := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
 		{"enormous", "9007199254740992", "9007199254740992"},

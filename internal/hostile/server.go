@@ -40,7 +40,7 @@ const typeStream = "text/event-stream"
 // never chooses kinds that wait.
 func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 	return func(r Request, n uint64) *Kind {
-		d := dice(seed ^ n*0x9e3779b97f4a7c15)
+		d := newRand(seed ^ n*0x9e3779b97f4a7c15)
 		if d.Float64() >= share {
 			return nil
 		}

@@ -29,9 +29,9 @@ type answerWriter struct {
 	err  error
 }
 
-func newWire(conn net.Conn, r Request) *answerWriter {
+func newAnswerWriter(conn net.Conn, r Request) *answerWriter {
 	_ = conn.SetDeadline(time.Now().Add(mostTime)) // if this fails, MostBytes still ends the answer
-	return &answerWriter{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
+	return &answerWriter{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: newRand(r.Seed)}
 }
 
 var errEnough = errors.New("the answer has reached MostBytes")

@@ -45,7 +45,7 @@ func Rewrite(stored []byte, v any) ([]byte, error) {
 	}
 	t := reflect.TypeOf(v)
 	before := reflect.New(t)
-	if allKnown(stored, t, before) {
+	if hasOnlyKnownMembers(stored, t, before) {
 		plain.add(t, fresh)
 		return fresh, nil
 	}
@@ -60,8 +60,8 @@ func Rewrite(stored []byte, v any) ([]byte, error) {
 	return merge(stored, known, fresh)
 }
 
-// allKnown reports whether t has all members of stored. It may decode stored into v.
-func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
+// hasOnlyKnownMembers reports whether t has all members of stored. It may decode stored into v.
+func hasOnlyKnownMembers(stored []byte, t reflect.Type, v reflect.Value) bool {
 	if len(stored) == 0 || plain.has(t, stored) {
 		return true
 	}

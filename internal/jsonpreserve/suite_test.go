@@ -11,7 +11,7 @@ import (
 // requests unchanged. Decode ignores text after a record.
 func TestSuite_Records(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.ReaderUnderTest{
+	oddjson.CheckReader(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"new":1,"x":` + value + `}` },
 		Take: func(text string) error {
 			var into struct {

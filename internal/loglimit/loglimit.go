@@ -22,9 +22,9 @@ type keyState struct {
 	leftOut int       // number of messages that were not logged since last
 }
 
-// Due reports whether a message must be logged now. leftOut is the number of messages
+// ShouldLog reports whether a message must be logged now. leftOut is the number of messages
 // with the same key that were not logged since the last logged message.
-func (l *Limit) Due(key string, now time.Time) (leftOut int, due bool) {
+func (l *Limit) ShouldLog(key string, now time.Time) (leftOut int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.keys[key]

@@ -46,7 +46,7 @@ func FindRegistered(t testing.TB, root string) map[string]bool {
 			return err
 		}
 		ast.Inspect(file, func(node ast.Node) bool {
-			if name, histogram := metric(node); name != "" {
+			if name, histogram := metricName(node); name != "" {
 				found[name] = histogram
 			}
 			return true
@@ -59,12 +59,12 @@ func FindRegistered(t testing.TB, root string) map[string]bool {
 	return found
 }
 
-// metric returns the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…"), or
+// metricName returns the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…"), or
 // "" for any other node.
-func metric(node ast.Node) (name string, histogram bool) {
+func metricName(node ast.Node) (name string, histogram bool) {
 	switch n := node.(type) {
 	case *ast.CompositeLit:
-		kind := ofPrometheus(n.Type)
+		kind := prometheusName(n.Type)
 		for _, element := range n.Elts {
 			if pair, ok := element.(*ast.KeyValueExpr); ok && strings.HasSuffix(kind, "Opts") {
 				if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "Name" {
@@ -73,16 +73,16 @@ func metric(node ast.Node) (name string, histogram bool) {
 			}
 		}
 	case *ast.CallExpr:
-		if ofPrometheus(n.Fun) == "NewDesc" {
+		if prometheusName(n.Fun) == "NewDesc" {
 			return text(n.Args[0]), false
 		}
 	}
 	return "", false
 }
 
-// ofPrometheus returns the name X of an expression prometheus.X, or "" for any other
+// prometheusName returns the name X of an expression prometheus.X, or "" for any other
 // expression.
-func ofPrometheus(e ast.Expr) string {
+func prometheusName(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == "prometheus" {
 			return s.Sel.Name

@@ -40,8 +40,8 @@ type kind struct {
 	whole   func(document string) []string // makes further texts from a whole valid document
 }
 
-// Test checks a place with the texts of all kinds.
-func Test(t *testing.T, place ReaderUnderTest) {
+// CheckReader checks a place with the texts of all kinds.
+func CheckReader(t *testing.T, place ReaderUnderTest) {
 	t.Helper()
 	open := 0
 	for _, k := range kinds() {
@@ -106,7 +106,7 @@ func kinds() []kind {
 		// Every place accepts these kinds.
 		{name: "literal", verdict: &taken, texts: strings.Fields(`true false null`)},
 		{name: "number", verdict: &taken, texts: numbers()},
-		{name: "string", verdict: &taken, texts: stringsOf()},
+		{name: "string", verdict: &taken, texts: validStrings()},
 		{name: "array", verdict: &taken, texts: []string{`[]`, `[ ]`, `[1]`, `[null,1,"a",{},[]]`, `[[[]]]`, `[1 , 2]`, `[""]`, `["a","b"]`, "[\t1\r]", `[[],[],[1]]`}},
 		{name: "object", verdict: &taken, texts: []string{`{}`, `{ }`, `{"a":1}`, `{"":0}`, `{"a":{"b":[]}}`, `{"a":1,"b":2}`, `{ "a" : 1 }`, `{"\u0061":1}`, `{"` + strings.Repeat("k", 300) + `":1}`, `{"a\u0000b":1}`, `{"é😀":"ü"}`}},
 		{name: "repeated name", verdict: &taken, texts: []string{`{"a":1,"a":2}`, `{"a":1,"a":1}`, `{"a":[],"\u0061":{}}`, `{"":1,"":2}`}},
@@ -188,8 +188,8 @@ func numbers() []string {
 	return append(made, "9007199254740993", "-9223372036854775808", "18446744073709551616", "1.7976931348623157e308", "5e-324", "0.1e1", "-0.0")
 }
 
-// stringsOf returns strings that every reader must accept.
-func stringsOf() []string {
+// validStrings returns strings that every reader must accept.
+func validStrings() []string {
 	made := []string{
 		`""`, `"a"`, `" "`, `"a b"`, `"\"\\\/\b\f\n\r\t"`, `"\u0041"`, `"\u00e9"`, `"\u00E9"`, `"\ud83d\ude00"`, `"\uD83D\uDE00"`, `"\u2028\u2029"`, "\"\u2028\u2029\"",
 		"\"\x7f\"", `"\u0000"`, `"\u001f"`, "\"\uffff\ufffe\ufdd0\"", "\"\U0010ffff\"", `"\uffff"`, `"😀"`, `"é"`, "\"\ufeff\"", `"\ufeff"`, `"[1,2"`, `"{\"a\":1}"`, `"//"`, `"/*a*/"`, `"'"`,

@@ -10,7 +10,7 @@ import (
 // with the standard.
 func TestEncodingJSON(t *testing.T) {
 	t.Parallel()
-	Test(t, ReaderUnderTest{
+	CheckReader(t, ReaderUnderTest{
 		Wrap: func(value string) string { return `{"x":` + value + `}` },
 		Take: func(document string) error {
 			if !json.Valid([]byte(document)) {

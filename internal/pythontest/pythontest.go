@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Find returns the path of a Python that has the modules: ROWMILL_PYTHON, or else
+// FindPython returns the path of a Python that has the modules: ROWMILL_PYTHON, or else
 // python3. If a module is missing, the test is skipped; if ROWMILL_CI is set, the test
 // fails. untested names the behaviour that the test would check.
-func Find(t testing.TB, untested string, modules ...string) string {
+func FindPython(t testing.TB, untested string, modules ...string) string {
 	t.Helper()
 	name := cmp.Or(os.Getenv("ROWMILL_PYTHON"), "python3")
 	out, err := exec.CommandContext(t.Context(), name, "-c", "import "+strings.Join(modules, ", ")).CombinedOutput()

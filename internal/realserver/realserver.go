@@ -104,8 +104,8 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	defer poll.Stop()
 	for {
 		first, second, two := strings.Cut(name, ",")
-		if s.Model = s.listed(t, first); two {
-			s.Other = s.listed(t, second)
+		if s.Model = s.findListedModel(t, first); two {
+			s.Other = s.findListedModel(t, second)
 		}
 		if s.Model != "" && (!two || s.Other != "") {
 			return s
@@ -156,10 +156,10 @@ func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// listed returns the server's name for the model called name; empty if the server
+// findListedModel returns the server's name for the model called name; empty if the server
 // cannot run the model yet. It asks for the health first, because SGLang lists models
 // before it can run them.
-func (s Server) listed(t testing.TB, name string) string {
+func (s Server) findListedModel(t testing.TB, name string) string {
 	t.Helper()
 	if health, _ := s.get(t, "/health"); health == 0 || health == http.StatusServiceUnavailable {
 		return ""

@@ -54,10 +54,10 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// Sentinel runs a Sentinel that watches primary under a name, until the end of the
+// StartSentinel runs a StartSentinel that watches primary under a name, until the end of the
 // test. With quorum 1, it starts a failover by itself after primary has not answered
 // for the time down.
-func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
+func StartSentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
 	t.Helper()
 	requireRedis(t)
 	dir := t.TempDir()

@@ -95,7 +95,7 @@ func TestPause(t *testing.T) {
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
-	sentinel := redistest.Sentinel(t, "m", primary, time.Second)
+	sentinel := redistest.StartSentinel(t, "m", primary, time.Second)
 	if got := command(t, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "m"); strings.ReplaceAll(got, "\n", ":") != primary.Addr() {
 		t.Errorf("the Sentinel says the primary is at %q", got)
 	}

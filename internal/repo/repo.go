@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Program returns the path of the program under test: ROWMILL_BINARY if it is set, or
-// else a program that Program builds into dir.
-func Program(dir string) (string, error) {
+// BuildProgram returns the path of the program under test: ROWMILL_BINARY if it is set, or
+// else a program that BuildProgram builds into dir.
+func BuildProgram(dir string) (string, error) {
 	if path := os.Getenv("ROWMILL_BINARY"); path != "" {
 		return path, nil
 	}

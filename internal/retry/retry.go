@@ -67,20 +67,20 @@ var Chance = rand.Int64N
 // Jitter returns a random duration from 0 to less than d, which must be positive.
 func Jitter(d time.Duration) time.Duration { return time.Duration(Chance(int64(d))) }
 
-// pauses computes the pauses of a policy for the backoff library; see Policy.First.
-type pauses struct{ next, most time.Duration }
+// pauseBackOff computes the pauses of a policy for the backoff library; see Policy.First.
+type pauseBackOff struct{ next, most time.Duration }
 
-func (g *pauses) Reset() {}
+func (g *pauseBackOff) Reset() {}
 
-func (g *pauses) NextBackOff() time.Duration {
+func (g *pauseBackOff) NextBackOff() time.Duration {
 	longest := min(g.next, g.most)
 	g.next = 2 * longest
 	return longest/2 + Jitter(longest/2+1)
 }
 
-// Within returns a copy of p that retries for at most d after the first try (its limit
+// WithTimeLimit returns a copy of p that retries for at most d after the first try (its limit
 // For).
-func (p Policy) Within(d time.Duration) Policy {
+func (p Policy) WithTimeLimit(d time.Duration) Policy {
 	p.For = d
 	return p
 }
@@ -101,7 +101,7 @@ func (p Policy) Do(ctx context.Context, do func() error, retryable func(error) b
 		}
 		return struct{}{}, last
 	},
-		backoff.WithBackOff(&pauses{p.First, p.Most}),
+		backoff.WithBackOff(&pauseBackOff{p.First, p.Most}),
 		backoff.WithMaxElapsedTime(p.For), backoff.WithMaxTries(uint(p.Tries)),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			if notify != nil {

@@ -81,7 +81,7 @@ func TestDo_Within(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			began, last := time.Now(), time.Time{}
-			p := retry.Storage.Within(time.Minute)
+			p := retry.Storage.WithTimeLimit(time.Minute)
 			err := p.Do(t.Context(), func() error { last = time.Now(); return errTransient }, isTransient, nil)
 			if took := last.Sub(began); !errors.Is(err, errTransient) || took > time.Minute || took < time.Minute-retry.Storage.Most {
 				t.Errorf("%v: the last try came after %v, want just within a minute", err, took)

@@ -89,7 +89,7 @@ func copiesSum(section []byte) uint32 {
 // Copies is the list of the copies of a job, in memory. It needs about one bit per copy
 // and one bit per original.
 type Copies struct {
-	shards  []Info
+	shards  []ShardInfo
 	byShard []shardCopies // copies in each shard, by number of the shard
 	rows    int64
 }
@@ -103,7 +103,7 @@ type shardCopies struct {
 }
 
 // ReadCopies reads which rows of shards are copies from an object of size bytes.
-func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
+func ReadCopies(r io.ReaderAt, size int64, shards []ShardInfo) (*Copies, error) {
 	c := &Copies{shards: shards, byShard: make([]shardCopies, len(shards))}
 	head := make([]byte, len(copiesMagic))
 	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
@@ -248,9 +248,9 @@ func (c *Copies) ShardOf(row int64) int {
 	return n
 }
 
-// Originals returns the original of each copy in Rows(n). It reads the originals from
+// ReadOriginals returns the original of each copy in Rows(n). It reads the originals from
 // r, the object that ReadCopies read.
-func (c *Copies) Originals(r io.ReaderAt, n int) ([]int64, error) {
+func (c *Copies) ReadOriginals(r io.ReaderAt, n int) ([]int64, error) {
 	distances := make([]byte, c.byShard[n].size)
 	if _, err := r.ReadAt(distances, c.byShard[n].at); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read the originals of shard %d: %w", n, err)

@@ -16,7 +16,7 @@ import (
 
 // listCopies writes the copies of shards: originals holds the original of each row, or
 // the row itself.
-func listCopies(t testing.TB, shards []shard.Info, originals []int64) []byte {
+func listCopies(t testing.TB, shards []shard.ShardInfo, originals []int64) []byte {
 	t.Helper()
 	var list bytes.Buffer
 	w := shard.NewCopiesWriter(&list)
@@ -37,12 +37,12 @@ func listCopies(t testing.TB, shards []shard.Info, originals []int64) []byte {
 	return list.Bytes()
 }
 
-func readCopies(list []byte, shards []shard.Info) (*shard.Copies, error) {
+func readCopies(list []byte, shards []shard.ShardInfo) (*shard.Copies, error) {
 	return shard.ReadCopies(bytes.NewReader(list), int64(len(list)), shards)
 }
 
 // resolved returns the original of each row of shards, or the row itself.
-func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.Info) (originals []int64) {
+func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.ShardInfo) (originals []int64) {
 	t.Helper()
 	for n, info := range shards {
 		for rel := range info.Rows {
@@ -51,7 +51,7 @@ func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.Info) (
 		if c.Rows(n) == nil {
 			continue
 		}
-		of := must(c.Originals(bytes.NewReader(list), n))(t)
+		of := must(c.ReadOriginals(bytes.NewReader(list), n))(t)
 		for i, rel := range c.Rows(n).ToArray() {
 			originals[info.First+int64(rel)] = of[i]
 		}
@@ -62,10 +62,10 @@ func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.Info) (
 func TestCopiesProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var shards []shard.Info
+		var shards []shard.ShardInfo
 		var texts []int
 		for range rapid.IntRange(0, 5).Draw(t, "shards") {
-			info := shard.Info{First: int64(len(texts)), Rows: rapid.IntRange(1, 60).Draw(t, "rows")}
+			info := shard.ShardInfo{First: int64(len(texts)), Rows: rapid.IntRange(1, 60).Draw(t, "rows")}
 			shards = append(shards, info)
 			texts = append(texts, rapid.SliceOfN(rapid.IntRange(0, 30), info.Rows, info.Rows).Draw(t, "texts")...)
 		}
@@ -120,9 +120,9 @@ func (noTB) Helper()             {}
 func (n noTB) Fatal(args ...any) { n.t.Fatal(args...) }
 
 // threeShards returns shards with two copies in the second and one in the third.
-func threeShards(t testing.TB) ([]shard.Info, []byte) {
+func threeShards(t testing.TB) ([]shard.ShardInfo, []byte) {
 	t.Helper()
-	shards := []shard.Info{{First: 0, Rows: 2}, {First: 2, Rows: 3}, {First: 5, Rows: 2}}
+	shards := []shard.ShardInfo{{First: 0, Rows: 2}, {First: 2, Rows: 3}, {First: 5, Rows: 2}}
 	return shards, listCopies(t, shards, []int64{0, 1, 0, 3, 3, 5, 1})
 }
 

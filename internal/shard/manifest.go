@@ -13,35 +13,35 @@ type Manifest struct {
 	rowmill.IDType
 	Fields []string `json:"fields,omitempty"` // names of the columns in rowmill.Row.Fields
 	Rows   int64    `json:"rows"`
-	Shards []Info   `json:"shards"`
-	Size   Size     `json:"size"`             // size of the rows that the job runs, without copies
+	Shards []ShardInfo   `json:"shards"`
+	Size   TokenCounts     `json:"size"`             // size of the rows that the job runs, without copies
 	Taken  int64    `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
 	Copies int64    `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
 	Groups bool     `json:"groups,omitempty"` // whether an object with the groups of rows exists
 }
 
-// An Info describes one shard.
-type Info struct {
+// A ShardInfo describes one shard.
+type ShardInfo struct {
 	First int64 `json:"first"` // index of the shard's first row in the input
 	Rows  int   `json:"rows"`
 	Bytes int64 `json:"bytes"` // approximate size of the shard's rows in memory
 }
 
-// A Size is the result of counting the tokens of an input.
-type Size struct {
+// A TokenCounts is the result of counting the tokens of an input.
+type TokenCounts struct {
 	Tokens       int64 `json:"tokens"`        // tokens of all prompts, each cut to the context; an upper bound if no exact count was needed
 	SampleRows   int64 `json:"sample_rows"`   // number of first rows that form the sample
 	SampleTokens int64 `json:"sample_tokens"` // tokens of the prompts in the sample
 }
 
-// Inline returns the manifest of rows that are stored in a job's record. They form
-// one shard, which FromTexts reads.
-func Inline(texts []string) Manifest {
-	info := Info{Rows: len(texts)}
+// InlineManifest returns the manifest of rows that are stored in a job's record. They form
+// one shard, which NewTextReader reads.
+func InlineManifest(texts []string) Manifest {
+	info := ShardInfo{Rows: len(texts)}
 	for _, text := range texts {
 		info.Bytes += int64(len(text))
 	}
-	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
+	return Manifest{Rows: int64(info.Rows), Shards: []ShardInfo{info}}
 }
 
 // ShardHash returns a short hash of how the input is divided into shards: of the first row

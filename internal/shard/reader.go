@@ -95,8 +95,8 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	return s, nil
 }
 
-// FromTexts returns a Reader for rows that are already in memory, without ids.
-func FromTexts(texts []string) *Reader {
+// NewTextReader returns a Reader for rows that are already in memory, without ids.
+func NewTextReader(texts []string) *Reader {
 	s := &Reader{texts: texts, rows: len(texts)}
 	for at := 0; at < len(texts); at += blockRows {
 		s.blocks = append(s.blocks, blockEntry{first: at, rows: min(blockRows, len(texts)-at)})

@@ -52,7 +52,7 @@ func TestBlocksCoverEveryRowOnce(t *testing.T) {
 		rows[i].Text = texts[i]
 	}
 	for name, r := range map[string]*shard.Reader{
-		"object": blocks(t, 3, false, rows), "memory": shard.FromTexts(texts),
+		"object": blocks(t, 3, false, rows), "memory": shard.NewTextReader(texts),
 	} {
 		next := 0
 		for next < len(rows) {
@@ -329,7 +329,7 @@ func TestRowsHaveTheirFields(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	w := shard.NewWriter(&b, 7, true)
-	w.WithFields()
+	w.EnableFields()
 	want := []rowmill.Row{{Index: 7, Text: "a", ID: rowmill.ID{Kind: rowmill.IDString, Text: "x"}, Fields: `["1"]`}, {Index: 8, Text: "b", ID: rowmill.ID{Kind: rowmill.IDString, Text: "y"}, Fields: `["2"]`}}
 	for _, row := range want {
 		noError(t, w.AddRow(row.Text, row.ID, row.Fields))

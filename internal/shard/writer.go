@@ -43,14 +43,14 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	return s
 }
 
-// WithFields makes the shard store the fields that AddRow gets for every row. Call it
+// EnableFields makes the shard store the fields that AddRow gets for every row. Call it
 // before the first row.
-func (s *Writer) WithFields() { s.hasFields = true }
+func (s *Writer) EnableFields() { s.hasFields = true }
 
 // Add appends the next row, without fields.
 func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
 
-// AddRow appends the next row. fields must be empty unless WithFields was called.
+// AddRow appends the next row. fields must be empty unless EnableFields was called.
 func (s *Writer) AddRow(text string, id rowmill.ID, fields string) error {
 	if s.err != nil {
 		return s.err

@@ -17,12 +17,12 @@ func HasLoneSurrogate(text []byte) bool {
 			return false
 		}
 		text = text[at:]
-		code, escaped := surrogate(text)
+		code, escaped := parseSurrogate(text)
 		if !escaped {
 			text = text[min(2, len(text)):]
 			continue
 		}
-		low, paired := surrogate(text[escapeBytes:])
+		low, paired := parseSurrogate(text[escapeBytes:])
 		if !paired || utf16.DecodeRune(code, low) == '\uFFFD' {
 			return true
 		}
@@ -33,9 +33,9 @@ func HasLoneSurrogate(text []byte) bool {
 // escapeBytes is the length in bytes of an escape such as \ud800.
 const escapeBytes = 6
 
-// surrogate returns the code of the escape at the beginning of text, if it is half of a
+// parseSurrogate returns the code of the escape at the beginning of text, if it is half of a
 // surrogate pair.
-func surrogate(text []byte) (code rune, is bool) {
+func parseSurrogate(text []byte) (code rune, is bool) {
 	if len(text) < escapeBytes || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
 	}

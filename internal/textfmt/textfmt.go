@@ -128,8 +128,8 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Size returns a number of bytes as text in decimal units, such as "1.5 MB".
-func Size(n int64) string {
+// FormatSize returns a number of bytes as text in decimal units, such as "1.5 MB".
+func FormatSize(n int64) string {
 	for _, unit := range []struct {
 		size int64
 		name string

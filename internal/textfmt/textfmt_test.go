@@ -112,7 +112,7 @@ func TestDistance(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1500: "1.5 kB", 40e6: "40.0 MB", 2e9: "2.0 GB"} {
-		if got := Size(n); got != want {
+		if got := FormatSize(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}

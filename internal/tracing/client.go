@@ -92,10 +92,10 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 	}
 	if response.StatusCode/100 != 2 {
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return &refusal{status: response.StatusCode, retryAfter: min(max(0, time.Duration(seconds)*time.Second), maxRetryAfter)}
+		return &refusalError{status: response.StatusCode, retryAfter: min(max(0, time.Duration(seconds)*time.Second), maxRetryAfter)}
 	}
 	if n := countRejectedSpans(answer); n > 0 {
-		return &refusal{status: response.StatusCode, spans: n}
+		return &refusalError{status: response.StatusCode, spans: n}
 	}
 	return nil
 }
@@ -103,9 +103,9 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 // maxRetryAfter is the longest pause that a collector can ask for.
 const maxRetryAfter = 30 * time.Second
 
-// A refusal is the error for an answer with which the collector refuses all or some
+// A refusalError is the error for an answer with which the collector refuses all or some
 // spans.
-type refusal struct {
+type refusalError struct {
 	status     int
 	spans      int           // number of refused spans; 0 means all
 	retryAfter time.Duration // the pause before the next try
@@ -113,16 +113,16 @@ type refusal struct {
 
 // Error returns the error text, without the collector's own message, which may contain
 // anything.
-func (r *refusal) Error() string {
+func (r *refusalError) Error() string {
 	if r.spans > 0 {
 		return fmt.Sprintf("the collector refused %d spans", r.spans)
 	}
 	return fmt.Sprintf("the collector answered with HTTP %d", r.status)
 }
 
-// retryable reports whether a later try of the same request may succeed, by the rules
+// isRetryable reports whether a later try of the same request may succeed, by the rules
 // of OTLP.
-func (r *refusal) retryable() bool {
+func (r *refusalError) isRetryable() bool {
 	switch r.status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true

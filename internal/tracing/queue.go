@@ -171,7 +171,7 @@ func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 	if q.stopCtx.Err() != nil {
 		policy.Tries = 1
 	}
-	var refused *refusal
+	var refused *refusalError
 	err := policy.Do(q.stopCtx, func() error {
 		if refused != nil {
 			pause(q.stopCtx, refused.retryAfter)
@@ -182,7 +182,7 @@ func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 		err := q.export(ctx, spans)
 		errors.As(err, &refused)
 		return err
-	}, func(error) bool { return refused == nil || refused.retryable() }, q.logSendState)
+	}, func(error) bool { return refused == nil || refused.isRetryable() }, q.logSendState)
 	lost := 0
 	switch {
 	case err == nil:

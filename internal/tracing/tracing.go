@@ -87,7 +87,7 @@ func New(cfg Config) (*Tracer, error) {
 	exporter := otlptrace.NewUnstarted(t.client)
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithResource(node), sdktrace.WithSampler(sdktrace.AlwaysSample()), // callers start no spans for unsampled jobs
-		sdktrace.WithIDGenerator(ids{}), sdktrace.WithSpanProcessor(newQueue(cfg, exporter.ExportSpans)),
+		sdktrace.WithIDGenerator(idGenerator{}), sdktrace.WithSpanProcessor(newQueue(cfg, exporter.ExportSpans)),
 	)
 	t.spans = t.provider.Tracer("github.com/rowmill/rowmill", trace.WithInstrumentationVersion(cfg.Version))
 	return t, nil
@@ -123,12 +123,12 @@ func threshold(share float64) uint64 {
 	return uint64((1 - share) * (1 << randomBits))
 }
 
-func (t *Tracer) samples(id trace.TraceID) bool {
+func (t *Tracer) isSampled(id trace.TraceID) bool {
 	return binary.BigEndian.Uint64(id[8:])&(1<<randomBits-1) >= t.least
 }
 
-// A Job is a traced job.
-type Job struct {
+// A JobTrace is a traced job.
+type JobTrace struct {
 	tracer *Tracer
 	parent trace.SpanContext // span of the request that submitted the job; invalid if there was none
 	self   trace.SpanContext
@@ -137,7 +137,7 @@ type Job struct {
 
 // Job returns the traced job with this ID. traceparent is the value that Traceparent
 // returned when the job was submitted. Job returns nil for a job that is not traced.
-func (t *Tracer) Job(id, traceparent string) *Job {
+func (t *Tracer) Job(id, traceparent string) *JobTrace {
 	if t == nil {
 		return nil
 	}
@@ -149,10 +149,10 @@ func (t *Tracer) Job(id, traceparent string) *Job {
 	if err != nil {
 		return nil // ids of tests need not be UUIDs
 	}
-	j, traceID := &Job{tracer: t, parent: parseTraceparent(traceparent)}, trace.TraceID(own)
+	j, traceID := &JobTrace{tracer: t, parent: parseTraceparent(traceparent)}, trace.TraceID(own)
 	switch {
 	case !j.parent.IsValid():
-		if !t.samples(traceID) {
+		if !t.isSampled(traceID) {
 			return nil
 		}
 	case !j.parent.IsSampled():
@@ -167,7 +167,7 @@ func (t *Tracer) Job(id, traceparent string) *Job {
 
 // TracesRow reports whether the requests of a row are traced. Row 0 is always traced, and
 // in total the share Config.Rows of all rows, evenly spread.
-func (j *Job) TracesRow(row int64) bool {
+func (j *JobTrace) TracesRow(row int64) bool {
 	if j == nil || j.tracer.rowInterval == 0 {
 		return false
 	}
@@ -176,7 +176,7 @@ func (j *Job) TracesRow(row int64) bool {
 }
 
 // Begin starts a child span of the job span.
-func (j *Job) Begin(name string, attrs ...slog.Attr) *Span {
+func (j *JobTrace) Begin(name string, attrs ...slog.Attr) *Span {
 	if j == nil {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (j *Job) Begin(name string, attrs ...slog.Attr) *Span {
 
 // End sends the span of the job itself, after the job has ended. failure is an error
 // code, empty for success.
-func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) {
+func (j *JobTrace) End(created, ended time.Time, failure string, attrs ...slog.Attr) {
 	if j == nil {
 		return
 	}
@@ -200,31 +200,31 @@ func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) 
 
 // Log returns a logger that adds the job's trace ID to its lines. For a nil job it
 // returns log unchanged.
-func (j *Job) Log(log *slog.Logger) *slog.Logger {
+func (j *JobTrace) Log(log *slog.Logger) *slog.Logger {
 	if j == nil {
 		return log
 	}
 	return log.With(keyTrace, j.self.TraceID().String())
 }
 
-// ids is a generator of random trace and span IDs. If the context of a span has preset
+// idGenerator is a generator of random trace and span IDs. If the context of a span has preset
 // IDs, it returns these IDs.
-type ids struct{}
+type idGenerator struct{}
 
 type presetKey struct{}
 
 // NewIDs returns the trace ID and span ID of a span that starts a trace.
-func (ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
+func (idGenerator) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
 	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
 		return preset.TraceID(), preset.SpanID()
 	}
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	return id, ids{}.NewSpanID(ctx, id)
+	return id, idGenerator{}.NewSpanID(ctx, id)
 }
 
 // NewSpanID returns the ID of a span in an existing trace.
-func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
+func (idGenerator) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
 	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
 		return preset.SpanID()
 	}

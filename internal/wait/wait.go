@@ -44,12 +44,12 @@ func For(t testing.TB, what string, holds func() bool) {
 		if holds() {
 			return nil
 		}
-		return missing(what)
+		return unmetError(what)
 	})
 }
 
-// missing is the error for a condition that is not true yet; its text names the
+// unmetError is the error for a condition that is not true yet; its text names the
 // condition.
-type missing string
+type unmetError string
 
-func (m missing) Error() string { return string(m) }
+func (m unmetError) Error() string { return string(m) }

@@ -50,7 +50,7 @@ type Store interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 	ListParts(ctx context.Context, jobID string) ([]store.Part, error)
 	LostParts(ctx context.Context, jobID string) ([]store.Part, error)
-	LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error)
+	MarkPartsLost(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.RowTotals, error)
 	AddArtifact(ctx context.Context, jobID, name string, a store.Artifact) (store.Record, error)
 }
 
@@ -67,21 +67,21 @@ func New(s Store, b blob.Bucket, logger *slog.Logger) *Archive {
 	return &Archive{store: s, bucket: b, logger: logger}
 }
 
-// Full opens the full file of a job that succeeded, and reads its schema. Every other
+// OpenFull opens the full file of a job that succeeded, and reads its schema. Every other
 // file can be made from the full file. The caller closes it.
-func (a *Archive) Full(ctx context.Context, record store.Record) (blob.Object, results.Schema, error) {
+func (a *Archive) OpenFull(ctx context.Context, record store.Record) (blob.Object, results.Schema, error) {
 	full, err := fullArtifact(record)
 	if err != nil {
 		return nil, results.Schema{}, err
 	}
 	source, err := a.bucket.Open(ctx, full.Key)
 	if err != nil {
-		return nil, results.Schema{}, AsRemoved(fmt.Errorf("open the result file: %w", err))
+		return nil, results.Schema{}, MissingAsRemoved(fmt.Errorf("open the result file: %w", err))
 	}
 	schema, err := results.ReadSchema(source)
 	if err != nil {
 		source.Close()
-		return nil, schema, AsRemoved(err)
+		return nil, schema, MissingAsRemoved(err)
 	}
 	return source, schema, nil
 }
@@ -95,19 +95,19 @@ func fullArtifact(record store.Record) (store.Artifact, error) {
 	return full, nil
 }
 
-// AsRemoved converts the error for an object that is missing or was deleted during the
+// MissingAsRemoved converts the error for an object that is missing or was deleted during the
 // read into ErrRemoved, because the job's data may have been removed after the record
 // was read. It returns other errors unchanged.
-func AsRemoved(err error) error {
+func MissingAsRemoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
 	}
 	return err
 }
 
-// retryMoved calls read with a job's record. If objects were replaced during the read,
+// retryIfMoved calls read with a job's record. If objects were replaced during the read,
 // or if MarkLostParts marks parts as lost, it calls read again with a newer record.
-func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
+func (a *Archive) retryIfMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
 	for range maxRereads {
 		if record.DataRemoved != nil {
 			return ErrRemoved

@@ -69,11 +69,11 @@ func (w *world) ListParts(context.Context, string) ([]store.Part, error) { retur
 
 func (w *world) LostParts(context.Context, string) ([]store.Part, error) { return w.lost, nil }
 
-func (w *world) LoseParts(_ context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
+func (w *world) MarkPartsLost(_ context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.RowTotals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.JobID != job || f.Session != "" {
-		return store.Totals{}, fmt.Errorf("fence %+v", f)
+		return store.RowTotals{}, fmt.Errorf("fence %+v", f)
 	}
 	w.parts = slices.DeleteFunc(w.parts, func(p store.Part) bool {
 		if !slices.Contains(keys, p.Key) {
@@ -169,7 +169,7 @@ func (w *world) finish(parts ...store.Part) {
 	}
 	artifacts := map[string]store.Artifact{
 		layout.Full: w.write(layout.NewArtifactKey(job, layout.Full, 1), func(to io.Writer) error {
-			_, err := results.Concat(w.Context(), to, w.schema, sources, results.Full)
+			_, err := results.ConcatParts(w.Context(), to, w.schema, sources, results.Full)
 			return err
 		}),
 		layout.Rows: w.write(layout.NewArtifactKey(job, layout.Rows, 1), func(to io.Writer) error {
@@ -200,8 +200,8 @@ func (w *world) row(n int64) string {
 // failed returns the failed rows, read in pages of a size.
 func (w *world) failed(size int) (rows []int64) {
 	w.Helper()
-	for from := StartOfRows(); ; {
-		found, more, err := w.Failures(w.Context(), w.job, from, size)
+	for from := FirstFailurePosition(); ; {
+		found, more, err := w.ListFailures(w.Context(), w.job, from, size)
 		if err != nil || len(found) > size {
 			w.Fatalf("%d failures on a page of %d, %v", len(found), size, err)
 		}
@@ -315,7 +315,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	}
 	now := time.Now()
 	w.parts, w.onGet = []store.Part{old}, func() { w.job.DataRemoved = &now }
-	if _, _, err := w.Failures(t.Context(), store.Record{Job: w.job.Job}, StartOfRows(), 1); err != nil {
+	if _, _, err := w.ListFailures(t.Context(), store.Record{Job: w.job.Job}, FirstFailurePosition(), 1); err != nil {
 		t.Errorf("parts without failures were opened: %v", err)
 	}
 	if _, err := w.Preview(t.Context(), store.Record{Job: w.job.Job}, 0, 1); !errors.Is(err, ErrRemoved) {
@@ -363,7 +363,7 @@ func TestParquet_OneFileOfEachVariantCounts(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 2)
 	w.finish(w.part(0, 0, "a", "b"))
-	record, v := w.job, results.Variant{Inputs: true}
+	record, v := w.job, results.FileVariant{Inputs: true}
 	record.Artifacts = maps.Clone(record.Artifacts)
 	made := make(chan store.Artifact, 8)
 	for range cap(made) {
@@ -397,7 +397,7 @@ func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 	w := setup(t, 1)
 	w.finish(w.part(0, 0, "a"))
 	empty := func(to io.Writer) error { _, err := to.Write([]byte("PAR1")); return err }
-	name := results.Variant{}.Name()
+	name := results.FileVariant{}.Name()
 	winner, mine := w.write(layout.NewSubsetKey(job, name), empty), w.write(layout.NewSubsetKey(job, name), empty)
 	w.job.Artifacts[name] = winner
 	if got, err := w.addToRecord(t.Context(), job, name, mine); err != nil || got != winner {
@@ -417,12 +417,12 @@ func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 	w := setup(t, 1)
 	w.finish(w.part(0, 0, "a"))
 	w.records = rowmill.ErrUnavailable
-	if _, err := w.Parquet(t.Context(), w.job, results.Variant{}); !errors.Is(err, rowmill.ErrUnavailable) {
+	if _, err := w.Parquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("error %v", err)
 	}
 	now := time.Now()
 	w.job.DataRemoved = &now
-	if _, err := w.Parquet(t.Context(), w.job, results.Variant{}); !errors.Is(err, ErrRemoved) {
+	if _, err := w.Parquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, ErrRemoved) {
 		t.Errorf("error %v, want ErrRemoved", err)
 	}
 }
@@ -430,11 +430,11 @@ func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 func TestRemoved_ObjectsDeletedDuringARead(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
-		if got := AsRemoved(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {
+		if got := MissingAsRemoved(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if other := errors.New("x"); errors.Is(AsRemoved(other), ErrRemoved) || !errors.Is(AsRemoved(other), other) || AsRemoved(nil) != nil {
+	if other := errors.New("x"); errors.Is(MissingAsRemoved(other), ErrRemoved) || !errors.Is(MissingAsRemoved(other), other) || MissingAsRemoved(nil) != nil {
 		t.Error("another error was changed")
 	}
 }

@@ -19,24 +19,24 @@ import (
 // maxOpen is the largest number of objects that are open at a time.
 const maxOpen = 256
 
-// Committed is a snapshot of a job's committed rows. It reads them from parts, or from
+// CommittedRows is a snapshot of a job's committed rows. It reads them from parts, or from
 // the result files of a job that succeeded.
-type Committed struct {
+type CommittedRows struct {
 	Schema results.Schema
 
 	bucket     blob.Bucket
 	shards     [][]store.Part  // parts by shard; empty for a job that succeeded
 	full, rows blob.Object     // result files of a job that succeeded, or nil
-	result     *results.Result // reads full and rows
+	result     *results.ResultReader // reads full and rows
 	truncated  int64           // number of truncated rows of a job that succeeded
 }
 
 // OpenCommitted opens the committed rows of a job. The caller closes the result. If an
 // object is deleted meanwhile, OpenCommitted or a later read returns
 // rowmill.ErrNotFound.
-func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Committed, err error) {
+func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *CommittedRows, err error) {
 	spec := record.Spec
-	c = &Committed{bucket: a.bucket, Schema: results.Schema{
+	c = &CommittedRows{bucket: a.bucket, Schema: results.Schema{
 		JobID: record.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, Embedding: spec.Model.Kind == rowmill.KindEmbedding,
 	}}
 	if c.Schema.IDColumn != "" {
@@ -59,7 +59,7 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 }
 
 // openResult opens the result files of a job that succeeded.
-func (c *Committed) openResult(ctx context.Context, record store.Record) (err error) {
+func (c *CommittedRows) openResult(ctx context.Context, record store.Record) (err error) {
 	c.truncated = record.Job.TruncatedRows
 	if c.full, err = c.bucket.Open(ctx, record.Artifacts[layout.Full].Key); err != nil {
 		return fmt.Errorf("open the result file: %w", err)
@@ -78,7 +78,7 @@ func (c *Committed) openResult(ctx context.Context, record store.Record) (err er
 }
 
 // Close closes the open result files.
-func (c *Committed) Close() {
+func (c *CommittedRows) Close() {
 	for _, o := range []blob.Object{c.full, c.rows} {
 		if o != nil {
 			o.Close()
@@ -87,23 +87,23 @@ func (c *Committed) Close() {
 }
 
 // Each calls visit for all committed rows of a job that did not succeed, in order.
-func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
+func (c *CommittedRows) Each(ctx context.Context, visit results.RowVisitor) error {
 	for _, parts := range c.shards {
-		if err := c.eachOfParts(ctx, parts, -1, visit); err != nil {
+		if err := c.eachRowOfParts(ctx, parts, -1, visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// EachOfShard calls visit for the committed rows of shard n, in order. first is the
+// EachRowOfShard calls visit for the committed rows of shard n, in order. first is the
 // index of the shard's first row, and rows is its number of rows.
-func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows int, visit results.Visit) error {
+func (c *CommittedRows) EachRowOfShard(ctx context.Context, n int, first int64, rows int, visit results.RowVisitor) error {
 	if c.result != nil {
 		return c.result.Each(ctx, first, first+int64(rows), visit)
 	}
 	if parts := c.partsOf(n); parts != nil {
-		return c.eachOfParts(ctx, parts, first, visit)
+		return c.eachRowOfParts(ctx, parts, first, visit)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows in
 // context. Only the totals of parts and jobs have this number. So for a job that
 // succeeded, TruncatedRows(0) returns the number for the whole job, and TruncatedRows
 // returns 0 for any other shard.
-func (c *Committed) TruncatedRows(n int) (rows int64) {
+func (c *CommittedRows) TruncatedRows(n int) (rows int64) {
 	if c.result != nil && n == 0 {
 		return c.truncated
 	}
@@ -123,7 +123,7 @@ func (c *Committed) TruncatedRows(n int) (rows int64) {
 }
 
 // partsOf returns the parts of shard n, or nil if no rows of the shard are committed.
-func (c *Committed) partsOf(n int) []store.Part {
+func (c *CommittedRows) partsOf(n int) []store.Part {
 	at, found := slices.BinarySearchFunc(c.shards, n, func(parts []store.Part, n int) int { return cmp.Compare(parts[0].Shard, n) })
 	if !found {
 		return nil
@@ -131,10 +131,10 @@ func (c *Committed) partsOf(n int) []store.Part {
 	return c.shards[at]
 }
 
-// eachOfParts calls visit for the rows of a shard's parts. first is the index of the
-// shard's first row. If first is -1, eachOfParts reads it from the shard's first
+// eachRowOfParts calls visit for the rows of a shard's parts. first is the index of the
+// shard's first row. If first is -1, eachRowOfParts reads it from the shard's first
 // committed part, because all rows of that part were accepted.
-func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first int64, visit results.Visit) error {
+func (c *CommittedRows) eachRowOfParts(ctx context.Context, parts []store.Part, first int64, visit results.RowVisitor) error {
 	objects := blob.NewLazyObjects(ctx, c.bucket, maxOpen)
 	sources := make([]results.PartSource, len(parts))
 	for i, p := range parts {
@@ -161,12 +161,12 @@ func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first i
 	for i := range sources {
 		sources[i].First = first
 	}
-	return results.EachOfParts(ctx, c.Schema, sources, visit)
+	return results.VisitPartRows(ctx, c.Schema, sources, visit)
 }
 
-// asMoved converts the error for a missing object into errMoved. It returns other
+// missingAsMoved converts the error for a missing object into errMoved. It returns other
 // errors unchanged.
-func asMoved(err error) error {
+func missingAsMoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", errMoved, err)
 	}

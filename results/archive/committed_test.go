@@ -47,10 +47,10 @@ func (o countedObject) ReadAt(p []byte, at int64) (int, error) {
 
 // shardsOf visits shards of ten rows each, in order, and returns the rows with
 // their outputs.
-func (w *world) shardsOf(c *Committed, shards int) (rows []string) {
+func (w *world) shardsOf(c *CommittedRows, shards int) (rows []string) {
 	w.Helper()
 	for n := range shards {
-		err := c.EachOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.Output) error {
+		err := c.EachRowOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.Output) error {
 			if row.Index/10 != int64(n) {
 				return fmt.Errorf("row %d is not in shard %d", row.Index, n)
 			}
@@ -131,7 +131,7 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	put(layout.ShardKey(job, 0), shardOf(0, 10))
 	put(layout.ShardKey(job, 1), shardOf(5, 10)) // from a node that splits into shards of five rows
 	put(layout.ManifestKey(job), func(to io.Writer) error {
-		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.Info{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
+		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.ShardInfo{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
 	in, err := w.openInput(t.Context(), &w.job)
 	noError(t, err)
@@ -146,11 +146,11 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	}
 	w.parts = w.committed(w.part(1, 12, "m"))
 	w.job.Job.Status, w.job.Artifacts = rowmill.StatusCancelled, map[string]store.Artifact{}
-	d, err := w.Partial(t.Context(), w.job)
+	d, err := w.OpenPartial(t.Context(), w.job)
 	noError(t, err)
 	defer d.Close()
 	var out bytes.Buffer
-	noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.Variant{Inputs: true}))
+	noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{Inputs: true}))
 	var got struct{ Inputs, Outputs []*string }
 	noError(t, json.Unmarshal(out.Bytes(), &got))
 	for i, input := range got.Inputs {

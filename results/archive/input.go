@@ -39,9 +39,9 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (s
 // A node that was suspended while it split the input may resume and overwrite a shard.
 // A shard with the same first row as want, and at least as many rows, contains the rows
 // of want. Any other shard is an error.
-func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.Info) (*shard.Reader, error) {
+func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.ShardInfo) (*shard.Reader, error) {
 	if spec.Inline != nil {
-		return shard.FromTexts(spec.Inline), nil
+		return shard.NewTextReader(spec.Inline), nil
 	}
 	o, err := bucket.Open(ctx, layout.ShardKey(job, n))
 	if err != nil {
@@ -77,7 +77,7 @@ type inputReader struct {
 func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inputReader, err error) {
 	in = &inputReader{ctx: ctx, bucket: a.bucket, job: record.Job.ID, spec: &record.Spec}
 	if texts := record.Spec.Inline; texts != nil {
-		in.input = shard.Inline(texts)
+		in.input = shard.InlineManifest(texts)
 	} else if in.input, err = ReadManifest(ctx, a.bucket, record); errors.Is(err, rowmill.ErrNotFound) {
 		err = nil
 	}
@@ -91,7 +91,7 @@ func (in *inputReader) close() {
 	}
 }
 
-// row returns the input row with an index. It can be used as a results.ReadInput.
+// row returns the input row with an index. It can be used as a results.InputReadFunc.
 func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 	shards := in.input.Shards
 	n := sort.Search(len(shards), func(i int) bool { return shards[i].First > index }) - 1

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Lines returns a file with one line per row of an ended job. On the first request it
+// MakeLines returns a file with one line per row of an ended job. On the first request it
 // calls the function write, which must write the lines to w. write gets the function
 // each, which visits all rows in order. For a job that did not succeed, each also
 // visits the rows that did not run, as Partial does.
-func (a *Archive) Lines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.Visit) error) error) (made store.Artifact, err error) {
-	err = a.retryMoved(ctx, record, func(record store.Record) error {
+func (a *Archive) MakeLines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.RowVisitor) error) error) (made store.Artifact, err error) {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		made, err = a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewLinesKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
-			return write(w, func(visit results.Visit) error { return a.eachRow(ctx, record, visit) })
+			return write(w, func(visit results.RowVisitor) error { return a.eachRow(ctx, record, visit) })
 		})
 		return err
 	})
@@ -28,9 +28,9 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 }
 
 // requests returns the Parquet file with the requests and replies of an ended batch.
-func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
+func (a *Archive) requests(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
 	v.Logprobs = false // the file of a batch has no column for logprobs
-	err = a.retryMoved(ctx, record, func(record store.Record) error {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		made, err = a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
 			if err == nil {
@@ -47,42 +47,42 @@ func (a *Archive) requests(ctx context.Context, record store.Record, v results.V
 }
 
 // eachRow calls visit for all rows of an ended job, in order.
-func (a *Archive) eachRow(ctx context.Context, record store.Record, visit results.Visit) error {
+func (a *Archive) eachRow(ctx context.Context, record store.Record, visit results.RowVisitor) error {
 	if _, succeeded := record.Artifacts[layout.Full]; succeeded {
 		committed, err := a.OpenCommitted(ctx, record)
 		if err != nil {
-			return AsRemoved(err)
+			return MissingAsRemoved(err)
 		}
 		defer committed.Close()
-		return AsRemoved(committed.result.Each(ctx, 0, *record.Job.NumRows, visit))
+		return MissingAsRemoved(committed.result.Each(ctx, 0, *record.Job.NumRows, visit))
 	}
 	if record.Spec.Raw != nil && !record.IsCutIntoShards() {
-		return a.eachUncounted(ctx, record, visit)
+		return a.eachUncountedRow(ctx, record, visit)
 	}
-	kept, err := a.partial(ctx, record)
+	kept, err := a.makePartial(ctx, record)
 	if err != nil {
 		return err
 	}
 	object, err := a.bucket.Open(ctx, kept.Key)
 	if err != nil {
-		return AsRemoved(err)
+		return MissingAsRemoved(err)
 	}
 	defer object.Close()
 	schema, err := results.ReadSchema(object)
 	if err != nil {
-		return AsRemoved(err)
+		return MissingAsRemoved(err)
 	}
-	return AsRemoved(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
+	return MissingAsRemoved(results.VisitPartRows(ctx, schema, []results.PartSource{{Source: object}}, visit))
 }
 
 // maxSpooledLine is larger than any line of a spooled batch, in bytes. The server
 // checked the size of the lines when the client sent them.
 const maxSpooledLine = 1 << 30
 
-// eachUncounted calls visit for the rows of a batch that ended before its rows were
+// eachUncountedRow calls visit for the rows of a batch that ended before its rows were
 // counted. It reads the rows from the input. If the input is removed, the rows have
 // only an index.
-func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit results.Visit) error {
+func (a *Archive) eachUncountedRow(ctx context.Context, record store.Record, visit results.RowVisitor) error {
 	notRun := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}}
 	in, err := a.openInput(ctx, &record)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 		return nil
 	}
 	if err != nil {
-		return asMoved(err)
+		return missingAsMoved(err)
 	}
 	defer object.Close()
 	lines := input.OpenBatch(blob.NewReader(object), record.Spec.Raw.Path, input.Limits{MaxRowBytes: maxSpooledLine})
@@ -128,7 +128,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 			err = visit(&row, &notRun)
 		}
 		if err != nil {
-			return asMoved(err)
+			return missingAsMoved(err)
 		}
 	}
 }

@@ -21,35 +21,35 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A LostError means that the objects of committed parts cannot be read.
-type LostError struct {
+// A LostPartsError means that the objects of committed parts cannot be read.
+type LostPartsError struct {
 	Keys      []string // object keys of the parts
 	isMissing bool     // true if an object is missing; it may appear later
 	first     error    // the error of the first part
 }
 
 // Error returns the number of parts, and the key and the error of the first part.
-func (e *LostError) Error() string {
+func (e *LostPartsError) Error() string {
 	return fmt.Sprintf("%d parts cannot be read, such as %s: %v", len(e.Keys), e.Keys[0], e.first)
 }
 
 // IsPermanent reports whether a later read of the parts would also fail.
-func (e *LostError) IsPermanent() bool { return !e.isMissing }
+func (e *LostPartsError) IsPermanent() bool { return !e.isMissing }
 
-// MakePermanent makes a LostError in err permanent, so that the caller does not wait for
+// MakeLossPermanent makes a LostPartsError in err permanent, so that the caller does not wait for
 // missing objects. It returns err.
-func MakePermanent(err error) error {
-	var lost *LostError
+func MakeLossPermanent(err error) error {
+	var lost *LostPartsError
 	if errors.As(err, &lost) {
 		lost.isMissing = false
 	}
 	return err
 }
 
-// CheckParts reads the objects of parts. It returns a LostError if some of them cannot
+// CheckParts reads the objects of parts. It returns a LostPartsError if some of them cannot
 // be read, or another error if storage cannot be used now.
 func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) error {
-	lost := &LostError{}
+	lost := &LostPartsError{}
 	for _, p := range parts {
 		_, err := checkObject(ctx, bucket, p.Key, results.CheckPart)
 		switch {
@@ -122,7 +122,7 @@ func (a *Archive) MarkLostParts(ctx context.Context, record store.Record, err er
 	if listErr != nil {
 		return record, listErr
 	}
-	var lost *LostError
+	var lost *LostPartsError
 	switch checked := CheckParts(ctx, a.bucket, parts); {
 	case checked == nil:
 		return record, err
@@ -132,7 +132,7 @@ func (a *Archive) MarkLostParts(ctx context.Context, record store.Record, err er
 		return record, fmt.Errorf("%w: %w", ErrBusy, lost)
 	}
 	a.logger.Warn("parts of an ended job cannot be read; their rows are lost", "job", record.Job.ID, "parts", len(lost.Keys), "err", lost)
-	if _, err := a.store.LoseParts(ctx, store.Fence{JobID: record.Job.ID}, lost.Keys, func(r *store.Record) {
+	if _, err := a.store.MarkPartsLost(ctx, store.Fence{JobID: record.Job.ID}, lost.Keys, func(r *store.Record) {
 		if !slices.Contains(r.Job.Warnings, lostWarning) {
 			r.Job.Warnings = append(slices.Clone(r.Job.Warnings), lostWarning)
 		}
@@ -147,13 +147,13 @@ const lostWarning = "Object storage lost rows after they were done. Resume the j
 
 // lostRows is the set of a job's rows that were in lost parts.
 type lostRows struct {
-	shards []shard.Info            // shards of the input
+	shards []shard.ShardInfo            // shards of the input
 	rows   map[int]*roaring.Bitmap // lost rows by shard number, relative to the first row of the shard
 }
 
 // lostRows returns the rows that were in a job's lost parts. shards lists the shards of
 // the job's input.
-func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.Info) (l lostRows, err error) {
+func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.ShardInfo) (l lostRows, err error) {
 	if record.Lost.Rows == 0 {
 		return l, nil
 	}
@@ -204,13 +204,13 @@ func WritePart(ctx context.Context, bucket blob.Bucket, key string, schema resul
 	if err != nil {
 		return 0, err
 	}
-	return info.Size, ReadBack(ctx, bucket, info)
+	return info.Size, VerifyWritten(ctx, bucket, info)
 }
 
-// ReadBack checks the size and the footer of a file that was just written. It finds
+// VerifyWritten checks the size and the footer of a file that was just written. It finds
 // files that the bucket acknowledged but did not store, or stored only in part.
-func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
-	err := retry.Objects.Within(visibleWithin).Do(ctx, func() error { return readFooter(ctx, bucket, written) },
+func VerifyWritten(ctx context.Context, bucket blob.Bucket, written blob.ObjectInfo) error {
+	err := retry.Objects.WithTimeLimit(visibleWithin).Do(ctx, func() error { return checkSizeAndFooter(ctx, bucket, written) },
 		func(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }, nil)
 	if err == nil || isStorageDown(err) {
 		return err
@@ -218,9 +218,9 @@ func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error 
 	return fmt.Errorf("%w: %w: object %s: %s", rowmill.ErrUnavailable, ErrNotStored, written.Key, err.Error())
 }
 
-// readFooter returns an error if a file has another size than was written, or if its
+// checkSizeAndFooter returns an error if a file has another size than was written, or if its
 // footer cannot be read.
-func readFooter(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
+func checkSizeAndFooter(ctx context.Context, bucket blob.Bucket, written blob.ObjectInfo) error {
 	o, err := bucket.Open(ctx, written.Key)
 	if err != nil {
 		return err

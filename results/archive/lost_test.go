@@ -42,11 +42,11 @@ func TestPartial_LostPart(t *testing.T) {
 			w.end(time.Now().Add(-time.Hour))
 			w.job.Job.RowsDone = 5
 			damage(w, bad)
-			d, err := w.Partial(t.Context(), w.job)
+			d, err := w.OpenPartial(t.Context(), w.job)
 			noError(t, err)
 			defer d.Close()
 			var out bytes.Buffer
-			noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.Variant{}))
+			noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{}))
 			var got struct{ Outputs []*string }
 			noError(t, json.Unmarshal(out.Bytes(), &got))
 			want := map[int]string{0: "a", 1: "b", 8: "c"}
@@ -55,7 +55,7 @@ func TestPartial_LostPart(t *testing.T) {
 					t.Errorf("row %d: %v, want %q", i, o, text)
 				}
 			}
-			failures, _, err := w.FailedAndMissing(t.Context(), w.job, StartOfRows(), 100)
+			failures, _, err := w.ListFailedAndMissing(t.Context(), w.job, FirstFailurePosition(), 100)
 			noError(t, err)
 			codes := map[string]int{}
 			for _, f := range failures {
@@ -120,7 +120,7 @@ func TestLostRows(t *testing.T) {
 	w := setup(t, 30)
 	w.lost = w.committed(w.part(1, 10, "x", "y"), w.part(1, 19, "z"))
 	w.job.Lost.Rows = 3
-	l := must(w.lostRows(t.Context(), w.job, []shard.Info{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
+	l := must(w.lostRows(t.Context(), w.job, []shard.ShardInfo{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
 	var got []int64
 	for row := range int64(31) {
 		if l.has(row) {

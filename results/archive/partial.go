@@ -14,59 +14,59 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Download is an open result file, which can be exported in any form. The caller closes
+// ResultFile is an open result file, which can be exported in any form. The caller closes
 // it.
-type Download struct {
+type ResultFile struct {
 	results.Source
 	Schema results.Schema
 	io.Closer
 }
 
-// Partial opens a file with all rows of a job. Rows that are not committed have no
+// OpenPartial opens a file with all rows of a job. Rows that are not committed have no
 // output. For an ended job, the file is made once and stored. For a running job, each
 // call makes a new file. The record must have the number of rows.
-func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download, err error) {
-	err = a.retryMoved(ctx, record, func(record store.Record) error {
+func (a *Archive) OpenPartial(ctx context.Context, record store.Record) (d ResultFile, err error) {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		if !record.Job.Status.Terminal() {
 			d, err = a.snapshot(ctx, record)
 			return err
 		}
-		kept, err := a.partial(ctx, record)
+		kept, err := a.makePartial(ctx, record)
 		if err != nil {
 			return err
 		}
 		object, err := a.bucket.Open(ctx, kept.Key)
 		if err != nil {
-			return AsRemoved(fmt.Errorf("open the partial results: %w", err))
+			return MissingAsRemoved(fmt.Errorf("open the partial results: %w", err))
 		}
-		d = Download{Source: object, Closer: object}
+		d = ResultFile{Source: object, Closer: object}
 		if d.Schema, err = results.ReadSchema(object); err != nil {
 			object.Close()
 		}
-		return AsRemoved(err)
+		return MissingAsRemoved(err)
 	})
 	return d, err
 }
 
 // PartialParquet returns the Parquet file with all rows of a job that ended without
 // success, in one variant. The first request makes the file.
-func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
+func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
 	}
-	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		base, err := a.partial(ctx, record)
+	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
+		base, err := a.makePartial(ctx, record)
 		if err == nil {
-			made, err = a.subset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
+			made, err = a.makeSubset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
 		}
 		return err
 	})
 	return made, err
 }
 
-// partial returns the file with all rows of a job that ended without success. The first
+// makePartial returns the file with all rows of a job that ended without success. The first
 // request makes the file.
-func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
+func (a *Archive) makePartial(ctx context.Context, record store.Record) (store.Artifact, error) {
 	return a.getOrMakeFile(ctx, record, artifactSpec{layout.Partial, layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
@@ -74,7 +74,7 @@ func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artif
 
 // snapshot writes all rows of a running job to a temporary file and opens it. The file
 // has no name, so it disappears when it is closed.
-func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download, err error) {
+func (a *Archive) snapshot(ctx context.Context, record store.Record) (d ResultFile, err error) {
 	f, err := os.CreateTemp("", "rowmill-partial-*")
 	if err != nil {
 		return d, fmt.Errorf("create a temporary file: %w", err)
@@ -97,7 +97,7 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 	}
 	source := io.NewSectionReader(f, 0, size)
 	schema, err := results.ReadSchema(source)
-	return Download{Source: source, Schema: schema, Closer: f}, err
+	return ResultFile{Source: source, Schema: schema, Closer: f}, err
 }
 
 // writePartial writes all rows of a job, with the committed outcomes. For any number of
@@ -105,7 +105,7 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
 	committed, err := a.OpenCommitted(ctx, record)
 	if err != nil {
-		return asMoved(err)
+		return missingAsMoved(err)
 	}
 	defer committed.Close()
 	input, err := a.openInput(ctx, &record)
@@ -129,7 +129,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 		return err
 	}
 	if err := committed.Each(ctx, file.Add); err != nil {
-		return asMoved(fmt.Errorf("read committed rows: %w", err))
+		return missingAsMoved(fmt.Errorf("read committed rows: %w", err))
 	}
 	return file.Close(*record.Job.NumRows)
 }

@@ -28,13 +28,13 @@ func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, erro
 	return &partIndex{a, groupByShard(parts), map[int]int64{}}, nil
 }
 
-// firstRow returns the index of the first row of the shard at position i.
-func (h *partIndex) firstRow(ctx context.Context, i int) (int64, error) {
+// firstRowOfShard returns the index of the first row of the shard at position i.
+func (h *partIndex) firstRowOfShard(ctx context.Context, i int) (int64, error) {
 	row, known := h.firsts[i]
 	if known {
 		return row, nil
 	}
-	row, err := h.firstOfShard(ctx, h.shards[i][0])
+	row, err := h.firstRowFromPart(ctx, h.shards[i][0])
 	if err == nil {
 		h.firsts[i] = row
 	}
@@ -47,7 +47,7 @@ func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	low, high := 0, len(h.shards) // binary search for the first shard after the row
 	for low < high {
 		middle := (low + high) / 2
-		first, err := h.firstRow(ctx, middle)
+		first, err := h.firstRowOfShard(ctx, middle)
 		if err != nil {
 			return 0, err
 		}
@@ -70,7 +70,7 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 	if err != nil {
 		return nil, err
 	}
-	first, err := h.firstRow(ctx, i)
+	first, err := h.firstRowOfShard(ctx, i)
 	if err != nil || first > row {
 		return nil, err
 	}
@@ -86,10 +86,10 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 	return nil, nil
 }
 
-// firstOfShard returns the index of the first row of a part's shard. The part must be
+// firstRowFromPart returns the index of the first row of a part's shard. The part must be
 // the first committed part of the shard, because only in that part all rows are
 // accepted.
-func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
+func (a *Archive) firstRowFromPart(ctx context.Context, part store.Part) (row int64, err error) {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return 0, err

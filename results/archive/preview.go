@@ -21,16 +21,16 @@ type Preview struct {
 
 // Preview reads at most limit rows of a job, from the row with index offset on.
 func (a *Archive) Preview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
-	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
 		p.Record = record
-		p.Rows, err = a.preview(ctx, record, offset, limit)
+		p.Rows, err = a.readPreviewRows(ctx, record, offset, limit)
 		p.End = offset + int64(len(p.Rows))
 		return err
 	})
 	return p, err
 }
 
-func (a *Archive) preview(ctx context.Context, record store.Record, offset, limit int64) ([]*results.PreviewRow, error) {
+func (a *Archive) readPreviewRows(ctx context.Context, record store.Record, offset, limit int64) ([]*results.PreviewRow, error) {
 	total := record.Job.NumRows
 	if total == nil || *total <= offset {
 		return nil, nil
@@ -42,7 +42,7 @@ func (a *Archive) preview(ctx context.Context, record store.Record, offset, limi
 	}
 	err := a.withObjects(ctx, func(files []results.Source) error {
 		found, err := results.PreviewResults(ctx, files[0], files[1], offset, rows.end())
-		rows.put(found)
+		rows.placeRows(found)
 		return err
 	}, full.Key, record.Artifacts[layout.Rows].Key)
 	return rows.all, err
@@ -57,8 +57,8 @@ type previewRows struct {
 // end returns the index of the page's last row, plus one.
 func (r previewRows) end() int64 { return r.first + int64(len(r.all)) }
 
-// put stores rows at their position in the page.
-func (r previewRows) put(found []results.PreviewRow) {
+// placeRows stores rows at their position in the page.
+func (r previewRows) placeRows(found []results.PreviewRow) {
 	for i := range found {
 		r.all[found[i].Row-r.first] = &found[i]
 	}
@@ -78,7 +78,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 		return nil, err
 	}
 	for i := begin; i < len(parts.shards); i++ {
-		first, err := parts.firstRow(ctx, i)
+		first, err := parts.firstRowOfShard(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 			}
 		}
 	}
-	rows.all = rows.all[:countRows(keys)]
+	rows.all = rows.all[:countRowsWithinLimit(keys)]
 	wanted := map[string][]int64{}
 	for i, key := range keys[:len(rows.all)] {
 		if key != "" {
@@ -101,7 +101,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	for key, numbers := range wanted {
 		err := a.withObjects(ctx, func(files []results.Source) error {
 			found, err := results.PreviewPart(ctx, files[0], numbers)
-			rows.put(found)
+			rows.placeRows(found)
 			return err
 		}, key)
 		if err != nil {
@@ -113,15 +113,15 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 
 // recordPartKey stores a part's key for each accepted row of the part. at is the position of
 // the shard's first row in keys; it may be negative.
-func recordPartKey(keys []string, part store.Part, at int64) error {
+func recordPartKey(keys []string, part store.Part, shardOffset int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err
 	}
 	within := accepted.Iterator()
-	within.AdvanceIfNeeded(uint32(max(0, -at)))
+	within.AdvanceIfNeeded(uint32(max(0, -shardOffset)))
 	for within.HasNext() {
-		i := at + int64(within.Next())
+		i := shardOffset + int64(within.Next())
 		if i >= int64(len(keys)) {
 			break
 		}
@@ -130,9 +130,9 @@ func recordPartKey(keys []string, part store.Part, at int64) error {
 	return nil
 }
 
-// countRows returns the largest number of rows, from the first row on, that are in at
+// countRowsWithinLimit returns the largest number of rows, from the first row on, that are in at
 // most maxPreviewParts parts. keys has the part's key for each row.
-func countRows(keys []string) int {
+func countRowsWithinLimit(keys []string) int {
 	seen := map[string]bool{"": true}
 	for i, key := range keys {
 		if seen[key] = true; len(seen) > maxPreviewParts+1 {

@@ -15,7 +15,7 @@ import (
 // Row reads row n of a job. The error is ErrNoRow if the job has no row n, and
 // ErrNotDone if the row has no outcome yet.
 func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
-	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
 		view, err = a.row(ctx, record, n)
 		return err
 	})
@@ -60,29 +60,29 @@ type FailurePosition struct {
 	After int64 // index of the last row that was read, or -1
 }
 
-// StartOfRows returns the Place before the first row.
-func StartOfRows() FailurePosition { return FailurePosition{After: -1} }
+// FirstFailurePosition returns the Place before the first row.
+func FirstFailurePosition() FailurePosition { return FailurePosition{After: -1} }
 
-// FailedAndMissing is like Failures, but for a job that ended without success. It also lists the
+// ListFailedAndMissing is like Failures, but for a job that ended without success. It also lists the
 // rows that did not run. The record must have the number of rows.
-func (a *Archive) FailedAndMissing(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.Failure, more *FailurePosition, err error) {
-	partial, err := a.Partial(ctx, record)
+func (a *Archive) ListFailedAndMissing(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.FailedRow, nextPosition *FailurePosition, err error) {
+	partial, err := a.OpenPartial(ctx, record)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer partial.Close()
-	found, next, err := results.Failures(ctx, partial, from.After, limit)
+	found, next, err := results.ListFailures(ctx, partial, from.After, limit)
 	if err != nil || next < 0 {
-		return found, nil, AsRemoved(err)
+		return found, nil, MissingAsRemoved(err)
 	}
 	return found, &FailurePosition{After: next}, nil
 }
 
-// Failures lists at most limit failed rows after the place from, in order. To continue
+// ListFailures lists at most limit failed rows after the place from, in order. To continue
 // the list, pass more as from. more is nil if there are no more failures.
-func (a *Archive) Failures(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.Failure, more *FailurePosition, err error) {
+func (a *Archive) ListFailures(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.FailedRow, nextPosition *FailurePosition, err error) {
 	var p failurePage
-	err = a.retryMoved(ctx, record, func(record store.Record) error {
+	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		p = failurePage{Archive: a, FailurePosition: from, limit: limit}
 		if record.Job.Status == rowmill.StatusSucceeded {
 			return p.addFromResults(ctx, record)
@@ -101,7 +101,7 @@ type failurePage struct {
 	*Archive
 	FailurePosition
 	limit int
-	found []results.Failure
+	found []results.FailedRow
 }
 
 // isFull reports whether the page has limit failures and one more.
@@ -109,17 +109,17 @@ func (p *failurePage) isFull() bool { return len(p.found) > p.limit }
 
 // addFailures adds failures to the page, sorts them by row and removes duplicates. It keeps at
 // most limit failures and one more.
-func (p *failurePage) addFailures(failures ...results.Failure) {
+func (p *failurePage) addFailures(failures ...results.FailedRow) {
 	p.found = append(p.found, failures...)
-	slices.SortFunc(p.found, func(a, b results.Failure) int { return cmp.Compare(a.Row, b.Row) })
-	p.found = slices.CompactFunc(p.found, func(a, b results.Failure) bool { return a.Row == b.Row })
+	slices.SortFunc(p.found, func(a, b results.FailedRow) int { return cmp.Compare(a.Row, b.Row) })
+	p.found = slices.CompactFunc(p.found, func(a, b results.FailedRow) bool { return a.Row == b.Row })
 	p.found = p.found[:min(len(p.found), p.limit+1)]
 }
 
 // addFromResults adds failures from the "rows" file of a job that succeeded.
 func (p *failurePage) addFromResults(ctx context.Context, record store.Record) error {
 	return p.withObjects(ctx, func(files []results.Source) error {
-		failures, _, err := results.Failures(ctx, files[0], p.After, p.limit+1)
+		failures, _, err := results.ListFailures(ctx, files[0], p.After, p.limit+1)
 		p.addFailures(failures...)
 		return err
 	}, record.Artifacts[layout.Rows].Key)
@@ -144,7 +144,7 @@ func (p *failurePage) addFromParts(ctx context.Context, jobID string) error {
 			if part.Totals.Failed == 0 {
 				continue
 			}
-			first, err := parts.firstRow(ctx, i)
+			first, err := parts.firstRowOfShard(ctx, i)
 			if err != nil {
 				return err
 			}
@@ -164,10 +164,10 @@ func (p *failurePage) addFromPart(ctx context.Context, part store.Part, first in
 		return err
 	}
 	for after := p.After; ; {
-		var failures []results.Failure
+		var failures []results.FailedRow
 		next := int64(-1)
 		err := p.withObjects(ctx, func(files []results.Source) (err error) {
-			failures, next, err = results.Failures(ctx, files[0], after, p.limit+1)
+			failures, next, err = results.ListFailures(ctx, files[0], after, p.limit+1)
 			return err
 		}, part.Key)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Fault is an object that the record of a job names but that cannot be read.
-type Fault struct {
+// An UnreadableObject is an object that the record of a job names but that cannot be read.
+type UnreadableObject struct {
 	Key string
 	Err error
 }
@@ -23,7 +23,7 @@ type Fault struct {
 // and the number of bytes read. The error means that storage cannot be used now. For a
 // job that has not ended, Scrub reads nothing, because such a job may still replace its
 // objects.
-func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (faults []Fault, read int64, err error) {
+func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (faults []UnreadableObject, bytesRead int64, err error) {
 	if !rec.Job.Status.Terminal() || rec.DataRemoved != nil {
 		return nil, 0, nil
 	}
@@ -48,25 +48,25 @@ func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (
 	}
 	for _, key := range keys {
 		size, err := checkObject(ctx, bucket, key, check)
-		switch read += size; {
+		switch bytesRead += size; {
 		case err == nil:
 		case ctx.Err() != nil || isStorageDown(err):
-			return faults, read, err
+			return faults, bytesRead, err
 		default:
-			faults = append(faults, Fault{key, err})
+			faults = append(faults, UnreadableObject{key, err})
 		}
 	}
 	if len(faults) == 0 {
-		return nil, read, nil
+		return nil, bytesRead, nil
 	}
 	now, err := s.Get(ctx, rec.Job.ID)
 	if err == nil && now.Version == rec.Version {
-		return faults, read, nil
+		return faults, bytesRead, nil
 	}
 	if errors.Is(err, rowmill.ErrNotFound) {
 		err = nil
 	}
-	return nil, read, err // the record has changed since it was read, so the objects may have been removed
+	return nil, bytesRead, err // the record has changed since it was read, so the objects may have been removed
 }
 
 // checkObject opens an object, calls check, and returns the object's size in bytes.

@@ -15,7 +15,7 @@ import (
 // Parquet returns the Parquet file of a job that succeeded, in one variant. The first
 // request makes the file, and concurrent requests in this process share the work. If
 // several processes make the file, the file that is recorded first counts.
-func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Variant) (store.Artifact, error) {
+func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.FileVariant) (store.Artifact, error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
 	}
@@ -23,23 +23,23 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 	if err != nil || v == results.Full {
 		return full, err
 	}
-	return a.subset(ctx, record, full, v.Name(), v)
+	return a.makeSubset(ctx, record, full, v.Name(), v)
 }
 
-// subset returns a file with the columns of variant v. On the first request it makes
+// makeSubset returns a file with the columns of variant v. On the first request it makes
 // the file from the file base. name is the name of the new artifact.
-func (a *Archive) subset(ctx context.Context, record store.Record, base store.Artifact, name string, v results.Variant) (store.Artifact, error) {
+func (a *Archive) makeSubset(ctx context.Context, record store.Record, base store.Artifact, name string, v results.FileVariant) (store.Artifact, error) {
 	return a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		source, err := a.bucket.Open(ctx, base.Key)
 		if err != nil {
-			return AsRemoved(err)
+			return MissingAsRemoved(err)
 		}
 		defer source.Close()
 		schema, err := results.ReadSchema(source)
 		if err != nil {
-			return AsRemoved(err)
+			return MissingAsRemoved(err)
 		}
-		return AsRemoved(results.Subset(ctx, w, source, schema, v))
+		return MissingAsRemoved(results.WriteSubset(ctx, w, source, schema, v))
 	})
 }
 

@@ -59,8 +59,8 @@ type manifest struct {
 // ErrCutOff reports an archive without a manifest.
 var ErrCutOff = errors.New("the archive ends before its manifest: it was cut off while it was written or copied, and cannot be restored; restore an earlier archive, or make another backup")
 
-// errNotBackup returns the error for a file that is not a rowmill backup.
-func errNotBackup(why string, args ...any) error {
+// newNotBackupError returns the error for a file that is not a rowmill backup.
+func newNotBackupError(why string, args ...any) error {
 	return fmt.Errorf("this is not a rowmill backup: "+why, args...)
 }
 
@@ -69,7 +69,7 @@ func checkName(name string) error {
 	if name == Records || strings.HasPrefix(name, Objects+"/") && path.Clean(name) == name && !strings.ContainsAny(name, "\x00\n\\") {
 		return nil
 	}
-	return errNotBackup("it contains the file %.200q", name)
+	return newNotBackupError("it contains the file %.200q", name)
 }
 
 // checksumLine returns the line for a file in the format of sha256sum.

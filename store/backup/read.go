@@ -61,11 +61,11 @@ func (a *reader) read() error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ErrCutOff
 	case errors.Is(err, tar.ErrHeader):
-		return errNotBackup("it is not a tar archive; decompress a compressed backup first")
+		return newNotBackupError("it is not a tar archive; decompress a compressed backup first")
 	case err != nil:
 		return err
 	case entry.Name != nameHeader:
-		return errNotBackup("its first file is %.200q, not %s", entry.Name, nameHeader)
+		return newNotBackupError("its first file is %.200q, not %s", entry.Name, nameHeader)
 	}
 	if err := a.readDocument(&a.header); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *reader) read() error {
 	case h.Format > Format:
 		return fmt.Errorf("this backup has format %d and was made by rowmill %s; this program reads up to format %d: restore it with that version or a newer one", h.Format, h.Version, Format)
 	case h.Format < 1:
-		return errNotBackup("its %s has no format version", nameHeader)
+		return newNotBackupError("its %s has no format version", nameHeader)
 	}
 	a.progress(a.header, 0)
 	for {
@@ -101,7 +101,7 @@ func (a *reader) next() (*tar.Header, error) {
 	case err != nil:
 		return nil, explain(err)
 	case entry.Typeflag != tar.TypeReg:
-		return nil, errNotBackup("%.200q in it is not a regular file", entry.Name)
+		return nil, newNotBackupError("%.200q in it is not a regular file", entry.Name)
 	}
 	return entry, nil
 }
@@ -124,10 +124,10 @@ func (a *reader) readDocument(into any) error {
 	case err != nil:
 		return explain(err)
 	case len(text) > maxDocument:
-		return errNotBackup("a document in it has more than %d bytes", maxDocument)
+		return newNotBackupError("a document in it has more than %d bytes", maxDocument)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return errNotBackup("%w", err)
+		return newNotBackupError("%w", err)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (a *reader) verifyTrailer() error {
 		return err
 	}
 	if entry.Name != nameManifest {
-		return errNotBackup("%.200q follows its checksums, not the manifest", entry.Name)
+		return newNotBackupError("%.200q follows its checksums, not the manifest", entry.Name)
 	}
 	var m manifest
 	if err := a.readDocument(&m); err != nil {
@@ -213,13 +213,13 @@ func (a *reader) verifyTrailer() error {
 	case m.Header != a.header, m.Files != int64(len(a.files)), m.Bytes != a.bytes:
 		return fmt.Errorf("the archive is damaged: its manifest lists %d files and %d bytes, but it contains %d files and %d bytes", m.Files, m.Bytes, len(a.files), a.bytes)
 	case len(a.files) == 0 || a.files[0].name != Records:
-		return errNotBackup("its first file is not %s", Records)
+		return newNotBackupError("its first file is not %s", Records)
 	}
 	if _, err := a.tar.Next(); !errors.Is(err, io.EOF) {
 		if err != nil {
 			return explain(err)
 		}
-		return errNotBackup("another file follows its manifest")
+		return newNotBackupError("another file follows its manifest")
 	}
 	return nil
 }

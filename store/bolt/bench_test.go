@@ -60,7 +60,7 @@ func BenchmarkOver(b *testing.B) {
 					return
 				default:
 				}
-				if _, _, err := s.Create(b.Context(), storetest.Record(fmt.Sprintf("job-%d-%d", start, i), "w", "x"), nil); err != nil {
+				if _, _, err := s.Create(b.Context(), storetest.NewRecord(fmt.Sprintf("job-%d-%d", start, i), "w", "x"), nil); err != nil {
 					ended <- err
 					return
 				}

@@ -51,8 +51,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 // can open. See bolt.Backend.
 func (s *Store) Copy(ctx context.Context, path string) error { return s.backend.Copy(ctx, path) }
 
-// A Loss is a page of a table that cannot be read. Its entries are lost.
-type Loss = bolt.Loss
+// A LostPage is a page of a table that cannot be read. Its entries are lost.
+type LostPage = bolt.LostPage
 
 // ErrNotDamaged means that Salvage found a record file that Open can open.
 var ErrNotDamaged = errors.New("it is not damaged")
@@ -61,7 +61,7 @@ var ErrNotDamaged = errors.New("it is not damaged")
 // damaged file stays, with the suffix .damaged. It returns the lost pages, and the number
 // of other records with a wrong checksum. If Salvage is killed, the damaged file is still
 // at config.Path. The file must not be open.
-func Salvage(ctx context.Context, config Config) (losses []Loss, damaged int, err error) {
+func Salvage(ctx context.Context, config Config) (losses []LostPage, damaged int, err error) {
 	path, next, old := config.Path, config.Path+".salvaged", config.Path+".damaged"
 	found, err := os.Stat(path)
 	if err != nil {

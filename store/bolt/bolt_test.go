@@ -45,7 +45,7 @@ func TestListAllocates(t *testing.T) {
 	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
 	const jobs, most = 50, 25
 	for i := range jobs {
-		rec := storetest.Record(storetest.JobID(i), "a", "row")
+		rec := storetest.NewRecord(storetest.JobID(i), "a", "row")
 		rec.Job.Sampling = map[string]any{"temperature": 0.5}
 		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func TestCopy(t *testing.T) {
 				return
 			default:
 			}
-			if _, _, err := s.Create(t.Context(), storetest.Record(storetest.JobID(i), "a", "row"), nil); err != nil {
+			if _, _, err := s.Create(t.Context(), storetest.NewRecord(storetest.JobID(i), "a", "row"), nil); err != nil {
 				t.Error(err)
 				return
 			}

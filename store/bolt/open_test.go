@@ -93,10 +93,10 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})
-	if _, _, err := s.Create(t.Context(), storetest.Record("job-1", "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.NewRecord("job-1", "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
-	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 20 * n, OutputTokens: n} }
+	of := func(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 20 * n, OutputTokens: n} }
 	var done int64
 	commit := func(key string, n int64) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 	}
 	s = open(t, bolt.Config{Path: path})
 	commit("after", 3)
-	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2), storetest.KeyID: of(3)})
+	storetest.WantKeys(t, s, "a", map[string]store.RowTotals{"": of(2), storetest.KeyID: of(3)})
 }
 
 // TestFlippedBitIsDetected flips one bit of a stored prompt. No read may return the
@@ -138,7 +138,7 @@ func TestFlippedBitIsDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})
 	for _, id := range []string{"job-1", "job-2"} {
-		if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", "Pay 1000 dollars for "+id), nil); err != nil {
+		if _, _, err := s.Create(t.Context(), storetest.NewRecord(id, "a", "Pay 1000 dollars for "+id), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db"), Metrics: reg})
-	if err := s.PutKey(t.Context(), store.Key{ID: "k"}); err != nil {
+	if err := s.PutKey(t.Context(), store.APIKey{ID: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	n, err := testutil.GatherAndCount(reg, "rowmill_store_commit_seconds", "rowmill_store_commit_writes")
@@ -195,7 +195,7 @@ func TestSalvage(t *testing.T) {
 	config := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
 	s := open(t, config)
 	for i := range 50 {
-		if _, _, err := s.Create(t.Context(), storetest.Record(storetest.JobID(i), "a", "row"), nil); err != nil {
+		if _, _, err := s.Create(t.Context(), storetest.NewRecord(storetest.JobID(i), "a", "row"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

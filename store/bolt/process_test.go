@@ -97,7 +97,7 @@ func writeForEver(path string) error {
 			failed <- func() error {
 				for i := 0; ; i++ {
 					id := fmt.Sprintf("job-%d-%d-%d", os.Getpid(), w, i)
-					if _, _, err := s.Create(ctx, storetest.Record(id, "a", "row of "+id), nil); err != nil {
+					if _, _, err := s.Create(ctx, storetest.NewRecord(id, "a", "row of "+id), nil); err != nil {
 						return err
 					}
 					out.Lock()
@@ -108,7 +108,7 @@ func writeForEver(path string) error {
 						return err
 					}
 					f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
-					totals := store.Totals{Rows: 7, InputTokens: 70, OutputTokens: int64(i)}
+					totals := store.RowTotals{Rows: 7, InputTokens: 70, OutputTokens: int64(i)}
 					if err := s.CommitParts(ctx, f, []store.Part{{Key: id, Rows: 7, Totals: totals}}); err != nil {
 						return err
 					}
@@ -163,7 +163,7 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	// The ledger must match the parts, acknowledged or not.
-	var want store.Totals
+	var want store.RowTotals
 	for cursor := ""; ; {
 		jobs, next, err := s.List(t.Context(), "a", 100, cursor)
 		if err != nil {
@@ -182,11 +182,11 @@ func TestKilled(t *testing.T) {
 			break
 		}
 	}
-	got, cost := storetest.SumOf(t, s, "a", time.Now().AddDate(0, 0, -1), time.Now())
+	got, cost := storetest.SumUsage(t, s, "a", time.Now().AddDate(0, 0, -1), time.Now())
 	if got != want || want.Rows < int64(7*len(committed)) {
 		t.Errorf("the ledger holds %+v, the parts of %d commits %+v", got, len(committed), want)
 	}
-	if charge := storetest.Record("", "").Spec.Model.TokenCost(want.InputTokens, want.OutputTokens); cost != charge {
+	if charge := storetest.NewRecord("", "").Spec.Model.TokenCost(want.InputTokens, want.OutputTokens); cost != charge {
 		t.Errorf("the ledger says %v, the parts cost %v", cost, charge)
 	}
 	// All owners are dead, so that every job is an orphan.
@@ -229,7 +229,7 @@ func fill(path string) error {
 	row := strings.Repeat("x", 60<<10)
 	stored := 0
 	for ; err == nil && stored < 1000; stored++ {
-		_, _, err = s.Create(ctx, storetest.Record(fmt.Sprint("job-", stored), "a", row), nil)
+		_, _, err = s.Create(ctx, storetest.NewRecord(fmt.Sprint("job-", stored), "a", row), nil)
 	}
 	fmt.Println("refused:", err)
 	stored--
@@ -245,7 +245,7 @@ func fill(path string) error {
 		return fmt.Errorf("once there is room: %w", err)
 	}
 	for i := stored; i < stored+50; i++ {
-		if _, _, err := s.Create(ctx, storetest.Record(fmt.Sprint("job-", i), "a", row), nil); err != nil {
+		if _, _, err := s.Create(ctx, storetest.NewRecord(fmt.Sprint("job-", i), "a", row), nil); err != nil {
 			return fmt.Errorf("once there is room: %w", err)
 		}
 	}

@@ -152,7 +152,7 @@ func (p Storage) checkFolder(ctx context.Context, id string, read func(context.C
 	case errors.Is(err, rowmill.ErrNotFound) && len(objects) == 0:
 		return f, nil
 	case errors.Is(err, rowmill.ErrNotFound):
-		f.unknown, err = p.checkUnknown(ctx, id, objects)
+		f.unknown, err = p.describeUnknownJob(ctx, id, objects)
 		return f, err
 	case errors.Is(err, store.ErrDamaged):
 		return damagedRecord(id, err), nil
@@ -170,9 +170,9 @@ func damagedRecord(id string, err error) finding {
 	return finding{damaged: []DamagedItem{{JobID: id, Reason: err.Error()}}}
 }
 
-// checkUnknown returns a note for a job that has objects but no record. It returns nil if
+// describeUnknownJob returns a note for a job that has objects but no record. It returns nil if
 // the submission of the job is still in progress.
-func (p Storage) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*QuarantineNote, error) {
+func (p Storage) describeUnknownJob(ctx context.Context, id string, objects []blob.ObjectInfo) (*QuarantineNote, error) {
 	note := NewQuarantineNote(id, objects, time.Time{})
 	if len(objects) == 1 && objects[0].Key == layout.SpooledRowsKey(id) {
 		_, err := p.Bucket.Stat(ctx, layout.SpoolingKey(id))
@@ -190,12 +190,12 @@ func (p Storage) checkUnknown(ctx context.Context, id string, objects []blob.Inf
 }
 
 // findMissingFiles returns the result files of a record that are not in objects.
-func findMissingFiles(rec store.Record, objects []blob.Info) (files []MissingFile) {
+func findMissingFiles(rec store.Record, objects []blob.ObjectInfo) (files []MissingFile) {
 	if rec.DataRemoved != nil {
 		return nil
 	}
 	for _, a := range rec.Artifacts {
-		if !slices.ContainsFunc(objects, func(o blob.Info) bool { return o.Key == a.Key }) {
+		if !slices.ContainsFunc(objects, func(o blob.ObjectInfo) bool { return o.Key == a.Key }) {
 			files = append(files, MissingFile{rec.Job.ID, a.Key})
 		}
 	}
@@ -287,7 +287,7 @@ func (p Storage) PurgeJob(ctx context.Context, id string) error {
 	}
 	if records == nil || bucket == nil || records.ID != bucket.ID {
 		why := "the bucket may belong to another deployment, so nothing is removed"
-		return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
+		return &MismatchError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 	}
 	known, err := p.hasRecord(ctx, id)
 	switch {

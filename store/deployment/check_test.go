@@ -21,7 +21,7 @@ type distant struct {
 	now, most atomic.Int64
 }
 
-func (b *distant) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+func (b *distant) List(ctx context.Context, prefix string) ([]blob.ObjectInfo, error) {
 	b.most.Store(max(b.most.Load(), b.now.Add(1)))
 	defer b.now.Add(-1)
 	time.Sleep(time.Second)

@@ -2,9 +2,9 @@ package deployment
 
 import "fmt"
 
-// observation holds the facts that show whether records and a bucket belong together:
+// matchEvidence holds the facts that show whether records and a bucket belong together:
 // identities, and counts of jobs and result files.
-type observation struct {
+type matchEvidence struct {
 	Records, Bucket *Identity // nil when there is no identity
 	// Known counts jobs with objects in the bucket that the records know, and Unknown
 	// counts such jobs that the records do not know. Ids are random, so one known job is
@@ -16,7 +16,7 @@ type observation struct {
 }
 
 // decide returns the identity that records and bucket must have: an existing identity if
-// there is one, else fresh. If they do not belong together, the error is a *DifferError.
+// there is one, else fresh. If they do not belong together, the error is a *MismatchError.
 // In this table A and B are identities, and "-" means that there is none:
 //
 //	records  bucket    belong together by proof   both without data    else
@@ -26,20 +26,20 @@ type observation struct {
 //	-        B         the records get B          no                   no: another store, or an emptied one
 //	-        -         both get a fresh one       both get a fresh one no
 //
-// In all these cases, the error is an *UnfinishedError if a move is still filling the
+// In all these cases, the error is an *UnfinishedMoveError if a move is still filling the
 // records or the bucket.
 //
 // Records without an identity are refused if the bucket has one, even when there is no
 // data: the bucket may belong to a deployment that has just started. Records with an
 // identity and a bucket without one are accepted: a crash of Settle can leave this state,
 // because Settle writes the identity of the records first.
-func (e observation) decide(fresh Identity) (Identity, error) {
+func (e matchEvidence) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0
-	differ := func(why string) error { return &DifferError{Records: e.Records, Bucket: e.Bucket, Why: why} }
+	differ := func(why string) error { return &MismatchError{Records: e.Records, Bucket: e.Bucket, Why: why} }
 	switch {
-	case e.moving():
-		return Identity{}, &UnfinishedError{}
+	case e.hasUnfinishedMove():
+		return Identity{}, &UnfinishedMoveError{}
 	case e.Bucket != nil && e.Bucket.Format > Format:
 		return Identity{}, &FormatError{Found: *e.Bucket}
 	case e.Records != nil && e.Bucket != nil && e.Records.ID == e.Bucket.ID:
@@ -60,23 +60,23 @@ func (e observation) decide(fresh Identity) (Identity, error) {
 	return Identity{}, differ(fmt.Sprintf("neither has an identity, and no job shows that they belong together: %s", e.describeCounts()))
 }
 
-// moving reports whether a move is still filling the records or the bucket.
-func (e observation) moving() bool {
+// hasUnfinishedMove reports whether a move is still filling the records or the bucket.
+func (e matchEvidence) hasUnfinishedMove() bool {
 	return e.Records != nil && e.Records.Moving || e.Bucket != nil && e.Bucket.Moving
 }
 
-func (e observation) describeCounts() string {
+func (e matchEvidence) describeCounts() string {
 	return fmt.Sprintf("the records know none of the %d examined jobs with objects; %d of the result files that the records name are missing", e.Unknown, e.Missing)
 }
 
-// A DifferError means that records and bucket do not belong together.
-type DifferError struct {
+// A MismatchError means that records and bucket do not belong together.
+type MismatchError struct {
 	Records, Bucket         *Identity // nil when there is no identity
 	RecordsName, BucketName string
 	Why                     string
 }
 
-func (e *DifferError) Error() string {
+func (e *MismatchError) Error() string {
 	return fmt.Sprintf("records and objects do not belong together: %s. Records at %s: %s; objects in %s: %s. "+
 		"Correct store.url, store.prefix, objects.url or data, or restore what was lost; "+
 		"if they do belong together, run `rowmill storage adopt` with the same settings",
@@ -90,10 +90,10 @@ func describe(i *Identity) string {
 	return i.String()
 }
 
-// An UnfinishedError means that a move into these places is not complete.
-type UnfinishedError struct{ RecordsName, BucketName string }
+// An UnfinishedMoveError means that a move into these places is not complete.
+type UnfinishedMoveError struct{ RecordsName, BucketName string }
 
-func (e *UnfinishedError) Error() string {
+func (e *UnfinishedMoveError) Error() string {
 	return fmt.Sprintf("the move to %s and %s is not complete: rowmill migrate still runs, or was interrupted; "+
 		"wait for it, or run it again with --force, which empties them first", e.RecordsName, e.BucketName)
 }

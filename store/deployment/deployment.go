@@ -75,14 +75,14 @@ type Storage struct {
 // other order, another node could write both identities between the two reads. Then
 // records without an identity and a bucket with one would look like two deployments.
 func (p Storage) readIdentities(ctx context.Context) (records, bucket *Identity, err error) {
-	if bucket, err = p.bucketIdentity(ctx); err == nil {
-		records, _, err = p.recordsIdentity(ctx)
+	if bucket, err = p.readBucketIdentity(ctx); err == nil {
+		records, _, err = p.readRecordsIdentity(ctx)
 	}
 	return records, bucket, err
 }
 
-// recordsIdentity returns the identity in the store and the version of its value.
-func (p Storage) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
+// readRecordsIdentity returns the identity in the store and the version of its value.
+func (p Storage) readRecordsIdentity(ctx context.Context) (*Identity, int64, error) {
 	text, version, err := p.Records.GetValue(ctx, ValueName)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, 0, nil
@@ -101,7 +101,7 @@ func (p Storage) recordsIdentity(ctx context.Context) (*Identity, int64, error) 
 // identity or a note.
 const maxIdentity = 64 << 10
 
-func (p Storage) bucketIdentity(ctx context.Context) (*Identity, error) {
+func (p Storage) readBucketIdentity(ctx context.Context) (*Identity, error) {
 	object, err := p.Bucket.Open(ctx, layout.Deployment)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil

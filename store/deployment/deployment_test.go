@@ -91,7 +91,7 @@ func (p place) object(id, name string) {
 
 func (p place) settle() deployment.Identity {
 	p.Helper()
-	found, err := p.pair().Settle(p.Context())
+	found, err := p.pair().SettleIdentity(p.Context())
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -100,11 +100,11 @@ func (p place) settle() deployment.Identity {
 
 // refused checks that Settle fails, that the error names both places and the remedy,
 // and that nothing changes.
-func (p place) refused() *deployment.DifferError {
+func (p place) refused() *deployment.MismatchError {
 	p.Helper()
 	_, bucketBefore := p.said()
-	_, err := p.pair().Settle(p.Context())
-	var differ *deployment.DifferError
+	_, err := p.pair().SettleIdentity(p.Context())
+	var differ *deployment.MismatchError
 	if !errors.As(err, &differ) {
 		p.Fatalf("error = %v, want a *DifferError", err)
 	}
@@ -141,7 +141,7 @@ func TestSettle_NewIdentityIsKept(t *testing.T) {
 	if again := p.settle(); again != first || first.ID == "" || first.Format != deployment.Format {
 		t.Errorf("%+v, then %+v", first, again)
 	}
-	if err := p.pair().Confirm(t.Context(), first); err != nil {
+	if err := p.pair().ConfirmIdentity(t.Context(), first); err != nil {
 		t.Error(err)
 	}
 }
@@ -208,11 +208,11 @@ func TestSettle_EmptiedStore(t *testing.T) {
 	if differ := p.refused(); differ.Bucket == nil || differ.Bucket.ID != own.ID {
 		t.Errorf("%+v", differ)
 	}
-	if err := p.pair().Confirm(t.Context(), own); err == nil {
+	if err := p.pair().ConfirmIdentity(t.Context(), own); err == nil {
 		t.Error("a node that runs does not notice")
 	}
 	p.store = full
-	if err := p.pair().Confirm(t.Context(), own); err != nil {
+	if err := p.pair().ConfirmIdentity(t.Context(), own); err != nil {
 		t.Errorf("after the restore: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestSettle_ExchangedBucket(t *testing.T) {
 	p.job()
 	p.bucket = newPlace(t).bucket
 	p.refused()
-	if err := p.pair().Confirm(t.Context(), own); err == nil {
+	if err := p.pair().ConfirmIdentity(t.Context(), own); err == nil {
 		t.Error("a node that runs does not notice")
 	}
 }
@@ -258,7 +258,7 @@ func TestSettle_CrashBetweenTheMarks(t *testing.T) {
 			}
 			pair := p.pair()
 			pair.Bucket = readOnly{p.bucket}
-			if _, err := pair.Settle(t.Context()); !errors.Is(err, errReadOnly) {
+			if _, err := pair.SettleIdentity(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatalf("error = %v", err)
 			}
 			found := p.settle()
@@ -283,7 +283,7 @@ func TestSettle_ManyFirstNodes(t *testing.T) {
 	found := make([]deployment.Identity, 8)
 	errs := make([]error, len(found))
 	for i := range found {
-		group.Go(func() { found[i], errs[i] = p.pair().Settle(t.Context()) })
+		group.Go(func() { found[i], errs[i] = p.pair().SettleIdentity(t.Context()) })
 	}
 	group.Wait()
 	for i := range found {
@@ -309,7 +309,7 @@ func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
 			p := newPlace(t)
 			var other deployment.Identity
 			pair := between(p.pair(), sync.OnceFunc(func() { other = p.settle() }))
-			if found, err := pair.Settle(t.Context()); err != nil || found != other {
+			if found, err := pair.SettleIdentity(t.Context()); err != nil || found != other {
 				t.Errorf("%v, %v, the other is of %v", found, err, other)
 			}
 		})
@@ -347,12 +347,12 @@ func TestSettle_TwoDeploymentsBeginAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	found := make([]deployment.Identity, 2)
 	for i, p := range []place{one, two} {
-		group.Go(func() { found[i], _ = p.pair().Settle(t.Context()) })
+		group.Go(func() { found[i], _ = p.pair().SettleIdentity(t.Context()) })
 	}
 	group.Wait()
 	good := 0
 	for i, p := range []place{one, two} {
-		if p.pair().Confirm(t.Context(), found[i]) == nil {
+		if p.pair().ConfirmIdentity(t.Context(), found[i]) == nil {
 			good++
 		}
 	}
@@ -375,10 +375,10 @@ func TestSettle_LaterFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	var format *deployment.FormatError
-	if _, err := p.pair().Settle(t.Context()); !errors.As(err, &format) || !strings.Contains(err.Error(), "s3://objects") {
+	if _, err := p.pair().SettleIdentity(t.Context()); !errors.As(err, &format) || !strings.Contains(err.Error(), "s3://objects") {
 		t.Errorf("error = %v", err)
 	}
-	if _, _, _, err := p.pair().Adopt(t.Context()); !errors.As(err, &format) {
+	if _, _, _, err := p.pair().AdoptIdentity(t.Context()); !errors.As(err, &format) {
 		t.Errorf("adopt: %v", err)
 	}
 }
@@ -389,7 +389,7 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	adopt := func(p place) deployment.Identity {
 		p.Helper()
-		found, _, _, err := p.pair().Adopt(t.Context())
+		found, _, _, err := p.pair().AdoptIdentity(t.Context())
 		if err != nil {
 			p.Fatal(err)
 		}
@@ -421,7 +421,7 @@ func TestAdopt(t *testing.T) {
 		if got := adopt(both); got == first || got == second {
 			t.Errorf("it became %v, which another may be", got)
 		}
-		if one.pair().Confirm(t.Context(), first) == nil || two.pair().Confirm(t.Context(), second) == nil {
+		if one.pair().ConfirmIdentity(t.Context(), first) == nil || two.pair().ConfirmIdentity(t.Context(), second) == nil {
 			t.Error("the others do not notice")
 		}
 	})
@@ -435,7 +435,7 @@ func TestSettle_DamagedRecord(t *testing.T) {
 	bad := p.job()
 	pair := p.pair()
 	pair.Records = damagedRecords{p.store, bad}
-	if own, err := pair.Settle(t.Context()); err != nil || own.ID == "" {
+	if own, err := pair.SettleIdentity(t.Context()); err != nil || own.ID == "" {
 		t.Fatalf("%+v, %v", own, err)
 	}
 }

@@ -23,7 +23,7 @@ func (p Storage) BeginMove(ctx context.Context) (Identity, error) {
 
 // FindUnfinishedMove reports whether an unfinished move has left data in the records and in the
 // bucket. again says that the caller will move again and remove this data. If there is
-// such data and again is false, the error is an *UnfinishedError. If the records or the
+// such data and again is false, the error is an *UnfinishedMoveError. If the records or the
 // bucket already belong to a deployment, FindUnfinishedMove returns another error.
 func (p Storage) FindUnfinishedMove(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
 	records, bucket, err := p.readIdentities(ctx)
@@ -40,14 +40,14 @@ func (p Storage) FindUnfinishedMove(ctx context.Context, again bool) (ofRecords,
 	case bucket != nil && !ofBucket:
 		err = fmt.Errorf("%s is not empty, it contains the objects of %s: name an empty place", p.BucketName, bucket)
 	case (ofRecords || ofBucket) && !again:
-		err = &UnfinishedError{p.RecordsName, p.BucketName}
+		err = &UnfinishedMoveError{p.RecordsName, p.BucketName}
 	}
 	return ofRecords, ofBucket, err
 }
 
 // MarkMove writes the mark of a move to the records. It replaces any earlier identity.
 func (p Storage) MarkMove(ctx context.Context, mark Identity) error {
-	_, version, err := p.recordsIdentity(ctx)
+	_, version, err := p.readRecordsIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,27 +72,27 @@ func (p Storage) EndMove(ctx context.Context, mark, from Identity) (Identity, er
 	return settled, p.writeBucketIdentity(ctx, settled)
 }
 
-// SourceIdentity returns the identity of a pair from which to move. The error is a *DifferError
-// if records and bucket do not belong together, an *UnfinishedError if a move into them is
+// SourceIdentity returns the identity of a pair from which to move. The error is a *MismatchError
+// if records and bucket do not belong together, an *UnfinishedMoveError if a move into them is
 // not complete, and another error if there is no deployment.
 func (p Storage) SourceIdentity(ctx context.Context) (Identity, error) {
 	records, bucket, err := p.readIdentities(ctx)
 	switch {
 	case err != nil:
 		return Identity{}, err
-	case observation{Records: records, Bucket: bucket}.moving():
-		return Identity{}, &UnfinishedError{p.RecordsName, p.BucketName}
+	case matchEvidence{Records: records, Bucket: bucket}.hasUnfinishedMove():
+		return Identity{}, &UnfinishedMoveError{p.RecordsName, p.BucketName}
 	case records == nil && bucket == nil:
 		return Identity{}, fmt.Errorf("there is no deployment to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)
 	case records == nil:
-		return Identity{}, p.differ(records, bucket, "the records have no identity")
+		return Identity{}, p.newMismatchError(records, bucket, "the records have no identity")
 	}
-	if err := p.Confirm(ctx, *records); err != nil {
+	if err := p.ConfirmIdentity(ctx, *records); err != nil {
 		return Identity{}, err
 	}
 	return *bucket, nil // the bucket's identity has the format of the objects
 }
 
-func (p Storage) differ(records, bucket *Identity, why string) error {
-	return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
+func (p Storage) newMismatchError(records, bucket *Identity, why string) error {
+	return &MismatchError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 }

@@ -24,7 +24,7 @@ type QuarantineNote struct {
 }
 
 // NewQuarantineNote returns a note that describes a job's objects.
-func NewQuarantineNote(job string, objects []blob.Info, found time.Time) QuarantineNote {
+func NewQuarantineNote(job string, objects []blob.ObjectInfo, found time.Time) QuarantineNote {
 	n := QuarantineNote{JobID: job, Found: found.UTC().Truncate(time.Second), Objects: len(objects)}
 	for _, o := range objects {
 		n.Bytes += o.Size

@@ -23,14 +23,14 @@ const (
 	settleTries = 16
 )
 
-// Settle verifies that records and bucket belong together and returns their identity. If
-// one of the two has no identity, Settle writes it. The errors *DifferError, *FormatError
-// and *UnfinishedError mean that a node must not start.
+// SettleIdentity verifies that records and bucket belong together and returns their identity. If
+// one of the two has no identity, SettleIdentity writes it. The errors *MismatchError, *FormatError
+// and *UnfinishedMoveError mean that a node must not start.
 //
-// Several nodes may call Settle at the same time: the node that first writes the identity
-// of the records decides. Settle writes it before the identity of the bucket, so that the
+// Several nodes may call SettleIdentity at the same time: the node that first writes the identity
+// of the records decides. SettleIdentity writes it before the identity of the bucket, so that the
 // next start can complete the work after a crash between the two writes.
-func (p Storage) Settle(ctx context.Context) (Identity, error) {
+func (p Storage) SettleIdentity(ctx context.Context) (Identity, error) {
 	for range settleTries {
 		settled, err := p.settleOnce(ctx)
 		if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrOutcomeUnknown) {
@@ -42,7 +42,7 @@ func (p Storage) Settle(ctx context.Context) (Identity, error) {
 }
 
 func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
-	e, err := p.observe(ctx)
+	e, err := p.gatherEvidence(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -63,15 +63,15 @@ func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
 	if e.Records != nil && e.Bucket != nil {
 		return settled, nil
 	}
-	return settled, p.Confirm(ctx, settled) // meanwhile a node that uses another store may have marked the bucket
+	return settled, p.ConfirmIdentity(ctx, settled) // meanwhile a node that uses another store may have marked the bucket
 }
 
 // decide calls observed.decide and adds the names of records and bucket to the error.
-func (p Storage) decide(e observation, fresh Identity) (Identity, error) {
+func (p Storage) decide(e matchEvidence, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
-	var differ *DifferError
+	var differ *MismatchError
 	var format *FormatError
-	var unfinished *UnfinishedError
+	var unfinished *UnfinishedMoveError
 	switch {
 	case errors.As(err, &unfinished):
 		unfinished.RecordsName, unfinished.BucketName = p.RecordsName, p.BucketName
@@ -83,10 +83,10 @@ func (p Storage) decide(e observation, fresh Identity) (Identity, error) {
 	return settled, err
 }
 
-// Confirm checks whether records and bucket still have the identity own. A store may be
-// emptied, restored or exchanged while a node runs. A *DifferError means that an identity
+// ConfirmIdentity checks whether records and bucket still have the identity own. A store may be
+// emptied, restored or exchanged while a node runs. A *MismatchError means that an identity
 // has changed; other errors mean that the check failed.
-func (p Storage) Confirm(ctx context.Context, own Identity) error {
+func (p Storage) ConfirmIdentity(ctx context.Context, own Identity) error {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return err
@@ -104,24 +104,24 @@ func (p Storage) Confirm(ctx context.Context, own Identity) error {
 	default:
 		return nil
 	}
-	return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
+	return &MismatchError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 }
 
-// Adopt joins records and bucket into one deployment, on an operator's request. If the
+// AdoptIdentity joins records and bucket into one deployment, on an operator's request. If the
 // records or the bucket have no identity, they get the identity of the other. If both
 // have one and they differ, both get a new identity. Nodes of another deployment that
-// use one of the two then find the new identity. Adopt returns the earlier identities.
-func (p Storage) Adopt(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
-	records, version, err := p.recordsIdentity(ctx)
+// use one of the two then find the new identity. AdoptIdentity returns the earlier identities.
+func (p Storage) AdoptIdentity(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
+	records, version, err := p.readRecordsIdentity(ctx)
 	if err == nil {
-		bucket, err = p.bucketIdentity(ctx)
+		bucket, err = p.readBucketIdentity(ctx)
 	}
 	if err != nil {
 		return Identity{}, nil, nil, err
 	}
 	switch {
-	case observation{Records: records, Bucket: bucket}.moving():
-		return Identity{}, records, bucket, &UnfinishedError{p.RecordsName, p.BucketName}
+	case matchEvidence{Records: records, Bucket: bucket}.hasUnfinishedMove():
+		return Identity{}, records, bucket, &UnfinishedMoveError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
 		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
 	case records != nil && (bucket == nil || bucket.ID == records.ID):
@@ -140,9 +140,9 @@ func (p Storage) Adopt(ctx context.Context) (settled Identity, records, bucket *
 	return settled, records, bucket, err
 }
 
-// observe reads the identities of records and bucket. If an identity is missing, observe
+// gatherEvidence reads the identities of records and bucket. If an identity is missing, observe
 // also counts jobs and result files that show whether records and bucket belong together.
-func (p Storage) observe(ctx context.Context) (e observation, err error) {
+func (p Storage) gatherEvidence(ctx context.Context) (e matchEvidence, err error) {
 	if e.Records, e.Bucket, err = p.readIdentities(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
@@ -154,7 +154,7 @@ func (p Storage) observe(ctx context.Context) (e observation, err error) {
 
 // countJobs searches the bucket for a job that the records know, and counts this job in
 // e.Known. It counts jobs with objects that the records do not know in e.Unknown.
-func (p Storage) countJobs(ctx context.Context, e *observation) error {
+func (p Storage) countJobs(ctx context.Context, e *matchEvidence) error {
 	after := ""
 	for looked := 0; looked < maxExaminedJobs; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
@@ -199,7 +199,7 @@ func (p Storage) hasRecord(ctx context.Context, id string) (bool, error) {
 
 // countResults searches the records for a result file that the bucket has, and counts
 // this file in e.Present. It counts result files that the bucket lacks in e.Missing.
-func (p Storage) countResults(ctx context.Context, e *observation) error {
+func (p Storage) countResults(ctx context.Context, e *matchEvidence) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err

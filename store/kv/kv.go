@@ -91,10 +91,10 @@ type Tx interface {
 	// not nil.
 	Get(t Table, key []byte) ([]byte, error)
 
-	// Absent reports whether a key has no value. Like Get, it adds the key to the read
+	// IsAbsent reports whether a key has no value. Like Get, it adds the key to the read
 	// set. Use it for a key that almost never has a value: a backend may assume that there
 	// is no value, and check this at the commit.
-	Absent(t Table, key []byte) (bool, error)
+	IsAbsent(t Table, key []byte) (bool, error)
 
 	// Prefetch announces keys that the transaction will Get. A backend on a server then reads
 	// these keys in the same request as the next Get or Scan.
@@ -114,8 +114,8 @@ type Tx interface {
 	// counters are zero. A sum that overflows int64 becomes the limit of int64.
 	Add(t Table, key []byte, more ...int64)
 
-	// Alive reports which sessions exist and have not expired.
-	Alive(sessions ...string) (alive []bool, err error)
+	// AreAlive reports which sessions exist and have not expired.
+	AreAlive(sessions ...string) (alive []bool, err error)
 
 	// Now returns the backend's clock at the start of the run.
 	Now() time.Time
@@ -130,9 +130,9 @@ type Range struct {
 	Limit    int  // largest number of entries that a scan of this range yields; 0 for all
 }
 
-// Beyond returns the rest of a range after key, in the direction of the scan. Use it to
+// RestAfter returns the rest of a range after key, in the direction of the scan. Use it to
 // continue a scan that ended at key.
-func (r Range) Beyond(key []byte) Range {
+func (r Range) RestAfter(key []byte) Range {
 	if r.Reverse {
 		r.To = append([]byte(nil), key...)
 	} else {

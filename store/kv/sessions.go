@@ -42,9 +42,9 @@ func (s *Sessions) Copy() *Sessions {
 	return c
 }
 
-// Alive reports whether a session exists and has not expired. An expired session cannot
+// IsAlive reports whether a session exists and has not expired. An expired session cannot
 // be renewed.
-func (s *Sessions) Alive(id string) bool {
+func (s *Sessions) IsAlive(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.find(id) != nil

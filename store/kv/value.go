@@ -88,7 +88,7 @@ func AddCounters(value []byte, more ...int64) ([]byte, error) {
 		counters = append(counters, 0)
 	}
 	for i, n := range more {
-		counters[i] = plus(counters[i], n)
+		counters[i] = addSaturating(counters[i], n)
 	}
 	raw := make([]byte, 0, 8*len(counters))
 	for _, n := range counters {
@@ -97,8 +97,8 @@ func AddCounters(value []byte, more ...int64) ([]byte, error) {
 	return raw, nil
 }
 
-// plus adds two numbers. After an overflow the sum is the limit of int64.
-func plus(a, b int64) int64 {
+// addSaturating adds two numbers. After an overflow the sum is the limit of int64.
+func addSaturating(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:
 		return math.MaxInt64

@@ -49,7 +49,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 	var next string
 	err = s.view(ctx, func(t *tx) (err error) {
 		next = ""
-		entries, err = t.entries(kv.Range{Table: tableAudit, From: []byte(account + "\x00"), To: start, Reverse: true}, limit+1)
+		entries, err = t.readAuditEntries(kv.Range{Table: tableAudit, From: []byte(account + "\x00"), To: start, Reverse: true}, limit+1)
 		if err == nil && len(entries) > limit {
 			entries = entries[:limit]
 			last := entries[limit-1]
@@ -63,8 +63,8 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 	return entries, next, nil
 }
 
-// entries reads up to limit audit entries from a range of table audit.
-func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
+// readAuditEntries reads up to limit audit entries from a range of table audit.
+func (t *tx) readAuditEntries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
 	for found, err := range t.scanUndamaged(r) {
 		if err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit i
 		from = append(from, 0) // the smallest key after the entry with this id
 	}
 	err := s.view(ctx, func(t *tx) (err error) {
-		entries, err = t.entries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
+		entries, err = t.readAuditEntries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
 		return err
 	})
 	if err != nil {

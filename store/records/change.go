@@ -22,13 +22,13 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.updateRecord(ctx, f, change, true)
 }
 
-// updateRecord runs Update, or Finish if end is true. It checks that a succeeded job has all
+// change runs Update, or Finish if end is true. It checks that a succeeded job has all
 // its rows.
-func (s *Store) updateRecord(ctx context.Context, f store.Fence, updateRecord func(*store.Record) error, end bool) (store.Record, error) {
+func (s *Store) updateRecord(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(f.JobID)
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("change: %w", err)
 		}
@@ -36,7 +36,7 @@ func (s *Store) updateRecord(ctx context.Context, f store.Fence, updateRecord fu
 		if err != nil {
 			return err
 		}
-		if err := rec.ApplyChange(updateRecord, end); err != nil {
+		if err := rec.ApplyChange(change, end); err != nil {
 			return err
 		}
 		rec.RecordEnd(before.Job.Status, t.Now())
@@ -67,14 +67,14 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(jobID)
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
 		rec, err := t.completeRecord(before)
 		ruined := errors.Is(err, store.ErrDamaged)
 		if ruined {
-			rec, err = t.ruinedRecord(before)
+			rec, err = t.buildRuinedRecord(before)
 		}
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	var rec store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(jobID)
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -163,15 +163,15 @@ func (t *tx) checkSpecUnchanged(rec store.Record) error {
 	if err != nil {
 		return err
 	}
-	spec, err := writeSpec(stored, rec.Spec)
+	spec, err := encodeSpec(stored, rec.Spec)
 	if err != nil || bytes.Equal(spec, stored) {
 		return err
 	}
 	// Another version of the program may have written the same specification with its
 	// members in a different order.
-	before, err := readSpec(stored)
+	before, err := decodeSpec(stored)
 	if err == nil {
-		stored, err = writeSpec(spec, before)
+		stored, err = encodeSpec(spec, before)
 	}
 	if err == nil && !bytes.Equal(spec, stored) {
 		err = errors.New("its account and specification cannot change")
@@ -185,7 +185,7 @@ func (t *tx) checkRowCount(rec *store.Record) error {
 		return fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)
 	}
 	var rows int64
-	for p, err := range t.parts(partsPrefix(rec.Job.ID)) {
+	for p, err := range t.scanParts(partsPrefix(rec.Job.ID)) {
 		if err != nil {
 			return err
 		}

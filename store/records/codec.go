@@ -63,9 +63,9 @@ var tables = []kv.Table{
 
 var keyLayout = []byte("layout")
 
-// A header is a job's record as table jobs stores it: without the specification and the
+// A jobHeader is a job's record as table jobs stores it: without the specification and the
 // long texts.
-type header struct {
+type jobHeader struct {
 	store.Record
 	Spec    *struct{} `json:"spec,omitempty"` // hides Record.Spec, which is stored in table specs
 	Account string    `json:"account"`
@@ -74,9 +74,9 @@ type header struct {
 	Writers map[string]int64 `json:"writers,omitempty"`
 }
 
-// header reads the header of a job, or returns rowmill.ErrNotFound.
-func (t *tx) header(id string) (header, error) {
-	var h header
+// readHeader reads the header of a job, or returns rowmill.ErrNotFound.
+func (t *tx) readHeader(id string) (jobHeader, error) {
+	var h jobHeader
 	raw, err := t.Get(tableJobs, []byte(id))
 	if err != nil {
 		return h, err
@@ -90,10 +90,10 @@ func (t *tx) header(id string) (header, error) {
 	return h, nil
 }
 
-// versionedHeader reads a header. It returns store.ErrNewer if a newer version wrote the
+// readCheckedHeader reads a header. It returns store.ErrNewer if a newer version wrote the
 // record, so that this program must not change it.
-func (t *tx) versionedHeader(id string) (header, error) {
-	h, err := t.header(id)
+func (t *tx) readCheckedHeader(id string) (jobHeader, error) {
+	h, err := t.readHeader(id)
 	if err == nil {
 		err = h.CheckVersion()
 	}
@@ -101,10 +101,10 @@ func (t *tx) versionedHeader(id string) (header, error) {
 	return h, err
 }
 
-// headerForWrite reads a header for a write. It fails when the record lacks acknowledged
+// readHeaderForWrite reads a header for a write. It fails when the record lacks acknowledged
 // writes of the present writer.
-func (t *tx) headerForWrite(id string) (header, error) {
-	h, err := t.versionedHeader(id)
+func (t *tx) readHeaderForWrite(id string) (jobHeader, error) {
+	h, err := t.readCheckedHeader(id)
 	if err == nil {
 		err = t.writer.CheckLostWrites(id, t.recorded)
 	}
@@ -113,7 +113,7 @@ func (t *tx) headerForWrite(id string) (header, error) {
 
 // putHeader writes a header. It keeps members of the stored header that this version
 // does not know.
-func (t *tx) putHeader(h header) error {
+func (t *tx) putHeader(h jobHeader) error {
 	id := []byte(h.Job.ID)
 	if t.writer != nil {
 		t.recorded = h.Writers[t.writer.Name()] + 1
@@ -142,18 +142,18 @@ func (t *tx) prefetchRecord(id string) {
 
 // completeRecord reads the texts and the specification of a job and returns them, together with
 // the header, as a whole record.
-func (t *tx) completeRecord(h header) (store.Record, error) {
+func (t *tx) completeRecord(h jobHeader) (store.Record, error) {
 	rec, id := h.Record, []byte(h.Job.ID)
 	texts, err := t.Get(tableTexts, id)
 	if err == nil {
-		err = readTexts(texts, &rec.Job)
+		err = decodeTexts(texts, &rec.Job)
 	}
 	if err != nil {
 		return store.Record{}, fmt.Errorf("read the texts of job %s: %w", id, err)
 	}
 	spec, err := t.Get(tableSpecs, id)
 	if err == nil {
-		rec.Spec, err = readSpec(spec)
+		rec.Spec, err = decodeSpec(spec)
 	}
 	if err != nil {
 		return store.Record{}, fmt.Errorf("read the specification of job %s: %w", id, err)
@@ -164,15 +164,15 @@ func (t *tx) completeRecord(h header) (store.Record, error) {
 // save writes the changed parts of a record, except the specification, and moves the
 // job between the indexes. When the job has ended, save releases its reservation.
 // before is nil for a new job.
-func (t *tx) save(before *header, rec store.Record, account string) error {
+func (t *tx) save(before *jobHeader, rec store.Record, account string) error {
 	if rec.Job.Status.Terminal() {
 		rec.Reserved = 0
 	}
-	after := header{Record: rec, Account: account, Price: priceOf(rec.Spec.Model)}
+	after := jobHeader{Record: rec, Account: account, Price: priceOf(rec.Spec.Model)}
 	if before != nil {
 		after.Writers = before.Writers
 	}
-	texts := writeTexts(rec.Job)
+	texts := encodeTexts(rec.Job)
 	after.Job.System, after.Job.Schema = nil, nil
 	id := []byte(rec.Job.ID)
 	if err := t.putHeader(after); err != nil {
@@ -197,7 +197,7 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 }
 
 // saveHeader writes a header. The long texts must be unchanged.
-func (t *tx) saveHeader(before, after header) error {
+func (t *tx) saveHeader(before, after jobHeader) error {
 	if err := t.putHeader(after); err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func (t *tx) saveHeader(before, after header) error {
 
 // reindex updates the indexes waiting, owned, reserved, retained and due after a change of
 // a header.
-func (t *tx) reindex(before *header, after header) {
-	t.reindexMoney(before, after)
+func (t *tx) reindex(before *jobHeader, after jobHeader) {
+	t.reindexReserved(before, after)
 	t.reindexRetained(before, after)
 	t.reindexDue(before, after)
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
@@ -227,8 +227,8 @@ func (t *tx) reindex(before *header, after header) {
 	}
 }
 
-// reindexMoney updates the index of jobs with reserved money.
-func (t *tx) reindexMoney(before *header, after header) {
+// reindexReserved updates the index of jobs with reserved money.
+func (t *tx) reindexReserved(before *jobHeader, after jobHeader) {
 	had, has := before != nil && before.Reserved != 0, after.Reserved != 0
 	key := []byte(after.Account + "\x00" + after.Job.ID)
 	switch {
@@ -241,7 +241,7 @@ func (t *tx) reindexMoney(before *header, after header) {
 
 // indexEntry returns the index table of an open job and the value in it. The table is empty
 // for a job that has ended.
-func (h *header) indexEntry() (table kv.Table, value []byte) {
+func (h *jobHeader) indexEntry() (table kv.Table, value []byte) {
 	switch {
 	case h.Job.Status.Terminal():
 		return "", nil
@@ -286,7 +286,7 @@ func decodeNumber(raw []byte) (int64, error) {
 	return int64(binary.BigEndian.Uint64(raw)), nil
 }
 
-// appendSection appends a section: a string after its length as a uvarint. readSections
+// appendSection appends a section: a string after its length as a uvarint. decodeSections
 // reads all sections of a value with one copy.
 func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(section))), section...)
@@ -295,7 +295,7 @@ func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []
 // errSections means that a value is missing or incomplete, for example after a salvage.
 var errSections = fmt.Errorf("%w: it is missing, or sections of it are cut off", store.ErrDamaged)
 
-func readSections(raw []byte) ([]string, error) {
+func decodeSections(raw []byte) ([]string, error) {
 	var sections []string
 	for rest := string(raw); rest != ""; {
 		head := min(len(rest), binary.MaxVarintLen64)
@@ -319,9 +319,9 @@ func firstSection(raw []byte) ([]byte, error) {
 	return raw[n : n+int(length)], nil
 }
 
-// writeTexts encodes the long texts of a job in two sections: "=" and the system prompt
+// encodeTexts encodes the long texts of a job in two sections: "=" and the system prompt
 // (empty for null), and the schema. It returns nothing when the job has neither.
-func writeTexts(j rowmill.Job) []byte {
+func encodeTexts(j rowmill.Job) []byte {
 	if j.System == nil && j.Schema == nil {
 		return nil
 	}
@@ -332,12 +332,12 @@ func writeTexts(j rowmill.Job) []byte {
 	return appendSection(appendSection(nil, system), j.Schema)
 }
 
-func readTexts(raw []byte, j *rowmill.Job) error {
+func decodeTexts(raw []byte, j *rowmill.Job) error {
 	j.System, j.Schema = nil, nil
 	if raw == nil {
 		return nil
 	}
-	sections, err := readSections(raw)
+	sections, err := decodeSections(raw)
 	if err != nil {
 		return err
 	}
@@ -354,10 +354,10 @@ func readTexts(raw []byte, j *rowmill.Job) error {
 	return nil
 }
 
-// writeSpec encodes a specification in sections: the small fields as JSON, the system
+// encodeSpec encodes a specification in sections: the small fields as JSON, the system
 // prompt, the schema, and each inline row. stored is the previous specification, nil
-// for none; writeSpec keeps small fields of stored that this version does not know.
-func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
+// for none; encodeSpec keeps small fields of stored that this version does not know.
+func encodeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
 	var before []byte
 	if stored != nil {
 		var err error
@@ -384,9 +384,9 @@ func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
 	return out, nil
 }
 
-func readSpec(raw []byte) (rowmill.Spec, error) {
+func decodeSpec(raw []byte) (rowmill.Spec, error) {
 	var s rowmill.Spec
-	sections, err := readSections(raw)
+	sections, err := decodeSections(raw)
 	if err != nil {
 		return s, err
 	}

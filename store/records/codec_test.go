@@ -23,7 +23,7 @@ func TestSectionsRoundTrip(t *testing.T) {
 		for _, section := range want {
 			raw = appendSection(raw, section)
 		}
-		got, err := readSections(raw)
+		got, err := decodeSections(raw)
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%q came back as %q, %v", want, got, err)
 		}
@@ -45,18 +45,18 @@ func TestSpecRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "has schema") {
 			want.Schema = json.RawMessage(`{"a": 1}`)
 		}
-		raw, err := writeSpec(nil, want)
+		raw, err := encodeSpec(nil, want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := readSpec(raw)
+		got, err := decodeSpec(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
-		again, err := writeSpec(raw, got)
+		again, err := encodeSpec(raw, got)
 		if err != nil || !slices.Equal(raw, again) {
 			t.Fatalf("a specification read back is written differently: %v", err)
 		}
@@ -87,7 +87,7 @@ func FuzzReadSections(f *testing.F) {
 	f.Add([]byte{5, 'a'})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		sections, err := readSections(raw)
+		sections, err := decodeSections(raw)
 		if err != nil {
 			return
 		}
@@ -101,17 +101,17 @@ func FuzzReadSections(f *testing.F) {
 		if first, err := firstSection(raw); len(sections) > 0 && (err != nil || string(first) != sections[0]) {
 			t.Errorf("the first section is %q, alone %q, %v", sections[0], first, err)
 		}
-		_, _ = readSpec(raw)
+		_, _ = decodeSpec(raw)
 		var job rowmill.Job
-		_ = readTexts(raw, &job)
+		_ = decodeTexts(raw, &job)
 	})
 }
 
 // BenchmarkHeader measures the encoding of a record for a commit, including the search
 // for unknown members of the stored record.
 func BenchmarkHeader(b *testing.B) {
-	rec := storetest.Record("job-1", "account", "row")
-	h := header{Record: rec, Account: "account"}
+	rec := storetest.NewRecord("job-1", "account", "row")
+	h := jobHeader{Record: rec, Account: "account"}
 	plain, err := json.Marshal(h)
 	if err != nil {
 		b.Fatal(err)

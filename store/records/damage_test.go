@@ -30,7 +30,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		if _, _, err := s.Create(ctx, storetest.Record(storetest.JobID(i), "a", "row"), nil); err != nil {
+		if _, _, err := s.Create(ctx, storetest.NewRecord(storetest.JobID(i), "a", "row"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, totals := store.Fence{JobID: third, Session: session, Epoch: claimed.Epoch}, store.Totals{Rows: 1, InputTokens: 1}
+	f, totals := store.Fence{JobID: third, Session: session, Epoch: claimed.Epoch}, store.RowTotals{Rows: 1, InputTokens: 1}
 	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged API key, file or audit entry: lists hold the others.
 	for _, id := range []string{"k1", "k2"} {
-		if err := s.PutKey(ctx, store.Key{ID: id, Account: "a"}); err != nil {
+		if err := s.PutKey(ctx, store.APIKey{ID: id, Account: "a"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			}
 		}
 		for i := range 2 {
-			rec, text := storetest.Record(storetest.JobID(i), "a", "row"), "system"
+			rec, text := storetest.NewRecord(storetest.JobID(i), "a", "row"), "system"
 			rec.Job.System, rec.Spec.System = &text, text
 			rec.Spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
 			_, _, err := s.Create(ctx, rec, nil)
@@ -196,7 +196,7 @@ func TestADamagedDeliveryExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, id := range []string{"msg-1", "msg-2"} {
-		d := store.Delivery{
+		d := store.WebhookDelivery{
 			ID: id, Account: "a", Endpoint: "one", Event: "job.succeeded", Payload: "{}", Created: now,
 			State: store.DeliveryDelivered, Expires: new(now.Add(time.Duration(i) * time.Hour)),
 		}
@@ -232,7 +232,7 @@ func TestRepairIndexes(t *testing.T) {
 		session, err := s.OpenSession(ctx, "node", time.Hour)
 		must(err)
 		for i := range 4 {
-			rec := storetest.Record(storetest.JobID(i), "a", "row")
+			rec := storetest.NewRecord(storetest.JobID(i), "a", "row")
 			rec.Reserved = 5
 			_, _, err := s.Create(ctx, rec, nil)
 			must(err)
@@ -282,7 +282,7 @@ func TestRebuild(t *testing.T) {
 	}
 	must(err)
 	id := storetest.JobID(0)
-	_, _, err = s.Create(ctx, storetest.Record(id, "a", "row", "row", "row"), nil)
+	_, _, err = s.Create(ctx, storetest.NewRecord(id, "a", "row", "row", "row"), nil)
 	must(err)
 	session, err := s.OpenSession(ctx, "node", time.Hour)
 	must(err)
@@ -290,7 +290,7 @@ func TestRebuild(t *testing.T) {
 	must(err)
 	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	for i, key := range []string{"p", "q"} {
-		totals := store.Totals{Rows: int64(1 + i), InputTokens: 7}
+		totals := store.RowTotals{Rows: int64(1 + i), InputTokens: 7}
 		must(s.CommitParts(ctx, fence, []store.Part{{Key: key, Rows: totals.Rows, Shard: i, Totals: totals}}))
 	}
 	first := records.FirstKey(t, s, "parts")

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// deliveryList returns the key prefix of an endpoint's deliveries.
-func deliveryList(endpoint string) []byte { return []byte(endpoint + "\x00") }
+// deliveryListPrefix returns the key prefix of an endpoint's deliveries.
+func deliveryListPrefix(endpoint string) []byte { return []byte(endpoint + "\x00") }
 
 // An indexKey is a key with the index table that it belongs to.
 type indexKey struct {
@@ -26,13 +26,13 @@ type indexKey struct {
 }
 
 // indexKeys returns the keys of a delivery in all index tables; nil if d is nil.
-func indexKeys(d *store.Delivery) (keys []indexKey) {
+func indexKeys(d *store.WebhookDelivery) (keys []indexKey) {
 	if d == nil {
 		return nil
 	}
-	keys = append(keys, indexKey{tableDeliveryLists, append(deliveryList(d.Endpoint), d.ID...)})
+	keys = append(keys, indexKey{tableDeliveryLists, append(deliveryListPrefix(d.Endpoint), d.ID...)})
 	if d.Due != nil {
-		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryList(d.Endpoint), encodeTime(*d.Due)...), d.ID...)})
+		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryListPrefix(d.Endpoint), encodeTime(*d.Due)...), d.ID...)})
 	}
 	if d.Expires != nil {
 		keys = append(keys, indexKey{tableDeliveryExpires, append(encodeTime(*d.Expires), d.ID...)})
@@ -42,7 +42,7 @@ func indexKeys(d *store.Delivery) (keys []indexKey) {
 
 // decodeDelivery decodes a stored delivery and returns its JSON document too. raw must
 // not be empty.
-func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err error) {
+func decodeDelivery(id string, raw []byte) (d store.WebhookDelivery, doc []byte, err error) {
 	if len(raw) < 8 {
 		return d, nil, fmt.Errorf("delivery %s is cut off", id)
 	}
@@ -54,8 +54,8 @@ func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err er
 	return d, doc, err
 }
 
-// delivery reads a delivery and its stored JSON document, or returns rowmill.ErrNotFound.
-func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
+// readDelivery reads a delivery and its stored JSON document, or returns rowmill.ErrNotFound.
+func (t *tx) readDelivery(id string) (d store.WebhookDelivery, doc []byte, err error) {
 	raw, err := t.Get(tableDeliveries, []byte(id))
 	switch {
 	case err != nil:
@@ -68,7 +68,7 @@ func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
 
 // reindexDelivery updates the indexes for a delivery of an endpoint. before is nil for a new
 // delivery, after is nil for a removed one.
-func (t *tx) reindexDelivery(endpoint string, before, after *store.Delivery) error {
+func (t *tx) reindexDelivery(endpoint string, before, after *store.WebhookDelivery) error {
 	for _, key := range indexKeys(before) {
 		t.Delete(key.table, key.key)
 	}
@@ -85,7 +85,7 @@ func (t *tx) reindexDelivery(endpoint string, before, after *store.Delivery) err
 // endpoints by their first due delivery. Every change of a delivery also writes the
 // endpoint's key in table endpoints. So if two changes happen at the same time, one of
 // them conflicts and runs again.
-func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error {
+func (t *tx) indexEndpoint(endpoint string, before, after *store.WebhookDelivery) error {
 	was, err := t.Get(tableEndpoints, []byte(endpoint))
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 // counting the delivery with this id. It returns nil if no other delivery of the endpoint
 // has a due time.
 func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
-	list := deliveryList(endpoint)
+	list := deliveryListPrefix(endpoint)
 	for e, err := range t.scanUndamaged(kv.Prefix(tableDeliveriesDue, list)) {
 		if err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 
 // saveDelivery writes a delivery and its index entries. before and stored are the
 // delivery and its JSON document before the change; both are nil for a new delivery.
-func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Delivery) error {
+func (t *tx) saveDelivery(before *store.WebhookDelivery, stored []byte, d store.WebhookDelivery) error {
 	doc, err := jsonpreserve.Rewrite(stored, d)
 	if err != nil {
 		return fmt.Errorf("encode delivery %s: %w", d.ID, err)
@@ -142,7 +142,7 @@ func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Deliver
 }
 
 // CreateDelivery stores a delivery.
-func (s *Store) CreateDelivery(ctx context.Context, d store.Delivery) error {
+func (s *Store) CreateDelivery(ctx context.Context, d store.WebhookDelivery) error {
 	if err := d.Check(); err != nil {
 		return fmt.Errorf("create delivery %s: %w", d.ID, err)
 	}
@@ -156,23 +156,23 @@ func (s *Store) CreateDelivery(ctx context.Context, d store.Delivery) error {
 }
 
 // GetDelivery returns a delivery.
-func (s *Store) GetDelivery(ctx context.Context, id string) (d store.Delivery, err error) {
+func (s *Store) GetDelivery(ctx context.Context, id string) (d store.WebhookDelivery, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
-		d, _, err = t.delivery(id)
+		d, _, err = t.readDelivery(id)
 		return err
 	})
 	return d, err
 }
 
 // PutDelivery replaces a delivery whose stored version equals d.Version.
-func (s *Store) PutDelivery(ctx context.Context, d store.Delivery) (store.Delivery, error) {
+func (s *Store) PutDelivery(ctx context.Context, d store.WebhookDelivery) (store.WebhookDelivery, error) {
 	if err := d.Check(); err != nil {
 		return d, fmt.Errorf("put delivery %s: %w", d.ID, err)
 	}
 	next := d
 	next.Version++
 	err := s.write(ctx, func(t *tx) error {
-		before, doc, err := t.delivery(d.ID)
+		before, doc, err := t.readDelivery(d.ID)
 		switch {
 		case err != nil:
 			return fmt.Errorf("put: %w", err)
@@ -190,14 +190,14 @@ func (s *Store) PutDelivery(ctx context.Context, d store.Delivery) (store.Delive
 }
 
 // ListDeliveries returns a page of an endpoint's deliveries.
-func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.Page) (found []store.Delivery, more bool, err error) {
+func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.Page) (found []store.WebhookDelivery, more bool, err error) {
 	if err := page.Check(); err != nil {
 		return nil, false, err
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		found = nil
-		more, err = t.visitPage(tableDeliveryLists, deliveryList(endpoint), page, func(id string) error {
-			d, _, err := t.delivery(id)
+		more, err = t.visitPage(tableDeliveryLists, deliveryListPrefix(endpoint), page, func(id string) error {
+			d, _, err := t.readDelivery(id)
 			if err == nil {
 				found = append(found, d)
 			}
@@ -212,7 +212,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 }
 
 // DueDeliveries returns due deliveries, one for each endpoint.
-func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.Delivery, err error) {
+func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.WebhookDelivery, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		found = nil
 		endpoints, err := t.scanIDs(kv.Range{Table: tableEndpointsDue, To: keyAfterTime(nil, now)}, positionBytes, math.MaxInt)
@@ -224,7 +224,7 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 			endpoints = endpoints[len(some):]
 			first, err := t.firstDue(some, now)
 			for i := 0; i < len(some) && err == nil; i++ {
-				var d *store.Delivery
+				var d *store.WebhookDelivery
 				if d, err = t.findDueDelivery(some[i], first[some[i]], now); d != nil {
 					found = append(found, *d)
 				}
@@ -247,7 +247,7 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 	first = map[string]string{}
 	var ranges []kv.Range
 	for _, endpoint := range endpoints {
-		list := deliveryList(endpoint)
+		list := deliveryListPrefix(endpoint)
 		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now), Limit: 1})
 	}
 	for e, err := range t.scanUndamaged(ranges...) {
@@ -264,9 +264,9 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 // findDueDelivery returns the delivery of an endpoint that has been due for longest at now, nil for
 // none. It first tries the delivery with the id first. It tries other deliveries only if
 // this one is damaged or is no longer due.
-func (t *tx) findDueDelivery(endpoint, first string, now time.Time) (*store.Delivery, error) {
-	try := func(id string) (*store.Delivery, error) {
-		d, _, err := t.delivery(id)
+func (t *tx) findDueDelivery(endpoint, first string, now time.Time) (*store.WebhookDelivery, error) {
+	try := func(id string) (*store.WebhookDelivery, error) {
+		d, _, err := t.readDelivery(id)
 		switch {
 		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			return nil, nil
@@ -282,7 +282,7 @@ func (t *tx) findDueDelivery(endpoint, first string, now time.Time) (*store.Deli
 			return d, err
 		}
 	}
-	list := deliveryList(endpoint)
+	list := deliveryListPrefix(endpoint)
 	for e, err := range t.scanUndamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now)}) {
 		if err != nil {
 			return nil, err
@@ -315,7 +315,7 @@ func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (i
 				return fmt.Errorf("a key of table %s is cut off", tableDeliveryExpires)
 			}
 			id := key[positionBytes:]
-			d, _, err := t.delivery(id)
+			d, _, err := t.readDelivery(id)
 			switch {
 			case err == nil:
 				err = t.reindexDelivery(d.Endpoint, &d, nil)

@@ -16,31 +16,31 @@ import (
 // In this package, a list is the part of an index table with one prefix. Each key of the
 // list is this prefix followed by an id.
 
-// batchList returns the key prefix of an account's batches of a dialect.
-func batchList(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
+// batchListPrefix returns the key prefix of an account's batches of a dialect.
+func batchListPrefix(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
 
-// fileList returns the key prefix of an account's files with a purpose, or of all its
+// fileListPrefix returns the key prefix of an account's files with a purpose, or of all its
 // files when purpose is empty.
-func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
+func fileListPrefix(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// visitPage calls visit with the ids of one page of a list and reports whether further ids
+// page calls visit with the ids of one page of a list and reports whether further ids
 // follow. reads lists the tables that visit reads by id. page skips an id when its record
 // is damaged or was removed since the scan.
-func (t *tx) visitPage(table kv.Table, list []byte, visitPage store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
+func (t *tx) visitPage(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
-	r.Reverse = !visitPage.Ascending
-	if visitPage.After != "" {
-		r = r.Beyond(append(bytes.Clone(list), visitPage.After...))
+	r.Reverse = !page.Ascending
+	if page.After != "" {
+		r = r.RestAfter(append(bytes.Clone(list), page.After...))
 	}
 	for n := 0; ; {
-		most := visitPage.Limit - n + 1
+		most := page.Limit - n + 1
 		ids, err := t.scanIDs(r, len(list), most)
 		if err != nil {
 			return false, err
 		}
 		t.prefetchIDs(ids, reads...)
 		for _, id := range ids {
-			if n == visitPage.Limit {
+			if n == page.Limit {
 				return true, nil
 			}
 			err := visit(id)
@@ -55,7 +55,7 @@ func (t *tx) visitPage(table kv.Table, list []byte, visitPage store.Page, visit 
 		if len(ids) < most {
 			return false, nil
 		}
-		r = r.Beyond(append(bytes.Clone(list), ids[len(ids)-1]...))
+		r = r.RestAfter(append(bytes.Clone(list), ids[len(ids)-1]...))
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *Store) ListBatches(ctx context.Context, account, dialect string, page s
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		batches = nil
-		more, err = t.visitPage(tableBatches, batchList(account, dialect), page, func(id string) error {
+		more, err = t.visitPage(tableBatches, batchListPrefix(account, dialect), page, func(id string) error {
 			rec, err := t.readRecord(id)
 			if err == nil {
 				batches = append(batches, rec)
@@ -90,8 +90,8 @@ func (s *Store) ListBatches(ctx context.Context, account, dialect string, page s
 	return batches, more, nil
 }
 
-// fileDue returns the key of an expiring file in table filesdue. The keys sort by expiry.
-func fileDue(f store.File) []byte { return append(encodeTime(*f.Expires), f.ID...) }
+// fileDueKey returns the key of an expiring file in table filesdue. The keys sort by expiry.
+func fileDueKey(f store.File) []byte { return append(encodeTime(*f.Expires), f.ID...) }
 
 // CreateFile stores a file.
 func (s *Store) CreateFile(ctx context.Context, f store.File) error {
@@ -121,15 +121,15 @@ func (s *Store) CreateFile(ctx context.Context, f store.File) error {
 func (t *tx) putFile(f store.File, raw []byte) {
 	t.Put(tableFiles, []byte(f.ID), raw)
 	for _, purpose := range []string{"", f.Purpose} {
-		t.Put(tableFileLists, append(fileList(f.Account, purpose), f.ID...), nil)
+		t.Put(tableFileLists, append(fileListPrefix(f.Account, purpose), f.ID...), nil)
 	}
 	if f.Expires != nil {
-		t.Put(tableFilesDue, fileDue(f), nil)
+		t.Put(tableFilesDue, fileDueKey(f), nil)
 	}
 }
 
-// file reads the record of a file, or returns rowmill.ErrNotFound.
-func (t *tx) file(id string) (f store.File, err error) {
+// readFile reads the record of a file, or returns rowmill.ErrNotFound.
+func (t *tx) readFile(id string) (f store.File, err error) {
 	raw, err := t.Get(tableFiles, []byte(id))
 	switch {
 	case err != nil:
@@ -146,7 +146,7 @@ func (t *tx) file(id string) (f store.File, err error) {
 // GetFile returns a file.
 func (s *Store) GetFile(ctx context.Context, id string) (f store.File, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
-		f, err = t.file(id)
+		f, err = t.readFile(id)
 		return err
 	})
 	return f, err
@@ -159,8 +159,8 @@ func (s *Store) ListFiles(ctx context.Context, account, purpose string, page sto
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		files = nil
-		more, err = t.visitPage(tableFileLists, fileList(account, purpose), page, func(id string) error {
-			f, err := t.file(id)
+		more, err = t.visitPage(tableFileLists, fileListPrefix(account, purpose), page, func(id string) error {
+			f, err := t.readFile(id)
 			if err == nil {
 				files = append(files, f)
 			}
@@ -177,15 +177,15 @@ func (s *Store) ListFiles(ctx context.Context, account, purpose string, page sto
 // DeleteFile removes the record of a file.
 func (s *Store) DeleteFile(ctx context.Context, id string) error {
 	return s.write(ctx, func(t *tx) error {
-		f, err := t.file(id)
+		f, err := t.readFile(id)
 		if err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 		for _, purpose := range []string{"", f.Purpose} {
-			t.Delete(tableFileLists, append(fileList(f.Account, purpose), id...))
+			t.Delete(tableFileLists, append(fileListPrefix(f.Account, purpose), id...))
 		}
 		if f.Expires != nil {
-			t.Delete(tableFilesDue, fileDue(f))
+			t.Delete(tableFilesDue, fileDueKey(f))
 		}
 		t.Delete(tableFiles, []byte(id))
 		return nil
@@ -202,7 +202,7 @@ func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (fil
 		}
 		t.prefetchIDs(ids, tableFiles)
 		for _, id := range ids {
-			f, err := t.file(id)
+			f, err := t.readFile(id)
 			switch {
 			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 				continue

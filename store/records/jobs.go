@@ -35,14 +35,14 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
 	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
-	spec, err := writeSpec(nil, rec.Spec)
+	spec, err := encodeSpec(nil, rec.Spec)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
 	var stored store.Record
 	var existed bool
 	err = s.write(ctx, func(t *tx) error {
-		first, found, err := t.lookup(rec.Spec.Account, idem)
+		first, found, err := t.findByIdempotency(rec.Spec.Account, idem)
 		if err != nil {
 			return err
 		}
@@ -54,10 +54,10 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return err
 		}
 		id := []byte(rec.Job.ID)
-		if _, err := t.Absent(tableTexts, id); err != nil { // so that reading the record back below needs no extra request
+		if _, err := t.IsAbsent(tableTexts, id); err != nil { // so that reading the record back below needs no extra request
 			return err
 		}
-		switch free, err := t.Absent(tableJobs, id); {
+		switch free, err := t.IsAbsent(tableJobs, id); {
 		case err != nil:
 			return err
 		case !free:
@@ -96,7 +96,7 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 	}
 	// The writer in the context counts the writes to rec, not to the ended job.
 	other := &tx{Tx: t.Tx, log: t.log}
-	before, err := other.versionedHeader(c.Job)
+	before, err := other.readCheckedHeader(c.Job)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return first, false, nil // the owner of rec reports that the ended job does not exist
 	}
@@ -126,7 +126,7 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 // batches of its dialect.
 func (t *tx) addToLists(rec store.Record) {
 	if raw := rec.Spec.Raw; raw != nil {
-		t.Put(tableBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
+		t.Put(tableBatches, append(batchListPrefix(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
 	}
 	t.Put(tableAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
 }
@@ -134,7 +134,7 @@ func (t *tx) addToLists(rec store.Record) {
 // readRecord reads a record with its texts and specification.
 func (t *tx) readRecord(id string) (store.Record, error) {
 	t.prefetchRecord(id)
-	h, err := t.header(id)
+	h, err := t.readHeader(id)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -143,8 +143,8 @@ func (t *tx) readRecord(id string) (store.Record, error) {
 
 func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
 
-// idem reads the record of an idempotency key, expired or not.
-func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
+// readIdem reads the record of an idempotency key, expired or not.
+func (t *tx) readIdem(key []byte) (known idemRecord, found bool, err error) {
 	raw, err := t.Get(tableIdem, key)
 	if err == nil && raw != nil {
 		found, err = true, json.Unmarshal(raw, &known)
@@ -155,13 +155,13 @@ func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
 	return known, found, nil
 }
 
-// lookup finds the record that was created with an idempotency key. It finds nothing
+// findByIdempotency finds the record that was created with an idempotency key. It finds nothing
 // when idem is nil.
-func (t *tx) lookup(account string, idem *store.Idempotency) (store.Record, bool, error) {
+func (t *tx) findByIdempotency(account string, idem *store.Idempotency) (store.Record, bool, error) {
 	if idem == nil {
 		return store.Record{}, false, nil
 	}
-	known, found, err := t.idem(idemKey(account, idem.Key))
+	known, found, err := t.readIdem(idemKey(account, idem.Key))
 	if err != nil || !found || !t.Now().Before(known.Expires) {
 		return store.Record{}, false, err
 	}
@@ -178,7 +178,7 @@ func (t *tx) storeIdem(account, jobID string, idem store.Idempotency) error {
 		return err
 	}
 	key := idemKey(account, idem.Key)
-	old, found, err := t.idem(key)
+	old, found, err := t.readIdem(key)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (t *tx) sweepIdem() error {
 			return err
 		}
 		key := bytes.Clone(e.Key[positionBytes:])
-		known, found, err := t.idem(key)
+		known, found, err := t.readIdem(key)
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempoten
 	err := s.view(ctx, func(t *tx) error {
 		found := false
 		var err error
-		rec, found, err = t.lookup(account, &idem)
+		rec, found, err = t.findByIdempotency(account, &idem)
 		if err == nil && !found {
 			err = fmt.Errorf("idempotency key: %w", rowmill.ErrNotFound)
 		}
@@ -249,10 +249,10 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 }
 
 // Head returns the part of a record that clients see.
-func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
-	var head *store.Head
+func (s *Store) Head(ctx context.Context, jobID string) (*store.JobHead, error) {
+	var head *store.JobHead
 	err := s.view(ctx, func(t *tx) (err error) {
-		head, err = s.head(t, jobID)
+		head, err = s.readHead(t, jobID)
 		return err
 	})
 	return head, err
@@ -305,9 +305,9 @@ func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) (
 	return marks, nil
 }
 
-// Active returns, for each account, ids of jobs that have not ended and of jobs that were
+// ListActiveJobs returns, for each account, ids of jobs that have not ended and of jobs that were
 // created after since.
-func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	found := make([][]string, len(accounts))
 	err := s.view(ctx, func(t *tx) error {
 		clear(found)
@@ -375,7 +375,7 @@ const listAtOnce = 100
 func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
 	t.prefetchIDs(ids, tableJobs, tableTexts)
 	for _, id := range ids {
-		head, err := s.head(t, id)
+		head, err := s.readHead(t, id)
 		switch {
 		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			continue
@@ -424,7 +424,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 				next = store.EncodeCursor([]byte(last))
 				return nil
 			}
-			r = r.Beyond(append(bytes.Clone(prefix), last...)) // some records were damaged
+			r = r.RestAfter(append(bytes.Clone(prefix), last...)) // some records were damaged
 		}
 	})
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 // modelUsage is the usage of one model by one account on one day. The store keeps it as
 // counters, in the order that the method counters returns.
 type modelUsage struct {
-	store.Totals
+	store.RowTotals
 	Cost rowmill.Money // trillionths of a US dollar
 }
 
 func (u modelUsage) counters() []int64 {
-	t := u.Totals
+	t := u.RowTotals
 	return []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated, int64(u.Cost)}
 }
 
@@ -36,7 +36,7 @@ func decodeModelUsage(value []byte) (modelUsage, error) {
 	if err != nil {
 		return modelUsage{}, fmt.Errorf("decode the usage of an account: %w", err)
 	}
-	return modelUsage{store.Totals{
+	return modelUsage{store.RowTotals{
 		Rows: n[0], Failed: n[1], TruncatedRows: n[2], TruncatedOutputs: n[3], InputTokens: n[4], OutputTokens: n[5], Deduplicated: n[6],
 	}, rowmill.Money(n[7])}, nil
 }
@@ -55,8 +55,8 @@ func usagePrefix(account string, day uint32) []byte {
 
 // addToLedger adds the totals of newly committed rows of a job to the ledger. It ignores
 // estimates, because they are free.
-func (t *tx) addToLedger(h header, added store.Totals) {
-	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
+func (t *tx) addToLedger(h jobHeader, added store.RowTotals) {
+	if h.Job.RunType == rowmill.RunEstimate || added == (store.RowTotals{}) {
 		return
 	}
 	model := h.Price.asModel()
@@ -92,10 +92,10 @@ type usageEntry struct {
 	modelUsage
 }
 
-// usage iterates over an account's usage on the days from from to to, both included.
+// scanUsage iterates over an account's usage on the days from from to to, both included.
 // tableUsage has lines by model, tableKeyUsage has lines by model and API key. All lines
 // are read at one moment.
-func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[usageEntry, error] {
+func (t *tx) scanUsage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[usageEntry, error] {
 	prefix := []byte(account + "\x00")
 	var ranges []kv.Range
 	for _, table := range tables {
@@ -124,7 +124,7 @@ func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) (
 	var found []store.Usage
 	err := s.view(ctx, func(t *tx) error {
 		found = nil
-		for l, err := range t.usage(account, from, to, tableUsage) {
+		for l, err := range t.scanUsage(account, from, to, tableUsage) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 	var keyed []store.KeyUsage
 	err := s.view(ctx, func(t *tx) error {
 		all, keyed = nil, nil
-		for l, err := range t.usage(account, from, to, tableUsage, tableKeyUsage) {
+		for l, err := range t.scanUsage(account, from, to, tableUsage, tableKeyUsage) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 // toUsage returns u as the store.Usage of a model on a day. day is the number of days since
 // 1970.
 func (u modelUsage) toUsage(day uint32, model string) store.Usage {
-	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
+	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.RowTotals, Cost: u.Cost}
 }
 
 // Reserve sets money aside for a job.
@@ -180,7 +180,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	var reserved store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(f.JobID)
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}
@@ -206,13 +206,13 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	return reserved, nil
 }
 
-// checkLimit returns a *store.LimitError when the reservation of h exceeds the monthly
+// checkLimit returns a *store.CostLimitError when the reservation of h exceeds the monthly
 // limit of its account. Both of two simultaneous reservations of an account write the
 // account's key in tableGranted, so that one conflicts and runs again. A reservation also
 // runs again when another job of the account with a reservation commits parts meanwhile:
 // checkLimit wants the headers of these jobs before it scans the usage.
-func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
-	e := &store.LimitError{Limit: limit, Asked: h.unspentReservation()}
+func (t *tx) checkLimit(h jobHeader, limit rowmill.Money) (err error) {
+	e := &store.CostLimitError{Limit: limit, Asked: h.unspentReservation()}
 	year, month, _ := t.Now().UTC().Date()
 	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 	account, prefix := []byte(h.Account), []byte(h.Account+"\x00")
@@ -226,7 +226,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 	}
 	t.Put(tableGranted, account, nil)
 	t.prefetchIDs(jobs, tableJobs)
-	for l, err := range t.usage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
+	for l, err := range t.scanUsage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 		if id == h.Job.ID {
 			continue
 		}
-		other, err := t.header(id)
+		other, err := t.readHeader(id)
 		switch {
 		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound): // no further rows of this job can be committed
 			continue
@@ -252,7 +252,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 }
 
 // unspentReservation returns the job's reservation minus the cost of its committed rows, at least 0.
-func (h *header) unspentReservation() rowmill.Money {
+func (h *jobHeader) unspentReservation() rowmill.Money {
 	cost := h.Price.asModel().Cost(&h.Job)
 	if cost == nil {
 		return h.Reserved

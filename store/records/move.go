@@ -79,7 +79,7 @@ func (t *tx) export(ctx context.Context, visit func(store.ExportEntry) error) er
 
 func (t *tx) exportJob(key, _ []byte) (e store.ExportEntry, err error) {
 	id := string(key)
-	h, err := t.header(id)
+	h, err := t.readHeader(id)
 	if err == nil {
 		err = h.CheckVersion()
 	}
@@ -90,9 +90,9 @@ func (t *tx) exportJob(key, _ []byte) (e store.ExportEntry, err error) {
 	if err != nil {
 		return e, err
 	}
-	j := &store.MovedJob{Record: rec}
+	j := &store.JobExport{Record: rec}
 	j.Record.Session = ""
-	for p, err := range t.allParts(partsPrefix(id)) {
+	for p, err := range t.scanAllParts(partsPrefix(id)) {
 		switch {
 		case err != nil:
 			return e, err
@@ -123,7 +123,7 @@ func (t *tx) exportIdempotency(key, raw []byte) (store.ExportEntry, error) {
 	if err := json.Unmarshal(raw, &known); err != nil {
 		return store.ExportEntry{}, fmt.Errorf("decode an idempotency key: %w", err)
 	}
-	return store.ExportEntry{Idempotency: &store.MovedIdempotency{
+	return store.ExportEntry{Idempotency: &store.IdempotencyExport{
 		Account: account, Key: name, Job: known.JobID, BodyHash: known.BodyHash, Expires: known.Expires.Truncate(time.Millisecond),
 	}}, nil
 }
@@ -145,19 +145,19 @@ func exportUsage(key, raw []byte, keyed bool) (store.ExportEntry, error) {
 		}
 		model, id = model[:end], model[end+1:]
 	}
-	return store.ExportEntry{Usage: &store.MovedUsage{
+	return store.ExportEntry{Usage: &store.UsageExport{
 		Account: string(account), KeyUsage: store.KeyUsage{Usage: u.toUsage(binary.BigEndian.Uint32(rest), model), Key: id},
 	}}, nil
 }
 
 func (t *tx) exportValue(key, _ []byte) (store.ExportEntry, error) {
 	doc, version, err := t.readValue(string(key))
-	return store.ExportEntry{Value: &store.MovedValue{Name: string(key), Version: version, Doc: doc}}, err
+	return store.ExportEntry{Value: &store.ValueExport{Name: string(key), Version: version, Doc: doc}}, err
 }
 
 func (t *tx) exportDelivery(key, raw []byte) (store.ExportEntry, error) {
 	d, _, err := decodeDelivery(string(key), raw)
-	return store.ExportEntry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
+	return store.ExportEntry{Delivery: &store.DeliveryExport{Version: d.Version, Delivery: d}}, err
 }
 
 // exportAudit decodes an audit entry. It skips the second copy of each entry, which has
@@ -210,7 +210,7 @@ func (t *tx) importEntry(e store.ExportEntry) error {
 	case e.Delivery != nil:
 		d := e.Delivery.Delivery
 		d.Version = e.Delivery.Version
-		old, _, err := t.delivery(d.ID)
+		old, _, err := t.readDelivery(d.ID)
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound):
 			return t.saveDelivery(nil, nil, d)
@@ -226,7 +226,7 @@ func (t *tx) importEntry(e store.ExportEntry) error {
 
 // importUsage sets the counters of a usage to the amounts in u. It adds the differences,
 // because Put must never write a key that has counters.
-func (t *tx) importUsage(u *store.MovedUsage) error {
+func (t *tx) importUsage(u *store.UsageExport) error {
 	table, key := tableUsage, append(usagePrefix(u.Account, dayNumber(u.Day)), u.Model...)
 	if u.Key != "" {
 		table, key = tableKeyUsage, append(append(key, 0), u.Key...)
@@ -257,15 +257,15 @@ func (t *tx) putJSON(table kv.Table, key []byte, doc any) error {
 	return nil
 }
 
-func (t *tx) importJob(j *store.MovedJob) error {
+func (t *tx) importJob(j *store.JobExport) error {
 	rec := j.Record
 	id, account := []byte(rec.Job.ID), rec.Spec.Account
-	spec, err := writeSpec(nil, rec.Spec)
+	spec, err := encodeSpec(nil, rec.Spec)
 	if err != nil {
 		return err
 	}
-	var before *header
-	switch h, err := t.header(rec.Job.ID); {
+	var before *jobHeader
+	switch h, err := t.readHeader(rec.Job.ID); {
 	case err == nil:
 		before = &h
 	case !errors.Is(err, rowmill.ErrNotFound):
@@ -282,7 +282,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 			err = t.addPart(rec.Job.ID, rec.Version, i, p)
 		}
 		if err == nil && i >= len(j.Parts) {
-			err = t.losePart(rec.Job.ID, p)
+			err = t.markPartLost(rec.Job.ID, p)
 		}
 		if err != nil {
 			return err

@@ -15,16 +15,16 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// ownedHeader reads the header of a job and checks that f owns the job. If f does not own it,
+// readOwnedHeader reads the header of a job and checks that f owns the job. If f does not own it,
 // the error is rowmill.ErrLeaseLost; if the job has ended, rowmill.ErrTerminal.
-func (t *tx) ownedHeader(f store.Fence) (header, error) {
-	h, err := t.versionedHeader(f.JobID)
+func (t *tx) readOwnedHeader(f store.Fence) (jobHeader, error) {
+	h, err := t.readCheckedHeader(f.JobID)
 	if err != nil {
 		return h, err
 	}
 	owns := f.Session != "" && h.Session == f.Session && h.Epoch == f.Epoch
 	if owns {
-		owns, err = t.alive(f.Session)
+		owns, err = t.isAlive(f.Session)
 	}
 	switch {
 	case err != nil:
@@ -37,9 +37,9 @@ func (t *tx) ownedHeader(f store.Fence) (header, error) {
 	return h, t.writer.CheckLostWrites(f.JobID, t.recorded)
 }
 
-// alive reports whether a session is alive.
-func (t *tx) alive(session string) (bool, error) {
-	alive, err := t.Alive(session)
+// isAlive reports whether a session is alive.
+func (t *tx) isAlive(session string) (bool, error) {
+	alive, err := t.AreAlive(session)
 	return err == nil && alive[0], err
 }
 
@@ -50,11 +50,11 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	err := s.write(ctx, func(t *tx) error {
 		damaged = nil
 		t.prefetchRecord(jobID)
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
-		alive, err := t.Alive(session, before.Session)
+		alive, err := t.AreAlive(session, before.Session)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 // Release ends the ownership of a job, so that another session can claim the job.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
@@ -109,14 +109,14 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 }
 
 // Park releases a job. No node can claim the job for the time rest.
-func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
+func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("park: %w", err)
 		}
 		after := before
-		after.Park(rest, t.Now(), message)
+		after.Park(pause, t.Now(), message)
 		after.Version++
 		return t.saveHeader(before, after)
 	})
@@ -125,7 +125,7 @@ func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, mes
 // Unpark ends the parking of a job at once, so that a node can claim the job.
 func (s *Store) Unpark(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -143,13 +143,13 @@ type accountQueue struct {
 	account string
 	taken   int       // number of the account's jobs with a live owner, plus its orphans that Orphans has listed already
 	turn    uint64    // id of the transaction of the account's last claim; 0 for never
-	dead    []openJob // the account's jobs whose session has ended, oldest first
-	waiting []openJob // the account's next jobs without a session, oldest first
+	dead    []orphanJob // the account's jobs whose session has ended, oldest first
+	waiting []orphanJob // the account's next jobs without a session, oldest first
 	more    bool      // table waiting may hold more jobs than the field waiting
 }
 
-// An openJob is an open job with its orderKey, which sorts jobs by creation.
-type openJob struct {
+// An orphanJob is an open job with its orderKey, which sorts jobs by creation.
+type orphanJob struct {
 	key []byte
 	store.Orphan
 }
@@ -168,7 +168,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 		if err := t.readOwnedJobs(known); err != nil {
 			return err
 		}
-		waiting, err := t.accounts(tableWaiting)
+		waiting, err := t.scanAccounts(tableWaiting)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (t *tx) takeOrphans(candidates []*accountQueue, n int) (taken []store.Orpha
 		t.prefetchIDs([]string{orphan.JobID}, tableJobs)
 	}
 	for _, orphan := range found {
-		h, err := t.headerForWrite(orphan.JobID)
+		h, err := t.readHeaderForWrite(orphan.JobID)
 		switch {
 		case err == nil:
 			orphan.Priority, orphan.Claims = h.Job.Priority, h.Claims
@@ -250,7 +250,7 @@ func accountQueueFor(known map[string]*accountQueue, account string) *accountQue
 // readOwnedJobs reads table owned. For each account it counts the jobs with a live owner, and
 // collects the jobs with a dead owner and the jobs that are not parked any more.
 func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
-	var jobs []openJob
+	var jobs []orphanJob
 	var sessions []string // session of each job in jobs, at the same index
 	now := encodeTime(t.Now())
 	for e, err := range t.scanUndamaged(kv.Range{Table: tableOwned}) {
@@ -268,11 +268,11 @@ func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
 			}
 			session = ""
 		}
-		jobs = append(jobs, openJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
+		jobs = append(jobs, orphanJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
 		sessions = append(sessions, session)
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(sessions)))
-	alive, err := t.Alive(unique...)
+	alive, err := t.AreAlive(unique...)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (a *accountQueue) addWaiting(found []kv.Entry) error {
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableWaiting)
 		}
-		a.waiting = append(a.waiting, openJob{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
+		a.waiting = append(a.waiting, orphanJob{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
 	}
 	return nil
 }
@@ -339,7 +339,7 @@ const refillBy = 64
 // refill reads the account's next jobs without a session, after key.
 func (a *accountQueue) refill(t *tx, key []byte) error {
 	a.more = false
-	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).Beyond(key)
+	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).RestAfter(key)
 	for e, err := range t.scanUndamaged(r) {
 		if err == nil {
 			err = a.addWaiting([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})

@@ -32,14 +32,14 @@ func shardPrefix(jobID string, shard int) []byte {
 // A partRecord is the JSON form of a part in table parts.
 type partRecord struct {
 	store.Part
-	Lost bool `json:"lost,omitempty"` // LoseParts has marked the part as lost
+	Lost bool `json:"lost,omitempty"` // MarkPartsLost has marked the part as lost
 }
 
-// parts iterates over the parts whose keys begin with a prefix, in key order, without the lost
+// scanParts iterates over the parts whose keys begin with a prefix, in key order, without the lost
 // parts.
-func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
+func (t *tx) scanParts(prefix []byte) iter.Seq2[store.Part, error] {
 	return func(yield func(store.Part, error) bool) {
-		for p, err := range t.allParts(prefix) {
+		for p, err := range t.scanAllParts(prefix) {
 			if !p.Lost && !yield(p.Part, err) {
 				return
 			}
@@ -47,8 +47,8 @@ func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
 	}
 }
 
-// allParts is like parts, but includes the lost parts.
-func (t *tx) allParts(prefix []byte) iter.Seq2[partRecord, error] {
+// scanAllParts is like parts, but includes the lost parts.
+func (t *tx) scanAllParts(prefix []byte) iter.Seq2[partRecord, error] {
 	return func(yield func(partRecord, error) bool) {
 		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
 			var p partRecord
@@ -87,14 +87,14 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		}
 	}
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
 		after, added := before, 0
-		var done, ran store.Totals // totals of all new parts, and of the new parts that this job ran itself
+		var done, ran store.RowTotals // totals of all new parts, and of the new parts that this job ran itself
 		for _, p := range parts {
-			fresh, err := t.Absent(tablePartKeys, append(partsPrefix(f.JobID), p.Key...))
+			fresh, err := t.IsAbsent(tablePartKeys, append(partsPrefix(f.JobID), p.Key...))
 			if err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 }
 
 // addProgress adds the totals of new parts to the progress fields of a job.
-func addProgress(j *rowmill.Job, added store.Totals) {
+func addProgress(j *rowmill.Job, added store.RowTotals) {
 	j.RowsDone += added.Rows
 	j.FailedRows += added.Failed
 	j.TruncatedRows += added.TruncatedRows
@@ -154,7 +154,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		return fmt.Errorf("replace parts of job %s, shard %d: part %s is not complete", f.JobID, complete.Shard, complete.Key)
 	}
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.ownedHeader(f)
+		before, err := t.readOwnedHeader(f)
 		if err != nil {
 			return fmt.Errorf("replace parts: %w", err)
 		}
@@ -163,7 +163,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			return err
 		}
 		rows, merged := int64(0), 0
-		for p, err := range t.parts(shardPrefix(f.JobID, complete.Shard)) {
+		for p, err := range t.scanParts(shardPrefix(f.JobID, complete.Shard)) {
 			if err != nil {
 				return err
 			}
@@ -205,11 +205,11 @@ func (s *Store) LostParts(ctx context.Context, jobID string) ([]store.Part, erro
 func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store.Part, error) {
 	var parts []store.Part
 	err := s.view(ctx, func(t *tx) error {
-		if _, err := t.header(jobID); err != nil {
+		if _, err := t.readHeader(jobID); err != nil {
 			return err
 		}
 		parts = nil
-		for p, err := range t.allParts(partsPrefix(jobID)) {
+		for p, err := range t.scanAllParts(partsPrefix(jobID)) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
@@ -225,15 +225,15 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 	return parts, nil
 }
 
-// LoseParts marks the records of parts as lost, because their objects cannot be read. It
+// MarkPartsLost marks the records of parts as lost, because their objects cannot be read. It
 // computes the progress fields from all parts, so that a repeat after a repeated
 // CommitParts ends with the same fields.
-func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
+func (s *Store) MarkPartsLost(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.RowTotals, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(f.JobID)
-		before, err := t.headerForWrite(f.JobID)
+		before, err := t.readHeaderForWrite(f.JobID)
 		if err == nil && !before.Job.Status.Terminal() {
-			before, err = t.ownedHeader(f)
+			before, err = t.readOwnedHeader(f)
 		}
 		if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 		if err != nil {
 			return err
 		}
-		newlyLost, err := t.loseParts(&rec, keys)
+		newlyLost, err := t.markPartsLost(&rec, keys)
 		if lost = rec.Lost; err != nil || !newlyLost && progressTotals(&rec.Job) == progressTotals(&before.Job) {
 			return err
 		}
@@ -256,22 +256,22 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 		return t.save(&before, rec, before.Account)
 	})
 	if err != nil {
-		return store.Totals{}, fmt.Errorf("lose parts: %w", err)
+		return store.RowTotals{}, fmt.Errorf("lose parts: %w", err)
 	}
 	return lost, nil
 }
 
-// loseParts marks the parts with these keys as lost and sets the progress fields of the
+// markPartsLost marks the parts with these keys as lost and sets the progress fields of the
 // job. newlyLost is true if at least one part was not lost before.
-func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err error) {
+func (t *tx) markPartsLost(rec *store.Record, keys []string) (newlyLost bool, err error) {
 	job, id := &rec.Job, rec.Job.ID
-	var kept, lost store.Totals
-	for p, err := range t.allParts(partsPrefix(id)) {
+	var kept, lost store.RowTotals
+	for p, err := range t.scanAllParts(partsPrefix(id)) {
 		if err != nil {
 			return false, err
 		}
 		if !p.Lost && slices.Contains(keys, p.Key) {
-			if err := t.losePart(id, p.Part); err != nil {
+			if err := t.markPartLost(id, p.Part); err != nil {
 				return false, err
 			}
 			if p.Carried {
@@ -295,8 +295,8 @@ func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err er
 }
 
 // progressTotals returns the progress fields of a job as Totals.
-func progressTotals(j *rowmill.Job) store.Totals {
-	t := store.Totals{
+func progressTotals(j *rowmill.Job) store.RowTotals {
+	t := store.RowTotals{
 		Rows: j.RowsDone, Failed: j.FailedRows, TruncatedRows: j.TruncatedRows, TruncatedOutputs: j.TruncatedOutputs, Deduplicated: j.DeduplicatedRows,
 	}
 	if j.InputTokens != nil && j.OutputTokens != nil {
@@ -335,8 +335,8 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	return true, nil
 }
 
-// losePart marks the record of one part as lost.
-func (t *tx) losePart(jobID string, p store.Part) error {
+// markPartLost marks the record of one part as lost.
+func (t *tx) markPartLost(jobID string, p store.Part) error {
 	place, err := t.Get(tablePartKeys, append(partsPrefix(jobID), p.Key...))
 	if err != nil {
 		return err
@@ -358,7 +358,7 @@ const dropChunk = 2048
 func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	for more := true; more; {
 		err := s.write(ctx, func(t *tx) error {
-			h, err := t.headerForWrite(jobID)
+			h, err := t.readHeaderForWrite(jobID)
 			if err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	})
 	if err == nil && len(damaged) > 0 {
 		s.log.Error("indexes of the records are damaged; they are written again", "entries", len(damaged), "err", damaged[0])
-		err = s.eachHeader(ctx, damaged, func(t *tx, h header) error {
+		err = s.eachHeader(ctx, damaged, func(t *tx, h jobHeader) error {
 			t.writeIndexes(h)
 			return nil
 		})
@@ -49,7 +49,7 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 // and computes the progress fields of each job that has not succeeded from the job's parts.
 // No node may use the records meanwhile.
 func (s *Store) Rebuild(ctx context.Context) error {
-	err := s.eachHeader(ctx, nil, func(t *tx, h header) error {
+	err := s.eachHeader(ctx, nil, func(t *tx, h jobHeader) error {
 		t.writeIndexes(h)
 		if h.Job.Status == rowmill.StatusSucceeded || h.DataRemoved != nil {
 			return nil // the parts of the job were removed
@@ -67,7 +67,7 @@ func (s *Store) Rebuild(ctx context.Context) error {
 		}
 		rec, err := t.completeRecord(h)
 		if err == nil {
-			_, err = t.loseParts(&rec, nil)
+			_, err = t.markPartsLost(&rec, nil)
 		}
 		if err == nil && progressTotals(&rec.Job) != progressTotals(&h.Job) {
 			rec.Version++
@@ -82,14 +82,14 @@ func (s *Store) Rebuild(ctx context.Context) error {
 }
 
 // writeIndexes writes the entries of a job in all indexes.
-func (t *tx) writeIndexes(h header) {
+func (t *tx) writeIndexes(h jobHeader) {
 	t.Put(tableAccounts, orderKey(h.Account, h.Job.Created, h.Job.ID), nil)
 	t.reindex(nil, h)
 }
 
 // eachHeader calls visit with the undamaged header of each job. The first transaction
 // removes damaged entries.
-func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visit func(*tx, header) error) error {
+func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visit func(*tx, jobHeader) error) error {
 	jobs := kv.Range{Table: tableJobs}
 	for n := dropChunk; n == dropChunk; {
 		var last string
@@ -102,7 +102,7 @@ func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visi
 				return err
 			}
 			for _, id := range ids {
-				h, err := t.header(id)
+				h, err := t.readHeader(id)
 				if err == nil {
 					err = visit(t, h)
 				}
@@ -118,7 +118,7 @@ func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visi
 		if err != nil {
 			return err
 		}
-		jobs, damaged = jobs.Beyond([]byte(last)), nil
+		jobs, damaged = jobs.RestAfter([]byte(last)), nil
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func retainedKey(account string, rec store.Record) []byte {
 
 // reindexRetained adds a job that has just ended to the index of retained jobs, and
 // removes a job without data.
-func (t *tx) reindexRetained(before *header, after header) {
+func (t *tx) reindexRetained(before *jobHeader, after jobHeader) {
 	was, is := before != nil && before.isRetained(), after.isRetained()
 	switch key := retainedKey(after.Account, after.Record); {
 	case is && !was:
@@ -29,13 +29,13 @@ func (t *tx) reindexRetained(before *header, after header) {
 }
 
 // isRetained reports whether a job has ended and may still have data.
-func (h *header) isRetained() bool { return h.Job.Status.Terminal() && !h.DataGone }
+func (h *jobHeader) isRetained() bool { return h.Job.Status.Terminal() && !h.DataGone }
 
 // AccountsWithData returns the accounts that have retained jobs.
 func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
 	var accounts []string
 	err := s.view(ctx, func(t *tx) error {
-		leads, err := t.accounts(tableRetained)
+		leads, err := t.scanAccounts(tableRetained)
 		accounts = nil
 		for _, l := range leads {
 			accounts = append(accounts, l.account)
@@ -60,8 +60,8 @@ type accountKeys struct {
 	more    bool // the account may have more keys
 }
 
-// accounts returns the accounts that have entries in a table whose keys orderKey makes.
-func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
+// scanAccounts returns the accounts that have entries in a table whose keys orderKey makes.
+func (t *tx) scanAccounts(table kv.Table) (accounts []accountKeys, err error) {
 	for r, skip := (kv.Range{Table: table}), true; skip; {
 		skip = false
 		for e, err := range t.scanUndamaged(r) {
@@ -109,11 +109,11 @@ func keyAfterTime(prefix []byte, at time.Time) []byte {
 	return kv.PrefixEnd(append(bytes.Clone(prefix), encodeTime(at)...))
 }
 
-// scanIDs returns up to limit ids from the keys of a range. An id is a key without its first
+// ids returns up to limit ids from the keys of a range. An id is a key without its first
 // skip bytes.
-func (t *tx) scanIDs(r kv.Range, skip, limit int) (scanIDs []string, err error) {
+func (t *tx) scanIDs(r kv.Range, skip, limit int) (ids []string, err error) {
 	for {
-		r.Limit = limit - len(scanIDs)
+		r.Limit = limit - len(ids)
 		n, last := 0, []byte(nil)
 		for e, err := range t.Scan(r) {
 			n, last = n+1, e.Key
@@ -125,12 +125,12 @@ func (t *tx) scanIDs(r kv.Range, skip, limit int) (scanIDs []string, err error) 
 			case len(e.Key) < skip:
 				return nil, fmt.Errorf("a key of table %s is cut off", r.Table)
 			}
-			scanIDs = append(scanIDs, string(e.Key[skip:]))
+			ids = append(ids, string(e.Key[skip:]))
 		}
-		if n < r.Limit || len(scanIDs) >= limit {
-			return scanIDs, nil
+		if n < r.Limit || len(ids) >= limit {
+			return ids, nil
 		}
-		r = r.Beyond(last) // some entries were damaged, so read further entries
+		r = r.RestAfter(last) // some entries were damaged, so read further entries
 	}
 }
 
@@ -152,8 +152,8 @@ func (s *Store) MarkInputRemoved(ctx context.Context, jobID string, now time.Tim
 }
 
 // MarkContinued records in a job which other job takes over its rows.
-func (s *Store) MarkContinued(ctx context.Context, jobID, by string) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkContinued(by) })
+func (s *Store) MarkContinued(ctx context.Context, jobID, successorID string) error {
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkContinued(successorID) })
 	return err
 }
 
@@ -163,7 +163,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 	var result store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(jobID)
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 			if err != nil {
 				return err
 			}
-			spec, err := writeSpec(stored, rec.Spec)
+			spec, err := encodeSpec(stored, rec.Spec)
 			if err != nil {
 				return err
 			}
@@ -206,7 +206,7 @@ func dueKey(at time.Time, jobID string) []byte { return append(encodeTime(at), j
 
 // reindexDue updates table due, which sorts ended jobs by the time of their next removal
 // of data, after a change of a header.
-func (t *tx) reindexDue(before *header, after header) {
+func (t *tx) reindexDue(before *jobHeader, after jobHeader) {
 	var was, is []byte
 	if before != nil {
 		if at, due := before.NextRemoval(); due {
@@ -246,7 +246,7 @@ func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string,
 // MarkDataDeleted records that the data of a job is deleted.
 func (s *Store) MarkDataDeleted(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil || before.DataGone {
 			return err
 		}
@@ -260,10 +260,10 @@ func (s *Store) MarkDataDeleted(ctx context.Context, jobID string) error {
 	})
 }
 
-// ShowRunning records that a client has asked for the job's status.
-func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
+// MarkShownRunning records that a client has asked for the job's status.
+func (s *Store) MarkShownRunning(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.headerForWrite(jobID)
+		before, err := t.readHeaderForWrite(jobID)
 		if err != nil || before.ShownRunning {
 			return err
 		}

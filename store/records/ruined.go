@@ -9,13 +9,13 @@ import (
 // run. When such a job is claimed or cancelled, the store ends it, with a final record that
 // it builds from the header alone.
 
-// ruinedRecord builds a record for a ruined job from the header, with a minimal specification.
-func (t *tx) ruinedRecord(h header) (store.Record, error) {
+// buildRuinedRecord builds a record for a ruined job from the header, with a minimal specification.
+func (t *tx) buildRuinedRecord(h jobHeader) (store.Record, error) {
 	rec := h.Record
 	rec.SpecDamaged = true
 	rec.Spec = rowmill.Spec{Account: h.Account, Model: h.Price.asModel()}
 	for _, dialect := range []string{rowmill.DialectOpenAI, rowmill.DialectAnthropic} {
-		batch, err := t.Get(tableBatches, append(batchList(h.Account, dialect), h.Job.ID...))
+		batch, err := t.Get(tableBatches, append(batchListPrefix(h.Account, dialect), h.Job.ID...))
 		if err != nil {
 			return rec, err
 		}
@@ -28,8 +28,8 @@ func (t *tx) ruinedRecord(h header) (store.Record, error) {
 
 // endRuined writes the record of a ruined job that has ended, and replaces the damaged
 // specification.
-func (t *tx) endRuined(before header, rec store.Record) error {
-	spec, err := writeSpec(nil, rec.Spec)
+func (t *tx) endRuined(before jobHeader, rec store.Record) error {
+	spec, err := encodeSpec(nil, rec.Spec)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func (t *tx) endRuined(before header, rec store.Record) error {
 }
 
 // failRuined ends a ruined job as failed.
-func (t *tx) failRuined(h header) error {
-	rec, err := t.ruinedRecord(h)
+func (t *tx) failRuined(h jobHeader) error {
+	rec, err := t.buildRuinedRecord(h)
 	if err == nil {
 		err = rec.Job.Become(rowmill.StatusFailed, t.Now())
 	}

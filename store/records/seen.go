@@ -26,12 +26,12 @@ type headCache = cache.LRU[string, cachedHead]
 // header.
 type cachedHead struct {
 	header string
-	head   *store.Head
+	head   *store.JobHead
 }
 
-// head reads the part of a record that clients see. It decodes a header only when it
+// readHead reads the part of a record that clients see. It decodes a header only when it
 // has changed since the last read.
-func (s *Store) head(t *tx, id string) (*store.Head, error) {
+func (s *Store) readHead(t *tx, id string) (*store.JobHead, error) {
 	raw, err := t.Get(tableJobs, []byte(id))
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 	if last, known := s.cache.Get(id); known && last.header == string(raw) {
 		return last.head, nil
 	}
-	header, head := string(raw), new(store.Head)
+	header, head := string(raw), new(store.JobHead)
 	if err := jsonpreserve.Decode(header, head); err != nil {
 		return nil, fmt.Errorf("decode the record of job %s: %w", id, err)
 	}
@@ -50,7 +50,7 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := readTexts(texts, &head.Job); err != nil {
+	if err := decodeTexts(texts, &head.Job); err != nil {
 		return nil, fmt.Errorf("decode the texts of job %s: %w", id, err)
 	}
 	if len(header)+len(texts) <= maxCachedBytes {

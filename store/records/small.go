@@ -18,7 +18,7 @@ import (
 )
 
 // PutKey creates or replaces a key.
-func (s *Store) PutKey(ctx context.Context, k store.Key) error {
+func (s *Store) PutKey(ctx context.Context, k store.APIKey) error {
 	if err := store.CheckName("the id of a key", k.ID); err != nil {
 		return fmt.Errorf("put key: %w", err)
 	}
@@ -37,7 +37,7 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 }
 
 // ReplaceKey replaces a key whose stored hash equals hash.
-func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
+func (s *Store) ReplaceKey(ctx context.Context, k store.APIKey, hash []byte) error {
 	return s.write(ctx, func(t *tx) error {
 		old, err := t.Get(tableKeys, []byte(k.ID))
 		switch {
@@ -50,7 +50,7 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error 
 		if err != nil {
 			return fmt.Errorf("encode key %s: %w", k.ID, err)
 		}
-		var before store.Key
+		var before store.APIKey
 		if err := json.Unmarshal(old, &before); err != nil {
 			return fmt.Errorf("decode key %s: %w", k.ID, err)
 		}
@@ -66,15 +66,15 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error 
 }
 
 // ListKeys returns all keys, oldest first.
-func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
-	var keys []store.Key
+func (s *Store) ListKeys(ctx context.Context) ([]store.APIKey, error) {
+	var keys []store.APIKey
 	err := s.view(ctx, func(t *tx) error {
 		keys = nil
 		for e, err := range t.scanUndamaged(kv.Range{Table: tableKeys}) {
 			if err != nil {
 				return err
 			}
-			var k store.Key
+			var k store.APIKey
 			if err := json.Unmarshal(e.Value, &k); err != nil {
 				return fmt.Errorf("decode key %s: %w", e.Key, err)
 			}
@@ -85,7 +85,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
-	slices.SortFunc(keys, func(a, b store.Key) int {
+	slices.SortFunc(keys, func(a, b store.APIKey) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
 	return keys, nil

@@ -122,7 +122,7 @@ func (s *Store) Close() error { return s.backend.Close() }
 type tx struct {
 	kv.Tx
 	log      *slog.Logger
-	writer   *store.Writer // writer in the context of the call; nil if the caller does not track its writes
+	writer   *store.WriteCounter // writer in the context of the call; nil if the caller does not track its writes
 	recorded int64         // number of writes by writer in the record
 }
 
@@ -134,7 +134,7 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 // write runs a transaction and returns when it is durable. run may be called several
 // times, so it must set its results only at its end.
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
-	w := store.WriterOf(ctx)
+	w := store.WriteCounterOf(ctx)
 	var recorded int64
 	err := s.backend.Update(ctx, func(k kv.Tx) error {
 		k.Prefetch(tableMeta, keyLayout)

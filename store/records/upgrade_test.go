@@ -58,7 +58,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
-	key := store.Key{ID: "k", Hash: []byte("h"), Account: "a"}
+	key := store.APIKey{ID: "k", Hash: []byte("h"), Account: "a"}
 	if err := s.PutKey(ctx, key); err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +85,12 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 		},
 		"DropParts":    func(ctx context.Context) error { return s.DropParts(ctx, rec.Job.ID) },
 		"Reserve":      func(ctx context.Context) error { _, err := s.Reserve(ctx, f, 1, nil); return err },
-		"ShowRunning":  func(ctx context.Context) error { return s.ShowRunning(ctx, rec.Job.ID) },
+		"ShowRunning":  func(ctx context.Context) error { return s.MarkShownRunning(ctx, rec.Job.ID) },
 		"OpenSession":  func(ctx context.Context) error { _, err := s.OpenSession(ctx, "node", time.Minute); return err },
 		"RenewSession": func(ctx context.Context) error { return s.RenewSession(ctx, session) },
-		"PutKey":       func(ctx context.Context) error { return s.PutKey(ctx, store.Key{ID: "other", Hash: []byte("h")}) },
+		"PutKey":       func(ctx context.Context) error { return s.PutKey(ctx, store.APIKey{ID: "other", Hash: []byte("h")}) },
 		"ReplaceKey": func(ctx context.Context) error {
-			return s.ReplaceKey(ctx, store.Key{ID: "k", Hash: []byte("i")}, key.Hash)
+			return s.ReplaceKey(ctx, store.APIKey{ID: "k", Hash: []byte("i")}, key.Hash)
 		},
 		"PutValue": func(ctx context.Context) error { _, err := s.PutValue(ctx, "v", json.RawMessage(`1`), 0); return err },
 		"AppendAudit": func(ctx context.Context) error {

@@ -139,12 +139,12 @@ func TestLostAnswers(t *testing.T) {
 		losing := func(*store.Record) { arm() } // drops the answer to the write after this change
 
 		arm()
-		_, existed, err := s.Create(ctx, storetest.Record(id("job"), "a", "row"), nil)
+		_, existed, err := s.Create(ctx, storetest.NewRecord(id("job"), "a", "row"), nil)
 		must("create", err)
 		check(!existed, "a created job existed", existed)
 		arm()
 		idem := store.Idempotency{Key: id("k"), BodyHash: "h", TTL: time.Hour}
-		_, existed, err = s.Create(ctx, storetest.Record(id("idem"), "b", "row"), &idem)
+		_, existed, err = s.Create(ctx, storetest.NewRecord(id("idem"), "b", "row"), &idem)
 		must("create with a key", err)
 		check(!existed, "a created job existed", existed)
 
@@ -210,16 +210,16 @@ func TestLostAnswers(t *testing.T) {
 		arm()
 		must("data gone", s.MarkDataDeleted(ctx, id("job")))
 		arm()
-		must("show running", s.ShowRunning(ctx, id("job")))
+		must("show running", s.MarkShownRunning(ctx, id("job")))
 		check(get(id("job")).ShownRunning, "shown", get(id("job")))
 		arm()
 		version, err := s.PutValue(ctx, id("v"), json.RawMessage(`1`), 0)
 		must("put a value", err)
 		check(version == 1, "version", version)
 		arm()
-		must("put a key", s.PutKey(ctx, store.Key{ID: id("k")}))
+		must("put a key", s.PutKey(ctx, store.APIKey{ID: id("k")}))
 		arm()
-		must("replace a key", s.ReplaceKey(ctx, store.Key{ID: id("k"), Hash: []byte{1}}, nil))
+		must("replace a key", s.ReplaceKey(ctx, store.APIKey{ID: id("k"), Hash: []byte{1}}, nil))
 		arm()
 		must("delete a key", s.DeleteKey(ctx, id("k")))
 		arm()
@@ -238,7 +238,7 @@ func TestLostAnswers(t *testing.T) {
 		arm()
 		must("close a session", s.CloseSession(ctx, other))
 	}
-	if sum, _ := storetest.SumOf(t, s, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)); sum != of(16) {
+	if sum, _ := storetest.SumUsage(t, s, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)); sum != of(16) {
 		t.Errorf("usage %+v, want that of four parts", sum)
 	}
 }

@@ -21,7 +21,7 @@ var hasty = redis.Timeouts{Dial: 10 * time.Second, Answer: 10 * time.Second, Ret
 // claimed creates a job and makes session its owner.
 func claimed(t testing.TB, s *redis.Store, id, session string, rows ...string) store.Fence {
 	t.Helper()
-	if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", append(rows, "row")...), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.NewRecord(id, "a", append(rows, "row")...), nil); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := s.Claim(t.Context(), id, session, store.Claim{})
@@ -41,7 +41,7 @@ func newSession(t testing.TB, s *redis.Store) string {
 }
 
 // of returns the totals of n rows.
-func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+func of(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
 
 // always is later than every acknowledgement.
 var always = time.Now().AddDate(1, 0, 0)

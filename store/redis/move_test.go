@@ -58,7 +58,7 @@ func TestClearLeavesOthersAlone(t *testing.T) {
 	s, others := open(t, redis.Config{URL: server.URL()}), open(t, redis.Config{URL: server.URL(), Prefix: "rowmill:two:"})
 	command(t, server, "SET", "other:key", "1")
 	for _, s := range []*redis.Store{s, others} {
-		if _, _, err := s.Create(t.Context(), storetest.Record("job", "a", "row"), nil); err != nil {
+		if _, _, err := s.Create(t.Context(), storetest.NewRecord("job", "a", "row"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

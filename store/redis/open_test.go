@@ -28,7 +28,7 @@ func TestSetURL(t *testing.T) {
 	}
 	command(t, server, "ACL", "SETUSER", "mill", "<before")
 	command(t, server, "CLIENT", "KILL", "TYPE", "normal") // forces new connections
-	if err := s.PutKey(t.Context(), store.Key{ID: "k", Account: "a", Role: "user", Hash: []byte("h"), Created: time.Unix(1, 0).UTC()}); err != nil {
+	if err := s.PutKey(t.Context(), store.APIKey{ID: "k", Account: "a", Role: "user", Hash: []byte("h"), Created: time.Unix(1, 0).UTC()}); err != nil {
 		t.Errorf("with the new password: %v", err)
 	}
 	for _, url := range []string{"redis://mill:after@" + server.Addr() + "/1", "redis://127.0.0.1:1/0", "rediss://" + server.Addr() + "/0", "redis://"} {
@@ -153,7 +153,7 @@ func TestDurability(t *testing.T) {
 	s := open(t, redis.Config{URL: server.URL(), Metrics: registry})
 	check := func(s *redis.Store, words ...string) {
 		t.Helper()
-		warned, err := s.Durability(t.Context())
+		warned, err := s.ListDurabilityRisks(t.Context())
 		if err != nil || len(warned) != len(words) {
 			t.Fatalf("%d sentences, %v: %q; want %q", len(warned), err, warned, words)
 		}

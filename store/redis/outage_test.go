@@ -43,7 +43,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	t.Helper()
 	ctx := t.Context()
 	nothing := func(*store.Record) error { return nil }
-	_, _, create := s.Create(ctx, storetest.Record("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
+	_, _, create := s.Create(ctx, storetest.NewRecord("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
 	_, claim := s.Claim(ctx, "job-waiting", f.Session, store.Claim{})
 	_, update := s.Update(ctx, f, nothing)
 	_, finish := s.Finish(ctx, f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusFailed, time.Now()) })
@@ -54,7 +54,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	return map[string]error{
 		"Create": create, "Claim": claim, "Update": update, "Finish": finish, "Cancel": cancel, "Reserve": reserve,
 		"OpenSession": session, "PutValue": value,
-		"PutKey":       s.PutKey(ctx, store.Key{ID: "k"}),
+		"PutKey":       s.PutKey(ctx, store.APIKey{ID: "k"}),
 		"AppendAudit":  s.AppendAudit(ctx, store.AuditEntry{ID: "e", At: time.Now(), Account: "a", Action: "x", Details: []byte(`{}`)}),
 		"Release":      s.Release(ctx, f),
 		"CommitParts":  s.CommitParts(ctx, f, []store.Part{{Key: "late", Rows: 1, Totals: of(1)}}),
@@ -66,7 +66,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 // prepared stores an owned job with a part, and a waiting job.
 func prepared(t *testing.T, s *redis.Store) store.Fence {
 	t.Helper()
-	if _, _, err := s.Create(t.Context(), storetest.Record("job-waiting", "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.NewRecord("job-waiting", "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
 	f := claimed(t, s, "job", newSession(t, s))
@@ -124,7 +124,7 @@ func TestOutOfMemory(t *testing.T) {
 	made := 0
 	for ; made < 1000; made++ {
 		id := fmt.Sprint("job-", made)
-		if _, _, err := s.Create(t.Context(), storetest.Record(id, "b", row), nil); err != nil {
+		if _, _, err := s.Create(t.Context(), storetest.NewRecord(id, "b", row), nil); err != nil {
 			says(t, "create", err, "maxmemory")
 			break
 		}
@@ -257,7 +257,7 @@ func TestFailover(t *testing.T) {
 	primary := redistest.Start(t)
 	replica := redistest.Start(t, fmt.Sprintf("replicaof 127.0.0.1 %d", primary.Port()), "repl-diskless-sync-delay 0")
 	waitFor(t, replica, "replication", "master_link_status:up")
-	sentinel := redistest.Sentinel(t, "main", primary, 500*time.Millisecond)
+	sentinel := redistest.StartSentinel(t, "main", primary, 500*time.Millisecond)
 	waitFor(t, sentinel, "sentinel", "slaves=1")
 	config := redis.Config{
 		URL:      "redis+sentinel://" + sentinel.Addr() + "/main/0",
@@ -270,7 +270,7 @@ func TestFailover(t *testing.T) {
 	if err := s.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm before the failover: %v", err)
 	}
-	warned, err := s.Durability(t.Context())
+	warned, err := s.ListDurabilityRisks(t.Context())
 	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], "a failover loses") {
 		t.Errorf("durability: %q, %v", warned, err)
 	}
@@ -345,7 +345,7 @@ func TestFailedAt(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	primary, other := redistest.Start(t), redistest.Start(t)
-	sentinel := redistest.Sentinel(t, "main", primary, time.Minute)
+	sentinel := redistest.StartSentinel(t, "main", primary, time.Minute)
 	s := open(t, redis.Config{URL: "redis+sentinel://" + sentinel.Addr() + "/main/0", Timeouts: hasty, AllowLostWrites: true})
 	confirm := func(words ...string) {
 		t.Helper()

@@ -83,7 +83,7 @@ func TestSimultaneousReservations(t *testing.T) {
 			all.Go(func() {
 				<-begin
 				_, err := s.Reserve(t.Context(), f, 1, &limit)
-				var refused *store.LimitError
+				var refused *store.CostLimitError
 				switch {
 				case err == nil:
 					granted.Add(1)

@@ -60,9 +60,9 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 // SetURL changes the user and the password for new connections. See redis.Backend.
 func (s *Store) SetURL(url string) error { return s.backend.SetURL(url) }
 
-// Durability reports the data losses that the server's settings allow. See
+// ListDurabilityRisks reports the data losses that the server's settings allow. See
 // redis.Backend.
-func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.backend.Durability(ctx) }
+func (s *Store) ListDurabilityRisks(ctx context.Context) ([]string, error) { return s.backend.ListDurabilityRisks(ctx) }
 
 // FailedAt returns when the server last did not answer. See redis.Backend.
 func (s *Store) FailedAt() time.Time { return s.backend.FailedAt() }

@@ -55,7 +55,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 	rows := int64(6)
 	for _, from := range []string{"claim", "commit"} {
 		id := "job-" + from
-		_, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil)
+		_, _, err := s.Create(t.Context(), storetest.NewRecord(id, "a", "row"), nil)
 		must(err)
 		keep := size()
 		rec, err := s.Claim(t.Context(), id, session, store.Claim{})
@@ -104,7 +104,7 @@ func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), CheckInterval: time.Hour,
 	})
 	t.Cleanup(func() { s.Close() })
-	if _, _, err := s.Create(t.Context(), storetest.Record("job", "a", "row"), nil); err != nil {
+	if _, _, err := s.Create(t.Context(), storetest.NewRecord("job", "a", "row"), nil); err != nil {
 		t.Fatal(err)
 	}
 	command(t, server, "FLUSHALL")

@@ -48,9 +48,9 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 	server := redistest.Start(t, "appendonly no")
 	s := open(t, redis.Config{URL: server.URL()})
 	session := newSession(t, s)
-	all := store.Totals{Rows: 1e6, Failed: 1e3, TruncatedRows: 1e3, TruncatedOutputs: 1e3, InputTokens: 1e9, OutputTokens: 1e9}
+	all := store.RowTotals{Rows: 1e6, Failed: 1e3, TruncatedRows: 1e3, TruncatedOutputs: 1e3, InputTokens: 1e9, OutputTokens: 1e9}
 	for i := range keys * models {
-		rec := storetest.Record(fmt.Sprintf("job-%036d", i), "a", "row")
+		rec := storetest.NewRecord(fmt.Sprintf("job-%036d", i), "a", "row")
 		key := fmt.Sprintf("%012x", i/models)
 		rec.Job.KeyID, rec.Spec.Model.ID = &key, fmt.Sprint("meta-llama/Llama-3.1-8B-Instruct-", i%models)
 		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {

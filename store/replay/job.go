@@ -13,7 +13,7 @@ import (
 // A jobLog holds the recent writes of a single job, to repeat them if the store loses them.
 type jobLog struct {
 	id        string
-	writer    *store.Writer // counts the acknowledged writes
+	writer    *store.WriteCounter // counts the acknowledged writes
 	repairing chan struct{} // holds one item while a repair runs
 
 	mu            sync.Mutex
@@ -29,12 +29,12 @@ type jobLog struct {
 	repairs       int           // number of repairs
 	missingEnds   int           // number of repairs in which the store had lost the end of the job
 	dropped       int64         // write.number of the newest write that was dropped from log
-	log           []*write
+	log           []*loggedWrite
 }
 
-// A write is one change of a job's record, which can be repeated. The store has
+// A loggedWrite is one change of a job's record, which can be repeated. The store has
 // acknowledged the write, or its outcome is not known yet.
-type write struct {
+type loggedWrite struct {
 	at         time.Time
 	acked      bool
 	number     int64 // how many writes of this process were acknowledged, this one included
@@ -73,7 +73,7 @@ type requiredState struct {
 func (j *jobLog) computeRequiredState() requiredState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
+	created := slices.ContainsFunc(j.log, func(w *loggedWrite) bool { return w.create && w.acked })
 	return requiredState{j.writer.AckedWrites(), created, j.isEnded, j.mustRepeat}
 }
 
@@ -91,7 +91,7 @@ func (j *jobLog) prune(before time.Time, patience time.Duration) bool {
 	if j.mustRepeat || j.postponed {
 		before = before.Add(-patience)
 	}
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool {
+	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool {
 		old := w.at.Before(before)
 		if old {
 			j.dropped = max(j.dropped, w.number)
@@ -130,11 +130,11 @@ func (j *jobLog) applyEnd(m store.Revision) {
 
 // confirmEnd adds w to the log: a write that ended the job, possibly on another node. It
 // adds nothing if the log already has a write that ended the job.
-func (j *jobLog) confirmEnd(w *write) {
+func (j *jobLog) confirmEnd(w *loggedWrite) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.isEnded = true
-	if slices.ContainsFunc(j.log, func(other *write) bool { return other.isEnd != nil && other.acked }) {
+	if slices.ContainsFunc(j.log, func(other *loggedWrite) bool { return other.isEnd != nil && other.acked }) {
 		return
 	}
 	w.at, w.acked = time.Now(), true
@@ -143,10 +143,10 @@ func (j *jobLog) confirmEnd(w *write) {
 
 // confirmCreate adds w, the submission of the job, to the log, unless the log already has
 // an acknowledged submission.
-func (j *jobLog) confirmCreate(w *write) {
+func (j *jobLog) confirmCreate(w *loggedWrite) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked }) {
+	if slices.ContainsFunc(j.log, func(w *loggedWrite) bool { return w.create && w.acked }) {
 		return
 	}
 	w.at = time.Now()
@@ -156,7 +156,7 @@ func (j *jobLog) confirmCreate(w *write) {
 // logWrite adds a write to the log before it is sent, so that the log has the writes in the
 // order of sending. It returns the number of repairs so far, which the caller passes to
 // end.
-func (j *jobLog) logWrite(w *write) (repairs int) {
+func (j *jobLog) logWrite(w *loggedWrite) (repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
@@ -168,14 +168,14 @@ func (j *jobLog) logWrite(w *write) (repairs int) {
 // meanwhile, the store may have lost this write together with earlier writes. A
 // submission or an end with an unknown outcome stays in the log; it counts as
 // acknowledged when a record shows it.
-func (j *jobLog) recordOutcome(w *write, err error, repairs int) {
+func (j *jobLog) recordOutcome(w *loggedWrite, err error, repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if (w.create || w.isEnd != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
 		return
 	}
 	if err != nil {
-		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
+		j.log = slices.DeleteFunc(j.log, func(other *loggedWrite) bool { return other == w })
 		return
 	}
 	w.acked, w.number = true, j.writer.AckedWrites()
@@ -184,18 +184,18 @@ func (j *jobLog) recordOutcome(w *write, err error, repairs int) {
 
 // restartAge sets the time of a repeated write to now, so that the log keeps it as long
 // as a new write: the store may lose the repeated write too.
-func (j *jobLog) restartAge(w *write) {
+func (j *jobLog) restartAge(w *loggedWrite) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
 }
 
 // startRepair counts a repair and returns the acknowledged writes, to repeat them.
-func (j *jobLog) startRepair() []*write {
+func (j *jobLog) startRepair() []*loggedWrite {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.repairs++
-	return slices.DeleteFunc(slices.Clone(j.log), func(w *write) bool { return !w.acked })
+	return slices.DeleteFunc(slices.Clone(j.log), func(w *loggedWrite) bool { return !w.acked })
 }
 
 func (j *jobLog) currentFence() (fence store.Fence, final bool) {
@@ -204,13 +204,13 @@ func (j *jobLog) currentFence() (fence store.Fence, final bool) {
 	return j.fence, j.isEnded
 }
 
-// origin returns the data from which the job can be created again: base is its record at
+// recreateSources returns the data from which the job can be created again: base is its record at
 // the time of the claim, created is the write that submitted the job. Both may be nil if
 // unknown.
-func (j *jobLog) origin() (base *store.Record, created *write) {
+func (j *jobLog) recreateSources() (base *store.Record, created *loggedWrite) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if i := slices.IndexFunc(j.log, func(w *write) bool { return w.create }); i >= 0 {
+	if i := slices.IndexFunc(j.log, func(w *loggedWrite) bool { return w.create }); i >= 0 {
 		created = j.log[i]
 	}
 	return j.claimedRecord, created
@@ -218,11 +218,11 @@ func (j *jobLog) origin() (base *store.Record, created *write) {
 
 // requireRepeat records that writes must be repeated. before tells whether this was already
 // recorded.
-func (j *jobLog) requireRepeat() (before bool) {
+func (j *jobLog) requireRepeat() (already bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	before, j.mustRepeat = j.mustRepeat, true
-	return before
+	already, j.mustRepeat = j.mustRepeat, true
+	return already
 }
 
 // setPostponed records whether a check found lost writes but could not repeat them.
@@ -274,7 +274,7 @@ func (j *jobLog) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.mustRepeat, j.dropped = store.Fence{}, false, 0
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
+	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.needsFence })
 }
 
 // applyRevision updates j from the revision of a record that has all acknowledged writes.
@@ -289,8 +289,8 @@ func (j *jobLog) applyRevision(m store.Revision) {
 	}
 }
 
-// owns reports whether f is the fence of the last claim by this process.
-func (j *jobLog) owns(f store.Fence) bool {
+// isCurrentFence reports whether f is the fence of the last claim by this process.
+func (j *jobLog) isCurrentFence(f store.Fence) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
@@ -300,24 +300,24 @@ func (j *jobLog) owns(f store.Fence) bool {
 // is the number of this process's writes in rec. again reports whether earlier writes are
 // missing and must be repeated: then recordedWrites is not larger than the number of acknowledged
 // writes.
-func (j *jobLog) recordClaim(rec store.Record, recordedWrites int64) (again bool) {
+func (j *jobLog) recordClaim(rec store.Record, recordedWrites int64) (mustRepeat bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	again = j.mustRepeat || recordedWrites <= j.writer.AckedWrites()
+	mustRepeat = j.mustRepeat || recordedWrites <= j.writer.AckedWrites()
 	if j.wasOvertaken(rec) {
-		j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
+		j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.needsFence })
 	}
 	j.previousEpoch, j.version = previousClaimEpoch(rec), rec.Version
 	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
 	j.isEnded, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
+	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.releases })
 	if j.claimedRecord == nil {
 		j.claimedRecord = &rec
 	}
-	if !again {
+	if !mustRepeat {
 		j.writer.Ack(recordedWrites)
 	}
-	return again
+	return mustRepeat
 }
 
 // wasOvertaken reports whether another owner may have written between the last claim by this

@@ -233,7 +233,7 @@ func TestStoredAgainAsClaimed(t *testing.T) {
 	v := newVault(t)
 	lost, n := v.node(), v.node()
 	v.keep()
-	rec := storetest.Record("job-1", "a")
+	rec := storetest.NewRecord("job-1", "a")
 	rec.Spec.Continue = &rowmill.Continuation{Job: "job-0"}
 	_, _, err := lost.Create(t.Context(), rec, nil)
 	lost.must(err)
@@ -412,7 +412,7 @@ func TestClaimAfterAnotherOwner(t *testing.T) {
 			var o store.Fence
 			if earlier {
 				o = other.claim()
-				taken := v.engine.State()
+				taken := v.engine.Snapshot()
 				v.forget()
 				f, v.kept = n.claim(), taken
 			}

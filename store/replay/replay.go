@@ -188,14 +188,14 @@ func (s *Store) existingJob(id string) *jobLog {
 
 func (s *Store) jobLocked(id string) *jobLog {
 	if s.jobs[id] == nil {
-		s.jobs[id] = &jobLog{id: id, writer: store.NewWriter(s.name), repairing: make(chan struct{}, 1)}
+		s.jobs[id] = &jobLog{id: id, writer: store.NewWriteCounter(s.name), repairing: make(chan struct{}, 1)}
 	}
 	return s.jobs[id]
 }
 
 // beginWrite adds a write to the log of a job before the write is sent. It returns the state
 // of the job and the number of repairs so far.
-func (s *Store) beginWrite(id string, w *write) (j *jobLog, repairs int) {
+func (s *Store) beginWrite(id string, w *loggedWrite) (j *jobLog, repairs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j = s.jobLocked(id)
@@ -306,8 +306,8 @@ func (s *Store) reopen(ctx context.Context, j *jobLog, fence store.Fence) error 
 // recreateJob stores a lost job again: with the record that this process submitted or, if that
 // is unknown, with the record that it claimed.
 func (s *Store) recreateJob(ctx context.Context, j *jobLog) error {
-	base, created := j.origin()
-	ctx = store.WithWriter(ctx, store.NewWriter(s.name))
+	base, created := j.recreateSources()
+	ctx = store.WithWriteCounter(ctx, store.NewWriteCounter(s.name))
 	var err error
 	switch {
 	case created != nil:
@@ -315,7 +315,7 @@ func (s *Store) recreateJob(ctx context.Context, j *jobLog) error {
 			j.restartAge(created)
 		}
 	case base != nil:
-		_, _, err = s.Store.Create(ctx, asSubmitted(*base), nil)
+		_, _, err = s.Store.Create(ctx, resetToSubmitted(*base), nil)
 	}
 	if errors.Is(err, rowmill.ErrConflict) { // another node has stored it already
 		return nil
@@ -331,8 +331,8 @@ var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the writ
 // repeatWrites repeats the kept writes of a job. It skips the owner's writes when fence is
 // empty.
 func (s *Store) repeatWrites(ctx context.Context, j *jobLog, fence store.Fence) error {
-	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
-	ctx = store.WithWriter(ctx, w)
+	w := store.NewWriteCounter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
+	ctx = store.WithWriteCounter(ctx, w)
 	var waiting error
 	for _, again := range j.startRepair() {
 		if again.needsFence && fence.Session == "" {
@@ -342,7 +342,7 @@ func (s *Store) repeatWrites(ctx context.Context, j *jobLog, fence store.Fence) 
 		if err == nil {
 			j.restartAge(again)
 		}
-		var limit *store.LimitError
+		var limit *store.CostLimitError
 		switch {
 		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
 			// The record has the write already, or later writes have replaced its
@@ -371,9 +371,9 @@ func (s *Store) repeatWrites(ctx context.Context, j *jobLog, fence store.Fence) 
 	return waiting
 }
 
-// asSubmitted returns rec as it was at the submission of the job: pending, and without
+// resetToSubmitted returns rec as it was at the submission of the job: pending, and without
 // progress.
-func asSubmitted(rec store.Record) store.Record {
+func resetToSubmitted(rec store.Record) store.Record {
 	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
 	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // for all other inputs, the number of rows is known at the submission
 		rec.Job.NumRows = nil

@@ -197,7 +197,7 @@ func TestLostWrites(t *testing.T) {
 			_, err := n.Reserve(n.t.Context(), f, 4, &limit)
 			n.must(err)
 			v.forget()
-			_, _, err = v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), nil)
+			_, _, err = v.Create(n.t.Context(), storetest.NewRecord("job-2", "a", "row"), nil)
 			n.must(err)
 			rec, err := v.Claim(n.t.Context(), "job-2", n.session, store.Claim{})
 			n.must(err)

@@ -16,7 +16,7 @@ func TestLostSubmission(t *testing.T) {
 		"its answer was lost, and a later read finds it": func(n *node, v *vault) {
 			v.keep()
 			v.loseAnswers = true
-			_, _, err := n.Create(n.t.Context(), storetest.Record("job-1", "a", "row"), nil)
+			_, _, err := n.Create(n.t.Context(), storetest.NewRecord("job-1", "a", "row"), nil)
 			if !errors.Is(err, store.ErrOutcomeUnknown) {
 				n.t.Errorf("a submission without an answer: %v", err)
 			}
@@ -43,7 +43,7 @@ func TestLostSubmission(t *testing.T) {
 			v.keep()
 			n.create()
 			v.forget()
-			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), idem)
+			_, _, err := v.Create(n.t.Context(), storetest.NewRecord("job-2", "a", "row"), idem)
 			n.must(err)
 			n.check()
 			n.is(rowmill.StatusPending)
@@ -52,7 +52,7 @@ func TestLostSubmission(t *testing.T) {
 			v.keep()
 			n.create()
 			v.forget()
-			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), &store.Idempotency{Key: idem.Key, BodyHash: "i", TTL: idem.TTL})
+			_, _, err := v.Create(n.t.Context(), storetest.NewRecord("job-2", "a", "row"), &store.Idempotency{Key: idem.Key, BodyHash: "i", TTL: idem.TTL})
 			n.must(err)
 			n.check()
 			n.is(rowmill.StatusPending)

@@ -21,7 +21,7 @@ type vault struct {
 	t                *testing.T
 	engine           *mem.Backend
 	ahead            atomic.Int64 // ns; how far the clock of the store is ahead
-	kept             mem.State
+	kept             mem.TableSnapshot
 	unreachable      bool   // the store is unreachable
 	refuseChanges    bool   // the store refuses all changes of records
 	forgetAgain      bool   // forget is called again after the next Update
@@ -51,7 +51,7 @@ func (v *vault) Close() error { return nil } // called by each node; the vault s
 
 // keep saves the state that a later forget restores.
 func (v *vault) keep() {
-	v.kept = v.engine.State()
+	v.kept = v.engine.Snapshot()
 }
 
 func (v *vault) forget() {
@@ -162,7 +162,7 @@ var idem = &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour}
 
 func (n *node) create() {
 	n.t.Helper()
-	_, _, err := n.Create(n.t.Context(), storetest.Record("job-1", "a", "row"), idem)
+	_, _, err := n.Create(n.t.Context(), storetest.NewRecord("job-1", "a", "row"), idem)
 	n.must(err)
 }
 
@@ -208,7 +208,7 @@ func (n *node) wantSuccess() {
 }
 
 // of returns the totals of n rows.
-func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+func of(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
 
 func (n *node) commit(f store.Fence, key string, rows, all int64) {
 	n.t.Helper()
@@ -252,7 +252,7 @@ func (n *node) wantParts(rows int64, keys ...string) {
 	if len(found) != len(keys) {
 		n.t.Errorf("the parts are %v, want %v", found, keys)
 	}
-	used, _ := storetest.SumOf(n.t, n.vault, "a", time.Time{}, time.Now().AddDate(0, 0, 2))
+	used, _ := storetest.SumUsage(n.t, n.vault, "a", time.Time{}, time.Now().AddDate(0, 0, 2))
 	if done := n.get().Job.RowsDone; used != of(rows) || done != rows {
 		n.t.Errorf("the ledger has %+v and the record %d rows, want %d rows", used, done, rows)
 	}

@@ -13,13 +13,13 @@ import (
 
 // hasWriter reports whether the caller tracks its writes with a Writer of its own. The
 // Store does not track such writes.
-func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
+func hasWriter(ctx context.Context) bool { return store.WriteCounterOf(ctx) != nil }
 
-// ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
+// writeAsOwner makes a write of a job's owner by calling send. It keeps repeat, which
 // makes the write again if the store loses it.
-func (s *Store) ownerWrite(ctx context.Context, f store.Fence, repeat *write, send func(context.Context, store.Fence) error) error {
+func (s *Store) writeAsOwner(ctx context.Context, f store.Fence, repeat *loggedWrite, send func(context.Context, store.Fence) error) error {
 	j := s.jobLogFor(f.JobID)
-	if !j.owns(f) { // the fence of an earlier owner; the store refuses it
+	if !j.isCurrentFence(f) { // the fence of an earlier owner; the store refuses it
 		return send(ctx, f)
 	}
 	repeat.needsFence = true
@@ -33,12 +33,12 @@ func (s *Store) ownerWrite(ctx context.Context, f store.Fence, repeat *write, se
 // write makes a write by calling send. It keeps repeat, which makes the write again
 // if the store loses it. When the store has lost earlier writes, write repeats them
 // first.
-func (s *Store) write(ctx context.Context, id string, repeat *write, send func(context.Context) error) error {
+func (s *Store) write(ctx context.Context, id string, repeat *loggedWrite, send func(context.Context) error) error {
 	if hasWriter(ctx) {
 		return send(ctx)
 	}
 	j, repairs := s.beginWrite(id, repeat)
-	ctx = store.WithWriter(ctx, j.writer)
+	ctx = store.WithWriteCounter(ctx, j.writer)
 	err := send(ctx)
 	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.AckedWrites() > 0) {
 		if err = s.repair(ctx, j); err == nil || errors.Is(err, errEndLost) {
@@ -53,19 +53,19 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 	return err
 }
 
-// ownerUpdate is like ownerWrite, for a write that returns the record. isEnd reports
+// updateAsOwner is like writeAsOwner, for a write that returns the record. isEnd reports
 // whether a revision shows that this write has ended the job; isEnd is nil if the write
 // does not end the job.
-func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Revision) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
+func (s *Store) updateAsOwner(ctx context.Context, f store.Fence, isEnd func(store.Revision) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.jobLogFor(f.JobID)
-	w := &write{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
+	w := &loggedWrite{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
 		rec, err := repeat(ctx, f)
 		if err == nil && rec.Job.Status.Terminal() {
 			j.setEnded()
 		}
 		return err
 	}}
-	err = s.ownerWrite(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
+	err = s.writeAsOwner(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
 		if rec, err = send(ctx, f); err == nil && rec.Job.Status.Terminal() {
 			j.setEnded()
 		}
@@ -79,9 +79,9 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if hasWriter(ctx) {
 		return s.Store.Create(ctx, rec, idem)
 	}
-	w := &write{create: true, do: s.recreate(rec, idem)}
+	w := &loggedWrite{create: true, do: s.newRecreateFunc(rec, idem)}
 	j, repairs := s.beginWrite(rec.Job.ID, w)
-	stored, existed, err = s.Store.Create(store.WithWriter(ctx, j.writer), rec, idem)
+	stored, existed, err = s.Store.Create(store.WithWriteCounter(ctx, j.writer), rec, idem)
 	outcome := err
 	if existed {
 		outcome = rowmill.ErrConflict
@@ -111,11 +111,11 @@ func (s *Store) confirmCreate(rec store.Record, idem *store.Idempotency) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.jobLocked(rec.Job.ID).confirmCreate(&write{create: true, acked: true, do: s.recreate(asSubmitted(rec), idem)})
+	s.jobLocked(rec.Job.ID).confirmCreate(&loggedWrite{create: true, acked: true, do: s.newRecreateFunc(resetToSubmitted(rec), idem)})
 }
 
-// recreate returns a function that stores a job again.
-func (s *Store) recreate(rec store.Record, idem *store.Idempotency) func(context.Context, store.Fence) error {
+// newRecreateFunc returns a function that stores a job again.
+func (s *Store) newRecreateFunc(rec store.Record, idem *store.Idempotency) func(context.Context, store.Fence) error {
 	return func(ctx context.Context, _ store.Fence) error {
 		got, existed, err := s.Store.Create(ctx, rec, idem)
 		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // the idempotency key belongs to another job now
@@ -137,7 +137,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 		return err
 	}
 	cancels := func(m store.Revision) bool { return m.Status == rowmill.StatusCancelled }
-	err = s.write(ctx, jobID, &write{isEnd: cancels, do: again}, func(ctx context.Context) (err error) {
+	err = s.write(ctx, jobID, &loggedWrite{isEnd: cancels, do: again}, func(ctx context.Context) (err error) {
 		rec, err = s.Store.Cancel(ctx, jobID, now, change)
 		return err
 	})
@@ -145,14 +145,14 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	case err == nil:
 		s.jobLogFor(jobID).setEnded()
 	case errors.Is(err, rowmill.ErrTerminal) && rec.Job.Status == rowmill.StatusCancelled && !hasWriter(ctx):
-		s.jobLogFor(jobID).confirmEnd(&write{isEnd: cancels, do: again})
+		s.jobLogFor(jobID).confirmEnd(&loggedWrite{isEnd: cancels, do: again})
 	}
 	return rec, err
 }
 
 // AddArtifact adds an artifact to a job that has ended.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (rec store.Record, err error) {
-	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+	err = s.write(ctx, jobID, &loggedWrite{do: func(ctx context.Context, _ store.Fence) error {
 		_, err := s.Store.AddArtifact(ctx, jobID, variant, a)
 		return err
 	}}, func(ctx context.Context) (err error) {
@@ -167,7 +167,7 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 
 // ReplaceArtifact replaces an artifact that was made again.
 func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade store.Artifact) (rec store.Record, err error) {
-	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+	err = s.write(ctx, jobID, &loggedWrite{do: func(ctx context.Context, _ store.Fence) error {
 		_, err := s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
 		return err
 	}}, func(ctx context.Context) (err error) {
@@ -181,8 +181,8 @@ func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old,
 }
 
 // MarkContinued records which job continues a job that has ended.
-func (s *Store) MarkContinued(ctx context.Context, jobID, by string) error {
-	note := func(ctx context.Context) error { return s.Store.MarkContinued(ctx, jobID, by) }
+func (s *Store) MarkContinued(ctx context.Context, jobID, successorID string) error {
+	note := func(ctx context.Context) error { return s.Store.MarkContinued(ctx, jobID, successorID) }
 	return s.writeAfterEnd(ctx, jobID, note, note)
 }
 
@@ -202,7 +202,7 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (re
 // which makes the write again if the store loses it. If the store has lost the end, the
 // repeat returns errEndLost until another node has repeated the end.
 func (s *Store) writeAfterEnd(ctx context.Context, jobID string, send, repeat func(context.Context) error) error {
-	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+	err := s.write(ctx, jobID, &loggedWrite{do: func(ctx context.Context, _ store.Fence) error {
 		err := repeat(ctx)
 		if errors.Is(err, rowmill.ErrConflict) {
 			return errEndLost
@@ -218,7 +218,7 @@ func (s *Store) writeAfterEnd(ctx context.Context, jobID string, send, repeat fu
 // DropParts removes the part records of a job that has ended.
 func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	drop := func(ctx context.Context) error { return s.Store.DropParts(ctx, jobID) }
-	return s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error { return drop(ctx) }}, drop)
+	return s.write(ctx, jobID, &loggedWrite{do: func(ctx context.Context, _ store.Fence) error { return drop(ctx) }}, drop)
 }
 
 // Claim makes session the owner of a job. When the store has lost acknowledged writes
@@ -227,8 +227,8 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	if hasWriter(ctx) {
 		return s.Store.Claim(ctx, jobID, session, by)
 	}
-	w := store.NewWriter(s.name)
-	rec, err := s.Store.Claim(store.WithWriter(ctx, w), jobID, session, by)
+	w := store.NewWriteCounter(s.name)
+	rec, err := s.Store.Claim(store.WithWriteCounter(ctx, w), jobID, session, by)
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
 		return rec, err
 	}
@@ -278,7 +278,7 @@ func (s *Store) hideRecentLoss(err error) error {
 }
 
 // Head returns the part of the record that clients see.
-func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
+func (s *Store) Head(ctx context.Context, jobID string) (*store.JobHead, error) {
 	if s.existingJob(jobID) == nil {
 		head, err := s.Store.Head(ctx, jobID)
 		return head, s.hideRecentLoss(err)
@@ -315,20 +315,20 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 }
 
 // Park releases a job. No node runs the job for the time rest.
-func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
-	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, rest, message) }
-	return s.ownerWrite(ctx, f, &write{releases: true, do: park}, park)
+func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
+	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, pause, message) }
+	return s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: park}, park)
 }
 
 // Release ends the ownership of a job, so that another session can claim the job.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
-	return s.ownerWrite(ctx, f, &write{releases: true, do: s.Store.Release}, s.Store.Release)
+	return s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: s.Store.Release}, s.Store.Release)
 }
 
 // Update changes a record under a fence.
 func (s *Store) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	do := func(ctx context.Context, f store.Fence) (store.Record, error) { return s.Store.Update(ctx, f, change) }
-	return s.ownerUpdate(ctx, f, nil, do, do)
+	return s.updateAsOwner(ctx, f, nil, do, do)
 }
 
 // Finish ends a job under a fence.
@@ -337,14 +337,14 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	finishes := func(m store.Revision) bool {
 		return m.Status != rowmill.StatusCancelled && m.Session == f.Session && m.Epoch == f.Epoch
 	}
-	return s.ownerUpdate(ctx, f, finishes, do, do)
+	return s.updateAsOwner(ctx, f, finishes, do, do)
 }
 
 // Reserve sets money aside for a job. If the store loses a granted reservation, it is
 // repeated without a check of the limit.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	var granted atomic.Bool
-	return s.ownerUpdate(ctx, f, nil, func(ctx context.Context, f store.Fence) (store.Record, error) {
+	return s.updateAsOwner(ctx, f, nil, func(ctx context.Context, f store.Fence) (store.Record, error) {
 		rec, err := s.Store.Reserve(ctx, f, usd, limit)
 		granted.Store(err == nil)
 		return rec, err
@@ -359,30 +359,30 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 // CommitParts stores the records of finished parts of a job.
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	do := func(ctx context.Context, f store.Fence) error { return s.Store.CommitParts(ctx, f, parts) }
-	return s.ownerWrite(ctx, f, &write{do: do}, do)
+	return s.writeAsOwner(ctx, f, &loggedWrite{do: do}, do)
 }
 
-// LoseParts marks the records of parts as lost, because their objects cannot be read. It
+// MarkPartsLost marks the records of parts as lost, because their objects cannot be read. It
 // removes nothing.
-func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
+func (s *Store) MarkPartsLost(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.RowTotals, err error) {
 	again := func(ctx context.Context, f store.Fence) error {
-		_, err := s.Store.LoseParts(ctx, f, keys, change)
+		_, err := s.Store.MarkPartsLost(ctx, f, keys, change)
 		return err
 	}
 	do := func(ctx context.Context, f store.Fence) (err error) {
-		lost, err = s.Store.LoseParts(ctx, f, keys, change)
+		lost, err = s.Store.MarkPartsLost(ctx, f, keys, change)
 		return err
 	}
 	if f.Session != "" {
-		err = s.ownerWrite(ctx, f, &write{do: again}, do)
+		err = s.writeAsOwner(ctx, f, &loggedWrite{do: again}, do)
 		return lost, err
 	}
-	err = s.write(ctx, f.JobID, &write{do: again}, func(ctx context.Context) error { return do(ctx, f) })
+	err = s.write(ctx, f.JobID, &loggedWrite{do: again}, func(ctx context.Context) error { return do(ctx, f) })
 	return lost, err
 }
 
 // ReplaceParts replaces the parts of a shard with the complete part.
 func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
 	do := func(ctx context.Context, f store.Fence) error { return s.Store.ReplaceParts(ctx, f, complete) }
-	return s.ownerWrite(ctx, f, &write{do: do}, do)
+	return s.writeAsOwner(ctx, f, &loggedWrite{do: do}, do)
 }

@@ -11,7 +11,7 @@ import (
 func testActive(s *suite) {
 	active := func(since time.Time, limit int, accounts ...string) [][]string {
 		s.Helper()
-		found, err := s.Active(s.Context(), accounts, since, limit)
+		found, err := s.ListActiveJobs(s.Context(), accounts, since, limit)
 		if err != nil || len(found) != len(accounts) {
 			s.Fatalf("Active returns %d lists for %d accounts: %v", len(found), len(accounts), err)
 		}

@@ -169,7 +169,7 @@ func testAuditRefuses(s *suite) {
 }
 
 func testReplaceKey(s *suite) {
-	k := store.Key{ID: "k", Hash: []byte{1}, Account: "a", Role: "user", Created: s.start}
+	k := store.APIKey{ID: "k", Hash: []byte{1}, Account: "a", Role: "user", Created: s.start}
 	next := k
 	next.Hash = []byte{2}
 	s.wantError("replace a key that never was", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), next, k.Hash))
@@ -181,7 +181,7 @@ func testReplaceKey(s *suite) {
 	late.Hash = []byte{3}
 	s.wantError("replace a key that was replaced", rowmill.ErrConflict)(s.ReplaceKey(s.Context(), late, k.Hash))
 	keys, err := s.ListKeys(s.Context())
-	if diff := cmp.Diff([]store.Key{next}, keys); diff != "" || err != nil {
+	if diff := cmp.Diff([]store.APIKey{next}, keys); diff != "" || err != nil {
 		s.Errorf("keys (-want +got):\n%s%v", diff, err)
 	}
 	s.must(s.DeleteKey(s.Context(), "k"))
@@ -192,7 +192,7 @@ func testReplaceKey(s *suite) {
 }
 
 func testReplaceKeyRace(s *suite) {
-	first := store.Key{ID: "k", Hash: []byte{0}, Created: s.start}
+	first := store.APIKey{ID: "k", Hash: []byte{0}, Created: s.start}
 	s.must(s.PutKey(s.Context(), first))
 	errs := make([]error, 8)
 	var wg sync.WaitGroup

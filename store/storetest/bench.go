@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Record returns a pending job with inline rows.
-func Record(id, account string, inline ...string) store.Record {
+// NewRecord returns a pending job with inline rows.
+func NewRecord(id, account string, inline ...string) store.Record {
 	return store.Record{
 		Job: rowmill.Job{
 			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), Sampling: map[string]any{},
@@ -28,9 +28,9 @@ func Record(id, account string, inline ...string) store.Record {
 // KeyID is the API key that submits each Record.
 const KeyID = "0123456789ab"
 
-// SumOf adds up the usage of the account between two times, and checks that the whole usage
+// SumUsage adds up the usage of the account between two times, and checks that the whole usage
 // belongs to KeyID.
-func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (totals store.Totals, cost rowmill.Money) {
+func SumUsage(t testing.TB, s store.Ledger, account string, from, to time.Time) (totals store.RowTotals, cost rowmill.Money) {
 	t.Helper()
 	usage, err := s.UsageByKey(t.Context(), account, from, to)
 	if err != nil {
@@ -46,13 +46,13 @@ func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (to
 }
 
 // WantKeys compares the account's total usage of all models by API key.
-func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]store.Totals) {
+func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]store.RowTotals) {
 	t.Helper()
 	usage, err := s.UsageByKey(t.Context(), account, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]store.Totals{}
+	got := map[string]store.RowTotals{}
 	for _, u := range usage {
 		got[u.Key] = got[u.Key].Plus(u.Totals)
 	}
@@ -76,7 +76,7 @@ func Fill(b *testing.B, s store.Store, n int, ended bool) {
 		go func() {
 			var err error
 			for i := int(next.Add(1)) - 1; i < n && err == nil; i = int(next.Add(1)) - 1 {
-				_, _, err = s.Create(b.Context(), Record(JobID(i), fmt.Sprint("account-", i%10), row), nil)
+				_, _, err = s.Create(b.Context(), NewRecord(JobID(i), fmt.Sprint("account-", i%10), row), nil)
 				if err == nil && ended {
 					_, err = s.Cancel(b.Context(), JobID(i), time.Now(), nil)
 				}
@@ -111,7 +111,7 @@ func Timed(b *testing.B, step func(i int)) int64 {
 func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 	row, start := strings.Repeat("x", size), time.Now().UnixNano()
 	return Timed(b, func(i int) {
-		if _, _, err := s.Create(b.Context(), Record(fmt.Sprintf("job-%s-%d-%d", b.Name(), start, i), "new", row), nil); err != nil {
+		if _, _, err := s.Create(b.Context(), NewRecord(fmt.Sprintf("job-%s-%d-%d", b.Name(), start, i), "new", row), nil); err != nil {
 			b.Fatal(err)
 		}
 	})
@@ -156,7 +156,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	fences := make(chan store.Fence, jobs)
 	for i := range jobs {
 		id := fmt.Sprintf("job-%d-%s-%d", i, session, jobs)
-		if _, _, err := s.Create(b.Context(), Record(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
+		if _, _, err := s.Create(b.Context(), NewRecord(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
 			b.Fatal(err)
 		}
 		rec, err := s.Claim(b.Context(), id, session, store.Claim{})
@@ -174,7 +174,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 			i := n.Add(1)
 			part := store.Part{
 				Key: fmt.Sprintf("jobs/%s/parts/%d", f.JobID, i), Shard: int(i % 64), Rows: 100, Size: 50_000,
-				Totals: store.Totals{Rows: 100, InputTokens: 5000, OutputTokens: 2000},
+				Totals: store.RowTotals{Rows: 100, InputTokens: 5000, OutputTokens: 2000},
 			}
 			if err := s.CommitParts(b.Context(), f, []store.Part{part}); err != nil {
 				b.Fatal(err)
@@ -194,7 +194,7 @@ func TimePoll(b *testing.B, s store.Store, n int) {
 		accounts[i] = fmt.Sprint("account-", i)
 	}
 	Timed(b, func(int) {
-		found, err := s.Active(b.Context(), accounts, time.Now().Add(-time.Second), 1000)
+		found, err := s.ListActiveJobs(b.Context(), accounts, time.Now().Add(-time.Second), 1000)
 		ids := slices.Concat(found...)
 		if err != nil || len(ids) != n {
 			b.Fatal(len(ids), err)

@@ -83,7 +83,7 @@ func testUpdateTransitions(s *suite) {
 				continue // a success needs parts; testFinishRecounts tests it
 			}
 			f := s.createClaimed("a")
-			before := s.update(f, func(r *store.Record) error { return become(r, steps...) })
+			before := s.update(f, func(r *store.Record) error { return moveThrough(r, steps...) })
 			_, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Status = to; return nil })
 			legal := false
 			for _, ok := range further[from] {
@@ -181,7 +181,7 @@ func testFinish(s *suite) {
 	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
 		r.Job.JobCost = pointer(0.25)
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
-		return become(r, rowmill.StatusSucceeded)
+		return moveThrough(r, rowmill.StatusSucceeded)
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -197,7 +197,7 @@ func testFinish(s *suite) {
 	failed := s.createClaimed("a")
 	rec, err = s.Finish(s.Context(), failed, func(r *store.Record) error {
 		r.Job.FailureReason = rowmill.Failf(rowmill.CodeDownloadFailed, "gone")
-		return become(r, rowmill.StatusFailed)
+		return moveThrough(r, rowmill.StatusFailed)
 	})
 	if err != nil || rec.Job.FailureReason == nil || rec.Job.FailureReason.Code != rowmill.CodeDownloadFailed {
 		s.Errorf("the failed record is %s, %v; want the failure reason", asJSON(s, rec), err)
@@ -208,7 +208,7 @@ func testFinish(s *suite) {
 }
 
 func testFinishRecounts(s *suite) {
-	succeed := func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }
+	succeed := func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }
 	f := s.createRunning(10)
 	attempts := map[string]func(store.Fence) error{
 		"Finish": func(f store.Fence) error { _, err := s.Finish(s.Context(), f, succeed); return err },
@@ -239,7 +239,7 @@ func testFinishRecounts(s *suite) {
 	refuse("a row too many")
 
 	f = s.createClaimed("a")
-	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
+	s.update(f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning) })
 	refuse("rows that were never counted")
 }
 
@@ -323,7 +323,7 @@ func testCancelRace(s *suite) {
 			})
 		}
 		wg.Go(func() {
-			rec, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) })
+			rec, err := s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) })
 			count("finish", rec, err)
 		})
 		wg.Wait()

@@ -62,7 +62,7 @@ func testClaims(s *suite) {
 	first, dies := s.adopt(id, "p1")
 	s.update(first, func(r *store.Record) error {
 		r.Job.Message = "on"
-		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+		return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning)
 	})
 	dies()
 	s.wantOrphanClaims("its first owner died", id, "p1")
@@ -105,7 +105,7 @@ func testClaimsCleared(s *suite) {
 		s.update(f, func(r *store.Record) error { r.Claims = []store.Claim{{Process: "p4", Epoch: f.Epoch}}; return nil })
 	}
 	part := func(key string) store.Part {
-		return store.Part{Key: key, Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}
+		return store.Part{Key: key, Rows: 1, Accepted: []byte("set"), Totals: store.RowTotals{Rows: 1}}
 	}
 	commit := func(p store.Part, rows int64) {
 		s.Helper()
@@ -120,10 +120,10 @@ func testClaimsCleared(s *suite) {
 	again()
 	commit(part("p"), 2)
 	s.wantClaims("a part was recorded before", id, "p4")
-	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.Totals{Rows: 2}}))
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.RowTotals{Rows: 2}}))
 	s.wantClaims("a shard is merged", id)
 	again()
-	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
+	s.update(f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) })
 	s.wantClaims("it has ended", id)
 }
 
@@ -167,7 +167,7 @@ func testPark(s *suite) {
 	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) > 0 {
 		s.Errorf("%d orphans while the job is parked, %v, want none", len(orphans), err)
 	}
-	if open, err := s.Active(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
+	if open, err := s.ListActiveJobs(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
 		s.Errorf("active jobs are %q, %v; want the parked job among them", open, err)
 	}
 	_, err = s.Claim(s.Context(), id, s.session(), store.Claim{Process: "p9"})

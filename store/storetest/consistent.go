@@ -36,7 +36,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		t.Fatal(err)
 	}
 	listed := map[kv.Table]int{}
-	used := map[string]store.Totals{} // sum of the parts of all jobs, by account
+	used := map[string]store.RowTotals{} // sum of the parts of all jobs, by account
 	for id, raw := range all["jobs"] {
 		var h struct {
 			store.Record
@@ -74,7 +74,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum store.Totals
+		var sum store.RowTotals
 		for _, p := range parts {
 			sum = sum.Plus(p.Totals)
 			key, known := all["partkeys"][id+"\x00"+p.Key]
@@ -112,7 +112,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		}
 	}
 	for account, want := range used {
-		if got, _ := SumOf(t, s, account, time.Time{}, time.Now().AddDate(1, 0, 0)); got != want {
+		if got, _ := SumUsage(t, s, account, time.Time{}, time.Now().AddDate(1, 0, 0)); got != want {
 			t.Errorf("account %s: the ledger has %+v, the parts %+v", account, got, want)
 		}
 	}

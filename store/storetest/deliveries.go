@@ -22,25 +22,25 @@ func (s *suite) timeAt(seconds int) *time.Time {
 
 // delivery returns the n-th delivery to an endpoint, which is due this number of seconds
 // after the start.
-func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
-	return store.Delivery{
+func (s *suite) delivery(endpoint string, n, due int) store.WebhookDelivery {
+	return store.WebhookDelivery{
 		ID: fmt.Sprintf("msg-%04d", n), Account: "a", Endpoint: endpoint, Event: "job.succeeded", Job: "job-1",
 		Payload: `{"a": "<&>"}` + "\n", Created: *s.timeAt(0), State: store.DeliveryPending, Due: s.timeAt(due),
 	}
 }
 
-func (s *suite) createDelivery(d store.Delivery) {
+func (s *suite) createDelivery(d store.WebhookDelivery) {
 	s.Helper()
 	s.must(s.CreateDelivery(s.Context(), d))
 }
 
 // putDelivery replaces a delivery; it must succeed.
-func (s *suite) putDelivery(d store.Delivery) store.Delivery {
+func (s *suite) putDelivery(d store.WebhookDelivery) store.WebhookDelivery {
 	s.Helper()
 	return must(s.PutDelivery(s.Context(), d))(s)
 }
 
-func (s *suite) getDelivery(id string) store.Delivery {
+func (s *suite) getDelivery(id string) store.WebhookDelivery {
 	s.Helper()
 	d := must(s.GetDelivery(s.Context(), id))(s)
 	return d
@@ -59,7 +59,7 @@ func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 
 // endDelivery returns the delivery d with an ended state. The delivery expires this number of
 // seconds after the start.
-func (s *suite) endDelivery(d store.Delivery, state string, expires int) store.Delivery {
+func (s *suite) endDelivery(d store.WebhookDelivery, state string, expires int) store.WebhookDelivery {
 	d.State, d.Due, d.Expires = state, nil, s.timeAt(expires)
 	return d
 }
@@ -105,7 +105,7 @@ func testDeliveries(s *suite) {
 		s.Errorf("an unknown endpoint has the deliveries %v, want none", got)
 	}
 	s.wantError("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
-	for _, bad := range []store.Delivery{{}, s.endDelivery(first, store.DeliveryPending, 1), s.endDelivery(first, "strange", 1)} {
+	for _, bad := range []store.WebhookDelivery{{}, s.endDelivery(first, store.DeliveryPending, 1), s.endDelivery(first, "strange", 1)} {
 		s.wantError(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
 	}
 	s.reopen()

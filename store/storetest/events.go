@@ -35,7 +35,7 @@ func testEvents(s *suite) {
 	}
 	s.update(first, func(r *store.Record) error { // as the owner of the job does
 		r.AddEvent(store.JobEvent{At: first.Epoch, What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5})
-		return become(r, rowmill.StatusStarting)
+		return moveThrough(r, rowmill.StatusStarting)
 	})
 	waited := store.JobEvent{What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5}
 	dies()
@@ -49,7 +49,7 @@ func testEvents(s *suite) {
 	third, _ := s.adopt(id, "p3")
 	all := []store.JobEvent{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
 	s.wantEvents("it was given back", id, all...)
-	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}))
+	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.RowTotals{Rows: 1}}}))
 	s.must(s.Cancel(s.Context(), id, s.start, nil))
 	s.wantEvents("it has ended", id, all...)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// priced returns a model that costs 0.05 USD per million input tokens and 0.2 USD per
+// pricedModel returns a model that costs 0.05 USD per million input tokens and 0.2 USD per
 // million output tokens. These prices and their small sums have no exact float.
-func priced(id string) rowmill.Model {
+func pricedModel(id string) rowmill.Model {
 	return rowmill.Model{ID: id, Kind: rowmill.KindGeneration, ContextLength: 4096, InputPrice: 0.05, OutputPrice: 0.2}
 }
 
-// spending creates a running job of an account with a priced model.
-func (s *suite) spending(account, model string) store.Fence {
+// createSpendingJob creates a running job of an account with a priced model.
+func (s *suite) createSpendingJob(account, model string) store.Fence {
 	s.Helper()
 	return s.spendingWith(account, model, "")
 }
@@ -30,7 +30,7 @@ func (s *suite) spending(account, model string) store.Fence {
 func (s *suite) spendingWith(account, model, key string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
-	rec.Spec.Model = priced(model)
+	rec.Spec.Model = pricedModel(model)
 	if key != "" {
 		rec.Job.KeyID = &key
 	}
@@ -42,12 +42,12 @@ func (s *suite) startJob(rec store.Record) store.Fence {
 	s.Helper()
 	s.must(s.Create(s.Context(), rec, nil))
 	f := s.claim(rec.Job.ID, s.session())
-	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
+	s.update(f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning) })
 	return f
 }
 
 // spend commits one part of a job.
-func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
+func (s *suite) spend(f store.Fence, key string, totals store.RowTotals) {
 	s.Helper()
 	part := store.Part{Key: key, Rows: totals.Rows, Totals: totals}
 	s.must(s.CommitParts(s.Context(), f, []store.Part{part}))
@@ -68,9 +68,9 @@ func (s *suite) usageByKey(account string) []store.KeyUsage {
 }
 
 // wantKeys compares an account's usage of a model by API key, summed over days.
-func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
+func (s *suite) wantKeys(account, model string, want map[string]store.RowTotals) {
 	s.Helper()
-	got, costs := map[string]store.Totals{}, map[string]rowmill.Money{}
+	got, costs := map[string]store.RowTotals{}, map[string]rowmill.Money{}
 	for _, u := range s.usageByKey(account) {
 		if u.Model == model {
 			got[u.Key], costs[u.Key] = got[u.Key].Plus(u.Totals), costs[u.Key].Plus(u.Cost)
@@ -78,7 +78,7 @@ func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	}
 	s.wantEqual(fmt.Sprintf("usage of %s by account %s by key", model, account), want, got)
 	for key, totals := range want {
-		if charge := priced(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
+		if charge := pricedModel(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
 			s.Errorf("%s costs key %q of account %s %v, want %v", model, key, account, costs[key], charge)
 		}
 	}
@@ -105,9 +105,9 @@ func (s *suite) checkSumOfKeys(account string) {
 }
 
 // wantUsage compares an account's usage by model, summed over days.
-func (s *suite) wantUsage(account string, want map[string]store.Totals) {
+func (s *suite) wantUsage(account string, want map[string]store.RowTotals) {
 	s.Helper()
-	got := map[string]store.Totals{}
+	got := map[string]store.RowTotals{}
 	costs := map[string]rowmill.Money{}
 	for _, u := range s.usage(account) {
 		got[u.Model] = got[u.Model].Plus(u.Totals)
@@ -116,7 +116,7 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	s.wantEqual(fmt.Sprintf("usage of account %s", account), want, got)
 	s.checkSumOfKeys(account)
 	for model, totals := range want {
-		if charge := priced(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
+		if charge := pricedModel(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
 			s.Errorf("%s costs account %s %v, want %v", model, account, costs[model], charge)
 		}
 	}
@@ -126,16 +126,16 @@ func testUsage(s *suite) {
 	if usage := s.usage("a"); len(usage) != 0 {
 		s.Errorf("an account that never ran a job used %v, want nothing", usage)
 	}
-	one := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7, Deduplicated: 2}
-	f := s.spending("a", "m")
+	one := store.RowTotals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7, Deduplicated: 2}
+	f := s.createSpendingJob("a", "m")
 	s.spend(f, "1", one)
 	s.spend(f, "2", one)
-	s.spend(s.spending("a", "m"), "1", one)
-	s.spend(s.spending("a", "k"), "1", one)
-	s.spend(s.spending("ab", "m"), "1", one)
-	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
-	s.wantUsage("ab", map[string]store.Totals{"m": one})
-	s.wantUsage("b", map[string]store.Totals{})
+	s.spend(s.createSpendingJob("a", "m"), "1", one)
+	s.spend(s.createSpendingJob("a", "k"), "1", one)
+	s.spend(s.createSpendingJob("ab", "m"), "1", one)
+	s.wantUsage("a", map[string]store.RowTotals{"m": one.Plus(one).Plus(one), "k": one})
+	s.wantUsage("ab", map[string]store.RowTotals{"m": one})
+	s.wantUsage("b", map[string]store.RowTotals{})
 
 	usage := s.usage("a")
 	if !slices.IsSortedFunc(usage, func(u, v store.Usage) int { return u.Day.Compare(v.Day) }) {
@@ -158,12 +158,12 @@ func testUsage(s *suite) {
 		s.Errorf("over all time the usage is %v, %v; want at least 2 models", usage, err)
 	}
 	s.reopen()
-	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
+	s.wantUsage("a", map[string]store.RowTotals{"m": one.Plus(one).Plus(one), "k": one})
 }
 
 func testUsageByKey(s *suite) {
-	of := func(n int64) store.Totals {
-		return store.Totals{Rows: n, Failed: 1, TruncatedRows: 2, TruncatedOutputs: 3, InputTokens: 7 * n, OutputTokens: 3 * n, Deduplicated: n}
+	of := func(n int64) store.RowTotals {
+		return store.RowTotals{Rows: n, Failed: 1, TruncatedRows: 2, TruncatedOutputs: 3, InputTokens: 7 * n, OutputTokens: 3 * n, Deduplicated: n}
 	}
 	if usage := s.usageByKey("a"); len(usage) != 0 {
 		s.Errorf("an account that never ran a job used %v", usage)
@@ -185,14 +185,14 @@ func testUsageByKey(s *suite) {
 		f = s.claim(f.JobID, s.session())
 	}
 	rec := s.newRecord("a")
-	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = priced("m"), true, rowmill.RunEstimate, pointer("k")
+	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = pricedModel("m"), true, rowmill.RunEstimate, pointer("k")
 	s.spend(s.startJob(rec), "p", of(9))
 	for range 2 {
-		s.wantKeys("a", "m", map[string]store.Totals{"k": of(1).Plus(of(7)), "k1": of(2), "1:k": of(3), "": of(4)})
-		s.wantKeys("a", "1m", map[string]store.Totals{"k": of(5)})
-		s.wantKeys("a", "0.1:2:m", map[string]store.Totals{"k:0.05": of(8)})
-		s.wantKeys("ab", "m", map[string]store.Totals{"k": of(6)})
-		s.wantKeys("b", "m", map[string]store.Totals{})
+		s.wantKeys("a", "m", map[string]store.RowTotals{"k": of(1).Plus(of(7)), "k1": of(2), "1:k": of(3), "": of(4)})
+		s.wantKeys("a", "1m", map[string]store.RowTotals{"k": of(5)})
+		s.wantKeys("a", "0.1:2:m", map[string]store.RowTotals{"k:0.05": of(8)})
+		s.wantKeys("ab", "m", map[string]store.RowTotals{"k": of(6)})
+		s.wantKeys("b", "m", map[string]store.RowTotals{})
 		s.checkSumOfKeys("a")
 		s.reopen()
 	}
@@ -214,8 +214,8 @@ func testUsageByKey(s *suite) {
 // testUsageRepeated repeats commits: late, with only some of the parts, and by the next
 // owner. No repeat may count twice.
 func testUsageRepeated(s *suite) {
-	f := s.spending("a", "m")
-	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
+	f := s.createSpendingJob("a", "m")
+	of := func(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
 	part := func(key string, n int64) store.Part { return store.Part{Key: key, Rows: n, Totals: of(n)} }
 	commit := func(parts ...store.Part) {
 		s.Helper()
@@ -225,7 +225,7 @@ func testUsageRepeated(s *suite) {
 	commit(part("a", 1), part("b", 2))
 	commit(part("b", 2), part("c", 4))
 	commit(part("a", 100)) // only the key identifies the part
-	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
+	s.wantUsage("a", map[string]store.RowTotals{"m": of(7)})
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}))
 	commit(part("a", 1), part("d", 7))
 	s.must(s.CloseSession(s.Context(), f.Session))
@@ -233,19 +233,19 @@ func testUsageRepeated(s *suite) {
 	f = s.claim(f.JobID, s.session())
 	commit(part("b", 2), part("e", 1))
 	s.wantError("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}))
-	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
+	s.wantUsage("a", map[string]store.RowTotals{"m": of(8)})
 }
 
 // testUsageOfCarriedRows commits rows that another job ran, together with rows of this
 // job, and again by the next owner.
 func testUsageOfCarriedRows(s *suite) {
-	f := s.spending("a", "m")
-	of := store.Totals{Rows: 3, Failed: 1, InputTokens: 30, OutputTokens: 6}
-	carried := store.Part{Key: "c", Rows: 5, Totals: store.Totals{Rows: 5, Failed: 2}, Carried: true}
+	f := s.createSpendingJob("a", "m")
+	of := store.RowTotals{Rows: 3, Failed: 1, InputTokens: 30, OutputTokens: 6}
+	carried := store.Part{Key: "c", Rows: 5, Totals: store.RowTotals{Rows: 5, Failed: 2}, Carried: true}
 	own := store.Part{Key: "o", Rows: 3, Totals: of}
 	for range 2 {
 		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}))
-		s.wantUsage("a", map[string]store.Totals{"m": of})
+		s.wantUsage("a", map[string]store.RowTotals{"m": of})
 		s.wantEqual("parts", []store.Part{carried, own}, s.parts(f.JobID))
 		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
 			s.Errorf("the job has %+v and %d input tokens, want 8 rows done, 3 failed, and 30 input tokens", job.RowCounts, *job.InputTokens)
@@ -258,8 +258,8 @@ func testUsageOfCarriedRows(s *suite) {
 // testUsageRace commits the same parts at the same time, next to writes that fail. A
 // transaction that runs again must not count twice.
 func testUsageRace(s *suite) {
-	f, broken := s.spendingWith("a", "m", "k"), s.spending("b", "m")
-	of := store.Totals{Rows: 8, InputTokens: 80, OutputTokens: 9}
+	f, broken := s.spendingWith("a", "m", "k"), s.createSpendingJob("b", "m")
+	of := store.RowTotals{Rows: 8, InputTokens: 80, OutputTokens: 9}
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -273,17 +273,17 @@ func testUsageRace(s *suite) {
 		})
 	}
 	wg.Wait()
-	var want store.Totals
+	var want store.RowTotals
 	for range 8 {
 		want = want.Plus(of)
 	}
-	s.wantUsage("a", map[string]store.Totals{"m": want})
-	s.wantKeys("a", "m", map[string]store.Totals{"k": want})
+	s.wantUsage("a", map[string]store.RowTotals{"m": want})
+	s.wantKeys("a", "m", map[string]store.RowTotals{"k": want})
 }
 
 func testUsageOutlivesJobs(s *suite) {
-	of := store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20}
-	want := store.Totals{}
+	of := store.RowTotals{Rows: 1, InputTokens: 10, OutputTokens: 20}
+	want := store.RowTotals{}
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
 		f := s.spendingWith("a", "m", "k")
 		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(1)); return nil })
@@ -293,40 +293,40 @@ func testUsageOutlivesJobs(s *suite) {
 		if end == rowmill.StatusCancelled {
 			_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
 		} else {
-			_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, end) })
+			_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
 		}
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.wantError(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
 		s.must(s.DropParts(s.Context(), f.JobID))
-		s.wantUsage("a", map[string]store.Totals{"m": want})
-		s.wantKeys("a", "m", map[string]store.Totals{"k": want})
+		s.wantUsage("a", map[string]store.RowTotals{"m": want})
+		s.wantKeys("a", "m", map[string]store.RowTotals{"k": want})
 	}
 }
 
 func testUsageOfEstimates(s *suite) {
-	s.spend(s.estimating("a"), "p", store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20})
-	s.wantUsage("a", map[string]store.Totals{})
+	s.spend(s.createEstimateJob("a"), "p", store.RowTotals{Rows: 1, InputTokens: 10, OutputTokens: 20})
+	s.wantUsage("a", map[string]store.RowTotals{})
 }
 
-// estimating creates a running estimate job of an account.
-func (s *suite) estimating(account string) store.Fence {
+// createEstimateJob creates a running estimate job of an account.
+func (s *suite) createEstimateJob(account string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
-	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType = priced("m"), true, rowmill.RunEstimate
+	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType = pricedModel("m"), true, rowmill.RunEstimate
 	return s.startJob(rec)
 }
 
 func testFinishEstimate(s *suite) {
 	estimated := func(r *store.Record) error {
 		r.Job.CostEstimate, r.Job.JobCost = pointer(0.5), r.Spec.Model.Cost(&r.Job)
-		return become(r, rowmill.StatusSucceeded)
+		return moveThrough(r, rowmill.StatusSucceeded)
 	}
-	for name, f := range map[string]store.Fence{"without parts": s.estimating("a"), "with a sample": s.estimating("a")} {
+	for name, f := range map[string]store.Fence{"without parts": s.createEstimateJob("a"), "with a sample": s.createEstimateJob("a")} {
 		if name == "with a sample" {
 			s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(100)); return nil })
-			s.spend(f, "p", store.Totals{Rows: 3, InputTokens: 10, OutputTokens: 20})
+			s.spend(f, "p", store.RowTotals{Rows: 3, InputTokens: 10, OutputTokens: 20})
 		}
 		rec, err := s.Finish(s.Context(), f, estimated)
 		if err != nil {
@@ -343,7 +343,7 @@ func testUsageByDay(s *suite) {
 	if s.Sleeps {
 		s.Skip("days cannot pass")
 	}
-	of := store.Totals{Rows: 1, InputTokens: 10, OutputTokens: 20}
+	of := store.RowTotals{Rows: 1, InputTokens: 10, OutputTokens: 20}
 	day := s.Now().UTC().Truncate(24 * time.Hour)
 	s.Advance(24*time.Hour - s.Now().Sub(day) - time.Nanosecond) // the last moment of today
 	for n := range 3 {
@@ -351,7 +351,7 @@ func testUsageByDay(s *suite) {
 		s.Advance(time.Duration(1+n) * 24 * time.Hour) // longer than the ttl of a session
 	}
 	at := func(n int) store.Usage {
-		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").TokenCost(10, 20)}
+		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: pricedModel("m").TokenCost(10, 20)}
 	}
 	for _, tt := range []struct {
 		from, to time.Time
@@ -395,13 +395,13 @@ func testUsageIsTheSumOverParts(s *suite) {
 			var parts []store.Part
 			for range rapid.IntRange(0, 3).Draw(t, "parts") {
 				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that the keys of parts repeat
-				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.Totals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
+				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.RowTotals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
 			}
 			if err := s.CommitParts(s.Context(), f, parts); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want, byKey := map[string]store.Totals{}, map[string]map[string]store.Totals{"m": {}, "k": {}}
+		want, byKey := map[string]store.RowTotals{}, map[string]map[string]store.RowTotals{"m": {}, "k": {}}
 		for i, f := range fences {
 			for _, p := range s.parts(f.JobID) {
 				if p.Rows > 0 {

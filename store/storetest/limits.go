@@ -16,9 +16,9 @@ func testNamesApart(s *suite) {
 	accounts := []string{"a", "a:b", "a:b:c", "a b", "a\nb", "ä", "job", ":"}
 	byAccount := map[string]string{}
 	for i, account := range accounts {
-		f := s.spending(account, "m:"+account)
+		f := s.createSpendingJob(account, "m:"+account)
 		byAccount[account] = f.JobID
-		s.spend(f, "p: \n"+account, store.Totals{Rows: int64(i + 1)})
+		s.spend(f, "p: \n"+account, store.RowTotals{Rows: int64(i + 1)})
 		s.must(s.Release(s.Context(), f))
 	}
 	for i, account := range accounts {
@@ -56,7 +56,7 @@ func testTotalsGrowByDigits(s *suite) {
 	f := s.createRunning(1 << 40)
 	var sum int64
 	for i, n := range []int64{0, 9, 1, 89, 1, 1<<53 - 99, 1 << 53, 1 << 62, 7} {
-		s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: store.Totals{Rows: n, InputTokens: n}}}))
+		s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: store.RowTotals{Rows: n, InputTokens: n}}}))
 		sum += n
 		if job := s.get(f.JobID).Job; job.RowsDone != sum || *job.InputTokens != sum {
 			s.Errorf("after %d: %d rows and %d tokens, want %d", n, job.RowsDone, *job.InputTokens, sum)
@@ -68,8 +68,8 @@ func testTotalsGrowByDigits(s *suite) {
 func testLargeSums(s *suite) {
 	const odd = 1<<53 + 1
 	f := s.spendingWith("a", "m", KeyID)
-	s.spend(f, "1", store.Totals{Rows: 1, OutputTokens: odd})
-	s.spend(f, "2", store.Totals{Rows: 1, OutputTokens: odd + 1})
+	s.spend(f, "1", store.RowTotals{Rows: 1, OutputTokens: odd})
+	s.spend(f, "2", store.RowTotals{Rows: 1, OutputTokens: odd + 1})
 	if usage := s.usage("a"); len(usage) != 1 || usage[0].Totals.OutputTokens != 2*odd+1 {
 		s.Errorf("the usage is %+v, want %d output tokens", usage, int64(2*odd+1))
 	}
@@ -77,13 +77,13 @@ func testLargeSums(s *suite) {
 
 	// The amounts in trillionths are beyond 2^53. A reservation that exceeds the limit by
 	// one trillionth must be refused.
-	b := []store.Fence{s.spending("b", "m"), s.spending("b", "m"), s.spending("b", "m")}
-	s.spend(b[0], "1", store.Totals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
+	b := []store.Fence{s.createSpendingJob("b", "m"), s.createSpendingJob("b", "m"), s.createSpendingJob("b", "m")}
+	s.spend(b[0], "1", store.RowTotals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
 	limit := 9008.0
 	for i, usd := range []float64{9000.00000005, 7.9999} {
 		s.must(s.Reserve(s.Context(), b[i], usd, &limit))
 	}
-	var refused *store.LimitError
+	var refused *store.CostLimitError
 	_, err := s.Reserve(s.Context(), b[2], 0.000100000001, &limit)
 	if !errors.As(err, &refused) || refused.Spent != 50_000 || refused.Reserved != rowmill.MoneyOf(9000)+rowmill.MoneyOf(7.9999) {
 		// b[0] has reserved 9000.00000005 and spent 0.00000005.

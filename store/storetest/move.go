@@ -57,7 +57,7 @@ const (
 func (s *suite) fillStore() {
 	s.Helper()
 	rec := s.newRecord("a")
-	rec.Spec.Model, rec.Job.KeyID = priced("m"), pointer("key-1")
+	rec.Spec.Model, rec.Job.KeyID = pricedModel("m"), pointer("key-1")
 	rec.Spec.System, rec.Job.System, rec.Job.Schema = "be <brief>", pointer(""), json.RawMessage(`{"type":"object"}`)
 	rec.Spec.Sampling = map[string]any{"seed": json.Number("9007199254740993")}
 	f := s.startJob(rec)
@@ -65,10 +65,10 @@ func (s *suite) fillStore() {
 		r.Job.NumRows, r.Shards = pointer(int64(6)), 2
 		return nil
 	})
-	s.spend(f, "p1", store.Totals{Rows: 2, InputTokens: 333, OutputTokens: 77, Failed: 1})
-	s.spend(f, "p2", store.Totals{Rows: 1, InputTokens: 1})
+	s.spend(f, "p1", store.RowTotals{Rows: 2, InputTokens: 333, OutputTokens: 77, Failed: 1})
+	s.spend(f, "p2", store.RowTotals{Rows: 1, InputTokens: 1})
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "p3", Rows: 3, Complete: true, Size: 9}))
-	second := store.Part{Key: "p4", Shard: 1, Rows: 1, Accepted: []byte{1, 2, 0xff}, Totals: store.Totals{Rows: 1, OutputTokens: 5, Deduplicated: 1}}
+	second := store.Part{Key: "p4", Shard: 1, Rows: 1, Accepted: []byte{1, 2, 0xff}, Totals: store.RowTotals{Rows: 1, OutputTokens: 5, Deduplicated: 1}}
 	s.must(s.CommitParts(s.Context(), f, []store.Part{second}))
 	s.reserve(f, 0.5, 100)
 
@@ -78,21 +78,21 @@ func (s *suite) fillStore() {
 	s.batch("a:b", rowmill.DialectOpenAI)
 	s.claim(s.create("b"), s.session())
 
-	ended := s.spending("b", "m2") // a job without an API key
+	ended := s.createSpendingJob("b", "m2") // a job without an API key
 	s.update(ended, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
-	s.spend(ended, "all", store.Totals{Rows: 2, InputTokens: 10, OutputTokens: 10})
+	s.spend(ended, "all", store.RowTotals{Rows: 2, InputTokens: 10, OutputTokens: 10})
 	if _, err := s.Finish(s.Context(), ended, func(r *store.Record) error {
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "jobs/x/results/full", Size: 7}}
-		return become(r, rowmill.StatusSucceeded)
+		return moveThrough(r, rowmill.StatusSucceeded)
 	}); err != nil {
 		s.Fatal(err)
 	}
 	kept := s.createCancelled("b", s.time())
 	s.must(s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)))
-	losing := s.spending("c", "m3")
-	s.spend(losing, "lost", store.Totals{Rows: 2, InputTokens: 20})
-	s.spend(losing, "kept", store.Totals{Rows: 1, InputTokens: 5})
-	s.must(s.LoseParts(s.Context(), losing, []string{"lost"}, nil))
+	losing := s.createSpendingJob("c", "m3")
+	s.spend(losing, "lost", store.RowTotals{Rows: 2, InputTokens: 20})
+	s.spend(losing, "kept", store.RowTotals{Rows: 1, InputTokens: 5})
+	s.must(s.MarkPartsLost(s.Context(), losing, []string{"lost"}, nil))
 	gone := s.createCancelled("c", s.time())
 	s.must(s.RemoveData(s.Context(), gone, s.start))
 	s.must(s.MarkDataDeleted(s.Context(), gone))
@@ -106,7 +106,7 @@ func (s *suite) fillStore() {
 	s.putDelivery(s.endDelivery(sent, store.DeliveryDelivered, 60))
 	s.appendAudit(s.entry("a", 1))
 	s.appendAudit(s.entry("b", 2))
-	for i, key := range []store.Key{
+	for i, key := range []store.APIKey{
 		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.timeAt(9), RequestsPerMinute: pointer(0)},
 		{ID: "key-2", Hash: []byte("x"), Account: "b", Role: "reader", Created: s.start, Dialect: "sdk"},
 	} {
@@ -287,16 +287,16 @@ func testMoveGoesOn(a, b *suite) {
 		b.Errorf("the epoch is %d after epoch %d, want a larger one", f.Epoch, before.Epoch)
 	}
 	losing := b.claim(movedLosing, b.session())
-	if lost, err := b.LoseParts(b.Context(), losing, []string{"kept"}, nil); err != nil || lost.Rows != 3 || lost.InputTokens != 25 {
+	if lost, err := b.MarkPartsLost(b.Context(), losing, []string{"kept"}, nil); err != nil || lost.Rows != 3 || lost.InputTokens != 25 {
 		b.Errorf("after the loss of another part %+v are lost, %v; want 3 rows and 25 tokens", lost, err)
 	}
 	spent := b.usage("a")
-	again := []store.Part{{Key: "p1", Rows: 2, Totals: store.Totals{Rows: 2}}, {Key: "p4", Shard: 1, Rows: 1, Totals: store.Totals{Rows: 1}}}
+	again := []store.Part{{Key: "p1", Rows: 2, Totals: store.RowTotals{Rows: 2}}, {Key: "p4", Shard: 1, Rows: 1, Totals: store.RowTotals{Rows: 1}}}
 	if err := b.CommitParts(b.Context(), f, again); err != nil {
 		b.Fatal(err)
 	}
 	b.wantSame("usage after parts that were known", spent, b.usage("a"))
-	last := store.Part{Key: "p5", Shard: 1, Rows: 2, Totals: store.Totals{Rows: 2, InputTokens: 2}}
+	last := store.Part{Key: "p5", Shard: 1, Rows: 2, Totals: store.RowTotals{Rows: 2, InputTokens: 2}}
 	if err := b.CommitParts(b.Context(), f, []store.Part{last}); err != nil {
 		b.Fatal(err)
 	}
@@ -305,16 +305,16 @@ func testMoveGoesOn(a, b *suite) {
 	for _, u := range b.usage("a") {
 		charged = charged.Plus(u.Cost)
 	}
-	if want := priced("m").TokenCost(336, 82); charged != want {
+	if want := pricedModel("m").TokenCost(336, 82); charged != want {
 		b.Errorf("the account was charged %v, want %v", charged, want)
 	}
 	limit := 0.5
-	other := b.spending("a", "m")
-	var refused *store.LimitError
+	other := b.createSpendingJob("a", "m")
+	var refused *store.CostLimitError
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); !errors.As(err, &refused) {
 		b.Errorf("reserve while a moved reservation uses up the limit: %v, want a LimitError", err)
 	}
-	if rec, err := b.Finish(b.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil || rec.Reserved != 0 {
+	if rec, err := b.Finish(b.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }); err != nil || rec.Reserved != 0 {
 		b.Errorf("finish the moved job: %v, with %v reserved; want no error and no reservation", err, rec.Reserved)
 	}
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); err != nil {

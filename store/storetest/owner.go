@@ -68,7 +68,7 @@ func (s *suite) wantLeaseLost(when string, f store.Fence) {
 	s.Helper()
 	nothing := func(*store.Record) error { return nil }
 	_, update := s.Update(s.Context(), f, nothing)
-	_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
+	_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) })
 	for name, err := range map[string]error{
 		"Update":       update,
 		"Finish":       finish,
@@ -94,7 +94,7 @@ func testClaim(s *suite) {
 
 	// A job with progress keeps its status under its next owner.
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
-	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting) })
+	s.update(f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusStarting) })
 	s.must(s.CloseSession(s.Context(), session))
 	next := must(s.Claim(s.Context(), id, s.session(), store.Claim{}))(s)
 	if next.Job.Status != rowmill.StatusStarting || next.Epoch <= rec.Epoch {

@@ -38,7 +38,7 @@ func testCommitParts(s *suite) {
 	before := s.get(f.JobID)
 	part := store.Part{
 		Key: "jobs/x/parts/1", Shard: 3, Rows: 2, Accepted: []byte{0, 255, 1},
-		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20, Deduplicated: 1}, Size: 99,
+		Totals: store.RowTotals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20, Deduplicated: 1}, Size: 99,
 	}
 	s.must(s.CommitParts(s.Context(), f, []store.Part{part}))
 	s.wantEqual("parts", []store.Part{part}, s.parts(f.JobID))
@@ -60,7 +60,7 @@ func testCommitParts(s *suite) {
 func testCommitPartsRepeated(s *suite) {
 	f := s.createRunning(100)
 	of := func(key string, n int64) store.Part {
-		return store.Part{Key: key, Rows: n, Totals: store.Totals{Rows: n, InputTokens: n, OutputTokens: n}}
+		return store.Part{Key: key, Rows: n, Totals: store.RowTotals{Rows: n, InputTokens: n, OutputTokens: n}}
 	}
 	a, b, c := of("a", 1), of("b", 2), of("c", 4)
 	commit := func(parts ...store.Part) {
@@ -112,7 +112,7 @@ func testCommitPartsRace(s *suite) {
 	if got := len(s.parts(f.JobID)); got != 8 {
 		s.Errorf("%d parts, want 8", got)
 	}
-	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
+	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }); err != nil {
 		s.Errorf("finish: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func testReplaceParts(s *suite) {
 		store.Part{Key: "0a", Shard: 0, Rows: 1}, store.Part{Key: "1a", Shard: 1, Rows: 2},
 		store.Part{Key: "1b", Shard: 1, Rows: 3}, store.Part{Key: "2a", Shard: 2, Rows: 9})
 	before := s.get(f.JobID)
-	complete := store.Part{Key: "1", Shard: 1, Rows: 5, Complete: true, Size: 7, Totals: store.Totals{Rows: 5}}
+	complete := store.Part{Key: "1", Shard: 1, Rows: 5, Complete: true, Size: 7, Totals: store.RowTotals{Rows: 5}}
 	for name, wrong := range map[string]store.Part{
 		"fewer rows": {Key: "1", Shard: 1, Rows: 4, Complete: true},
 		"more rows":  {Key: "1", Shard: 1, Rows: 6, Complete: true},
@@ -161,19 +161,19 @@ func testReplaceParts(s *suite) {
 func testLoseParts(s *suite) {
 	whole := s.createRunning(1)
 	s.finish(whole, rowmill.StatusSucceeded)
-	s.wantError("of a job that succeeded", rowmill.ErrConflict)(s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
+	s.wantError("of a job that succeeded", rowmill.ErrConflict)(s.MarkPartsLost(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
 	f := s.createRunning(8)
-	of := func(rows, failed int64) store.Totals {
-		return store.Totals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
+	of := func(rows, failed int64) store.RowTotals {
+		return store.RowTotals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
 	}
-	carried := store.Part{Key: "c", Shard: 2, Rows: 1, Complete: true, Carried: true, Totals: store.Totals{Rows: 1}}
+	carried := store.Part{Key: "c", Shard: 2, Rows: 1, Complete: true, Carried: true, Totals: store.RowTotals{Rows: 1}}
 	parts := []store.Part{
 		{Key: "a", Shard: 0, Rows: 3, Accepted: []byte{1}, Totals: of(3, 1)},
 		{Key: "b", Shard: 1, Rows: 2, Accepted: []byte{2}, Totals: of(2, 0)},
 		carried,
 	}
 	s.must(s.CommitParts(s.Context(), f, parts))
-	usage := func() (sum store.Totals) {
+	usage := func() (sum store.RowTotals) {
 		s.Helper()
 		days := must(s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0)))(s)
 		for _, u := range days {
@@ -200,10 +200,10 @@ func testLoseParts(s *suite) {
 	}
 	stale := f
 	stale.Epoch--
-	s.wantError("with an old fence", rowmill.ErrLeaseLost)(s.LoseParts(s.Context(), stale, []string{"a"}, nil))
+	s.wantError("with an old fence", rowmill.ErrLeaseLost)(s.MarkPartsLost(s.Context(), stale, []string{"a"}, nil))
 	warns := 0
 	for range 2 {
-		lost, err := s.LoseParts(s.Context(), f, []string{"a", "c", "none"}, func(r *store.Record) {
+		lost, err := s.MarkPartsLost(s.Context(), f, []string{"a", "c", "none"}, func(r *store.Record) {
 			warns++
 			r.Job.Warnings = append(r.Job.Warnings, "lost")
 		})
@@ -218,7 +218,7 @@ func testLoseParts(s *suite) {
 	// A late repeat of a commit restores no lost part and does not change the progress
 	// fields.
 	s.must(s.CommitParts(s.Context(), f, parts[:2]))
-	s.must(s.LoseParts(s.Context(), f, []string{"a", "c"}, nil))
+	s.must(s.MarkPartsLost(s.Context(), f, []string{"a", "c"}, nil))
 	wantJob("after a late repeat", 2, 0, 50, "b", "a c")
 	// A carried part is written again under its key; other rows run again and cost again.
 	s.must(s.CommitParts(s.Context(), f, []store.Part{carried}))
@@ -233,7 +233,7 @@ func testLoseParts(s *suite) {
 	wantJob("after a merge", 6, 0, 80, "e b c", "a")
 	// For an ended job, LoseParts needs no fence.
 	s.finish(f, rowmill.StatusFailed)
-	s.must(s.LoseParts(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil))
+	s.must(s.MarkPartsLost(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil))
 	s.reopen()
 	wantJob("of a job that is over", 3, 0, 80, "b c", "a e")
 	s.must(s.DropParts(s.Context(), f.JobID))
@@ -266,7 +266,7 @@ func testDropParts(s *suite) {
 	s.commit(other, store.Part{Key: "a", Rows: 1})
 	s.wantError("parts of a running job", rowmill.ErrConflict)(s.DropParts(s.Context(), f.JobID))
 	s.wantParts(f.JobID, "a", "b")
-	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }))
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }))
 	before := s.get(f.JobID)
 	for range 2 {
 		s.must(s.DropParts(s.Context(), f.JobID))

@@ -31,12 +31,12 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 	s.Helper()
 	before := s.get(f.JobID)
 	_, err := s.Reserve(s.Context(), f, asked, &limit)
-	var refused *store.LimitError
+	var refused *store.CostLimitError
 	if !errors.As(err, &refused) {
 		s.Errorf("reserve %v of %v: %v, want a LimitError", asked, limit, err)
 		return
 	}
-	want := store.LimitError{
+	want := store.CostLimitError{
 		Asked: rowmill.MoneyOf(asked), Spent: rowmill.MoneyOf(spent),
 		Reserved: rowmill.MoneyOf(reserved), Limit: rowmill.MoneyOf(limit),
 	}
@@ -44,14 +44,14 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 	s.wantUnchanged(before)
 }
 
-// dollars returns totals that cost usd US dollars with a model from the function priced.
-func dollars(usd int64) store.Totals {
-	return store.Totals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
+// totalsOfCost returns totals that cost usd US dollars with a model from the function priced.
+func totalsOfCost(usd int64) store.RowTotals {
+	return store.RowTotals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
 }
 
 func testReserve(s *suite) {
-	a, b, c := s.spending("a", "m"), s.spending("a", "m"), s.spending("a", "m")
-	other := s.spending("b", "m")
+	a, b, c := s.createSpendingJob("a", "m"), s.createSpendingJob("a", "m"), s.createSpendingJob("a", "m")
+	other := s.createSpendingJob("b", "m")
 	before := s.get(a.JobID)
 	after := s.reserve(a, 0.1, 0.3)
 	before.Reserved, before.Version = after.Reserved, after.Version
@@ -59,21 +59,21 @@ func testReserve(s *suite) {
 	s.reserve(b, 0.1, 0.3)
 	s.wantOverLimit(c, 0.2, 0, 0.2, 0.3)
 	s.reserve(c, 0.1, 0.3) // exactly the limit; as floats the sum would exceed it
-	s.wantOverLimit(s.spending("a", "m"), 1e-12, 0, 0.3, 0.3)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 1e-12, 0, 0.3, 0.3)
 	s.reserve(other, 0.3, 0.3) // another account has its own limit
 	s.reopen()
-	d := s.spending("a", "m")
+	d := s.createSpendingJob("a", "m")
 	s.wantOverLimit(d, 0.1, 0, 0.3, 0.3)
 	s.reserve(d, 0.1, 0.5) // the caller may raise the limit
-	rec, err := s.Reserve(s.Context(), s.spending("a", "m"), 1000, nil)
+	rec, err := s.Reserve(s.Context(), s.createSpendingJob("a", "m"), 1000, nil)
 	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
 		s.Errorf("reserve without a limit: %v are reserved, %v; want 1000 USD", rec.Reserved, err)
 	}
-	s.wantOverLimit(s.spending("a", "m"), 0.1, 0, 1000.4, 0.5)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 0.1, 0, 1000.4, 0.5)
 }
 
 func testReserveRefuses(s *suite) {
-	f := s.spending("a", "m")
+	f := s.createSpendingJob("a", "m")
 	before := s.get(f.JobID)
 	limit := 5.0
 	for _, usd := range []float64{-1, math.NaN()} {
@@ -90,7 +90,7 @@ func testReserveRefuses(s *suite) {
 
 // testReserveAgain repeats reservations, as a retry or the next owner of the job does.
 func testReserveAgain(s *suite) {
-	f := s.spending("a", "m")
+	f := s.createSpendingJob("a", "m")
 	s.reserve(f, 4, 5)
 	version := s.get(f.JobID).Version
 	s.reserve(f, 4, 5)
@@ -107,26 +107,26 @@ func testReserveAgain(s *suite) {
 	s.reserve(f, 3, 1) // less than the granted amount, so the limit is not checked
 	s.wantOverLimit(f, 4, 0, 0, 3.5)
 	s.reserve(f, 3.5, 3.5)
-	s.wantOverLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 1, 0, 3.5, 4)
 	s.reserve(f, 0, 0)
-	s.reserve(s.spending("a", "m"), 4, 4)
-	s.reserve(s.spending("a", "m"), 0, 0) // zero is within any limit
+	s.reserve(s.createSpendingJob("a", "m"), 4, 4)
+	s.reserve(s.createSpendingJob("a", "m"), 0, 0) // zero is within any limit
 }
 
 func testReserveEndsWithTheJob(s *suite) {
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
-		f, estimate := s.spending("a", "m"), s.estimating("a")
+		f, estimate := s.createSpendingJob("a", "m"), s.createEstimateJob("a")
 		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(0)); return nil })
 		for _, f := range []store.Fence{f, estimate} {
 			s.reserve(f, 2, 4)
 		}
-		s.wantOverLimit(s.spending("a", "m"), 4, 0, 4, 4)
+		s.wantOverLimit(s.createSpendingJob("a", "m"), 4, 0, 4, 4)
 		for _, f := range []store.Fence{f, estimate} {
 			var err error
 			if end == rowmill.StatusCancelled {
 				_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
 			} else {
-				_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, end) })
+				_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
 			}
 			if err != nil {
 				s.Fatal(err)
@@ -135,47 +135,47 @@ func testReserveEndsWithTheJob(s *suite) {
 				s.Errorf("a job that has %s has %v reserved, want 0", end, got)
 			}
 		}
-		g := s.spending("a", "m")
+		g := s.createSpendingJob("a", "m")
 		s.reserve(g, 4, 4)
-		s.must(s.Update(s.Context(), g, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }))
+		s.must(s.Update(s.Context(), g, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) }))
 	}
 }
 
 // testReserveCountsNothingTwice checks that spent money no longer counts as reserved.
 func testReserveCountsNothingTwice(s *suite) {
-	f, g := s.spending("a", "m"), s.spending("a", "m")
+	f, g := s.createSpendingJob("a", "m"), s.createSpendingJob("a", "m")
 	s.reserve(f, 6, 10)
-	s.spend(f, "1", dollars(5))
+	s.spend(f, "1", totalsOfCost(5))
 	s.wantOverLimit(g, 5, 5, 1, 10)
 	s.reserve(g, 4, 10)
-	s.spend(f, "2", dollars(2)) // more than the job had reserved
-	s.wantOverLimit(s.spending("a", "m"), 1, 7, 4, 10)
-	s.wantOverLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
+	s.spend(f, "2", totalsOfCost(2)) // more than the job had reserved
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 1, 7, 4, 10)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 1e-12, 7, 4, 10)
 
 	// A job's own spending is part of its reservation.
 	s.must(s.Cancel(s.Context(), g.JobID, s.start, nil))
 	s.reserve(f, 10, 10)
 	limit := 10.0
-	var refused *store.LimitError
+	var refused *store.CostLimitError
 	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyOf(4) {
 		s.Errorf("reserve 11 USD for a job that has spent 7: %v, want a LimitError that asks for the other 4", err)
 	}
-	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }))
-	s.wantOverLimit(s.spending("a", "m"), 4, 7, 0, 10)
-	s.reserve(s.spending("a", "m"), 3, 10)
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) }))
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 4, 7, 0, 10)
+	s.reserve(s.createSpendingJob("a", "m"), 3, 10)
 }
 
 // testReserveRace lets many jobs reserve at the same time, with money for only some.
 func testReserveRace(s *suite) {
-	s.spend(s.spending("a", "m"), "p", dollars(1))
+	s.spend(s.createSpendingJob("a", "m"), "p", totalsOfCost(1))
 	var granted atomic.Int32
 	var wg sync.WaitGroup
 	for range 16 {
-		f := s.spending("a", "m")
+		f := s.createSpendingJob("a", "m")
 		wg.Go(func() {
 			limit := 6.0
 			_, err := s.Reserve(s.Context(), f, 1, &limit)
-			var refused *store.LimitError
+			var refused *store.CostLimitError
 			switch {
 			case err == nil:
 				granted.Add(1)
@@ -200,7 +200,7 @@ func testReserveCrowd(s *suite) {
 		account := fmt.Sprint("a", room)
 		var fences []store.Fence
 		for range crowd {
-			fences = append(fences, s.spending(account, "m"))
+			fences = append(fences, s.createSpendingJob(account, "m"))
 		}
 		var granted atomic.Int32
 		var wg sync.WaitGroup
@@ -210,7 +210,7 @@ func testReserveCrowd(s *suite) {
 				<-begin
 				limit := float64(room)
 				_, err := s.Reserve(s.Context(), f, 1, &limit)
-				var refused *store.LimitError
+				var refused *store.CostLimitError
 				switch {
 				case err == nil:
 					granted.Add(1)
@@ -234,16 +234,16 @@ func testReserveByMonth(s *suite) {
 	year, month, _ := s.Now().UTC().Date()
 	next := time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
 	s.Advance(next.Sub(s.Now()) - time.Hour)
-	f := s.spending("a", "m")
+	f := s.createSpendingJob("a", "m")
 	s.reserve(f, 8, 10)
-	s.spend(f, "1", dollars(5))
-	s.wantOverLimit(s.spending("a", "m"), 3, 5, 3, 10)
+	s.spend(f, "1", totalsOfCost(5))
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 3, 5, 3, 10)
 	s.Advance(time.Hour)
 	// In a new month the spent money is zero, and reservations remain.
-	s.wantOverLimit(s.spending("a", "m"), 8, 0, 3, 10)
-	s.reserve(s.spending("a", "m"), 7, 10)
-	s.spend(f, "2", dollars(1))
-	s.wantOverLimit(s.spending("a", "m"), 1, 1, 9, 10)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 8, 0, 3, 10)
+	s.reserve(s.createSpendingJob("a", "m"), 7, 10)
+	s.spend(f, "2", totalsOfCost(1))
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 1, 1, 9, 10)
 	s.Advance(31 * 24 * time.Hour)
-	s.wantOverLimit(s.spending("a", "m"), 2, 0, 9, 10)
+	s.wantOverLimit(s.createSpendingJob("a", "m"), 2, 0, 9, 10)
 }

@@ -150,14 +150,14 @@ func testRemoveData(s *suite) {
 
 // testShowRunning checks that ShowRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
-	s.wantError("show an unknown job", rowmill.ErrNotFound)(s.ShowRunning(s.Context(), "job-none"))
+	s.wantError("show an unknown job", rowmill.ErrNotFound)(s.MarkShownRunning(s.Context(), "job-none"))
 	f := s.createRunning(1)
 	ended := s.createCancelled("a", s.start)
 	for _, id := range []string{f.JobID, ended} {
 		want := s.get(id)
 		want.ShownRunning, want.Version = true, want.Version+1
 		for range 2 {
-			if err := s.ShowRunning(s.Context(), id); err != nil {
+			if err := s.MarkShownRunning(s.Context(), id); err != nil {
 				s.Errorf("show: %v", err)
 			}
 		}

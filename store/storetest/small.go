@@ -13,7 +13,7 @@ import (
 )
 
 func testKeys(s *suite) {
-	listed := func() []store.Key {
+	listed := func() []store.APIKey {
 		s.Helper()
 		keys := must(s.ListKeys(s.Context()))(s)
 		return keys
@@ -22,19 +22,19 @@ func testKeys(s *suite) {
 		s.Errorf("a new store has the keys %v, want none", keys)
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
-	a := store.Key{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
-	b := store.Key{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3)), Rotated: pointer(at(4)), Dialect: "sdk", RequestsPerMinute: pointer(7)}
-	for _, k := range []store.Key{b, a, a} {
+	a := store.APIKey{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
+	b := store.APIKey{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3)), Rotated: pointer(at(4)), Dialect: "sdk", RequestsPerMinute: pointer(7)}
+	for _, k := range []store.APIKey{b, a, a} {
 		s.must(s.PutKey(s.Context(), k))
 	}
-	s.wantEqual("keys", []store.Key{a, b}, listed())
+	s.wantEqual("keys", []store.APIKey{a, b}, listed())
 	a.Name, a.Hash = "renamed", []byte{9}
 	s.must(s.PutKey(s.Context(), a))
 	s.reopen()
-	s.wantEqual("keys after a change", []store.Key{a, b}, listed())
+	s.wantEqual("keys after a change", []store.APIKey{a, b}, listed())
 	s.must(s.DeleteKey(s.Context(), "z"))
 	s.wantError("delete an unknown key", rowmill.ErrNotFound)(s.DeleteKey(s.Context(), "z"))
-	s.wantEqual("keys after a delete", []store.Key{b}, listed())
+	s.wantEqual("keys after a delete", []store.APIKey{b}, listed())
 }
 
 func testValues(s *suite) {
@@ -138,7 +138,7 @@ func testReopen(s *suite) {
 	s.wantLeaseLost("of the owner before the restart", f)
 	s.commit(again, store.Part{Key: "a", Rows: 1}, store.Part{Key: "c", Rows: 1})
 	s.wantParts(f.JobID, "a", "b", "c")
-	if _, err := s.Finish(s.Context(), again, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
+	if _, err := s.Finish(s.Context(), again, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }); err != nil {
 		s.Errorf("finish: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func testContext(s *suite) {
 		"Create":           func() { _, _, err = s.Create(ctx, s.newRecord("ended"), nil) },
 		"Lookup":           func() { _, err = s.Lookup(ctx, "a", store.Idempotency{Key: "k"}) },
 		"Get":              func() { _, err = s.Get(ctx, f.JobID) },
-		"Active":           func() { _, err = s.Active(ctx, []string{"a"}, s.start, 1) },
+		"Active":           func() { _, err = s.ListActiveJobs(ctx, []string{"a"}, s.start, 1) },
 		"List":             func() { _, _, err = s.List(ctx, "a", 1, "") },
 		"Orphans":          func() { _, err = s.Orphans(ctx, 1) },
 		"Claim":            func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Claim{}) },
@@ -172,8 +172,8 @@ func testContext(s *suite) {
 		"RenewSession":     func() { err = s.RenewSession(ctx, f.Session) },
 		"CloseSession":     func() { err = s.CloseSession(ctx, f.Session) },
 		"LiveSessions":     func() { _, err = s.LiveSessions(ctx) },
-		"PutKey":           func() { err = s.PutKey(ctx, store.Key{ID: "k"}) },
-		"ReplaceKey":       func() { err = s.ReplaceKey(ctx, store.Key{ID: "k"}, nil) },
+		"PutKey":           func() { err = s.PutKey(ctx, store.APIKey{ID: "k"}) },
+		"ReplaceKey":       func() { err = s.ReplaceKey(ctx, store.APIKey{ID: "k"}, nil) },
 		"AppendAudit":      func() { err = s.AppendAudit(ctx, s.entry("a", 1)) },
 		"ListAudit":        func() { _, _, err = s.ListAudit(ctx, "a", 1, "") },
 		"AuditAfter":       func() { _, err = s.AuditAfter(ctx, s.start, "", 1) },
@@ -186,7 +186,7 @@ func testContext(s *suite) {
 		"RetainedJobs":     func() { _, err = s.RetainedJobs(ctx, "a", s.start, 1) },
 		"RemoveData":       func() { _, err = s.RemoveData(ctx, f.JobID, s.start) },
 		"DataGone":         func() { err = s.MarkDataDeleted(ctx, f.JobID) },
-		"ShowRunning":      func() { err = s.ShowRunning(ctx, f.JobID) },
+		"ShowRunning":      func() { err = s.MarkShownRunning(ctx, f.JobID) },
 		"Ping":             func() { err = s.Ping(ctx) },
 	}
 	for name, call := range calls {

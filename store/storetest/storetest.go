@@ -305,7 +305,7 @@ func (s *suite) createRunning(rows int64) store.Fence {
 	f := s.createClaimed("a")
 	s.update(f, func(r *store.Record) error {
 		r.Job.NumRows = &rows
-		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+		return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning)
 	})
 	return f
 }
@@ -323,7 +323,7 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	if rows := s.get(f.JobID).Job.NumRows; rows != nil && status == rowmill.StatusSucceeded {
 		s.commit(f, store.Part{Key: "all", Rows: *rows, Complete: true})
 	}
-	rec := must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, status) }))(s)
+	rec := must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))(s)
 	return rec
 }
 
@@ -373,8 +373,8 @@ func asJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// become moves a job through the given states, one after the other.
-func become(r *store.Record, states ...rowmill.Status) error {
+// moveThrough moves a job through the given states, one after the other.
+func moveThrough(r *store.Record, states ...rowmill.Status) error {
 	for _, next := range states {
 		if err := r.Job.Become(next, time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)); err != nil {
 			return err

@@ -172,11 +172,11 @@ func testUnknownMembers(s *suite) {
 			r.Job.Function.Revision, r.Job.Name = 2, nil
 			now := s.start
 			r.DownloadStarted = &now
-			return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+			return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning)
 		})
 		return err
 	})
-	totals := store.Totals{Rows: 1, InputTokens: 3, OutputTokens: 5}
+	totals := store.RowTotals{Rows: 1, InputTokens: 3, OutputTokens: 5}
 	part := func(key string, shard int) store.Part {
 		return store.Part{Key: key, Shard: shard, Rows: 1, Accepted: []byte("set"), Totals: totals}
 	}
@@ -196,7 +196,7 @@ func testUnknownMembers(s *suite) {
 	g.keepsMembers("Finish", func() error {
 		_, err := s.Finish(ctx, f, func(r *store.Record) error {
 			r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 1}}
-			return become(r, rowmill.StatusSucceeded)
+			return moveThrough(r, rowmill.StatusSucceeded)
 		})
 		return err
 	})
@@ -204,7 +204,7 @@ func testUnknownMembers(s *suite) {
 		_, err := s.AddArtifact(ctx, f.JobID, "subset", store.Artifact{Key: "s"})
 		return err
 	})
-	g.keepsMembers("ShowRunning", func() error { return s.ShowRunning(ctx, f.JobID) })
+	g.keepsMembers("ShowRunning", func() error { return s.MarkShownRunning(ctx, f.JobID) })
 	g.keepsMembers("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
 	g.keepsMembers("InputGone", func() error { return s.MarkInputRemoved(ctx, f.JobID, s.start.Add(2*time.Hour)) })
 	g.keepsMembers("Continued", func() error { return s.MarkContinued(ctx, f.JobID, "job-next") })
@@ -246,7 +246,7 @@ func (g *memberCheck) deliveries() {
 func (g *memberCheck) keysAndAudit() {
 	g.Helper()
 	ctx := g.Context()
-	key := store.Key{ID: "k", Hash: []byte("one"), Account: "a", Role: "user", Created: g.start}
+	key := store.APIKey{ID: "k", Hash: []byte("one"), Account: "a", Role: "user", Created: g.start}
 	if err := g.PutKey(ctx, key); err != nil {
 		g.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func testNewerRecords(s *suite) {
 		for what, write := range map[string]func() error{
 			"Claim":       func() error { _, err := s.Claim(ctx, newer, session, store.Claim{}); return err },
 			"Cancel":      func() error { _, err := s.Cancel(ctx, newer, now, nil); return err },
-			"ShowRunning": func() error { return s.ShowRunning(ctx, newer) },
+			"ShowRunning": func() error { return s.MarkShownRunning(ctx, newer) },
 			"RemoveData":  func() error { _, err := s.RemoveData(ctx, endedID, now); return err },
 			"DropParts":   func() error { return s.DropParts(ctx, endedID) },
 			"DataGone":    func() error { return s.MarkDataDeleted(ctx, endedID) },

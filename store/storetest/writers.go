@@ -23,8 +23,8 @@ func testWriters(s *suite) {
 	ctx := s.Context()
 	session := s.session()
 	f := store.Fence{JobID: "job-writers", Session: session}
-	owner, other := store.NewWriter("owner"), store.NewWriter("other")
-	countOf := func(w *store.Writer) int64 { // number of writes by w in the record
+	owner, other := store.NewWriteCounter("owner"), store.NewWriteCounter("other")
+	countOf := func(w *store.WriteCounter) int64 { // number of writes by w in the record
 		s.Helper()
 		marks, err := s.Revisions(ctx, []string{f.JobID}, w.Name())
 		s.must(err)
@@ -35,7 +35,7 @@ func testWriters(s *suite) {
 		_, err := s.Update(ctx, f, func(r *store.Record) error {
 			r.Job.NumRows = &rows
 			if r.Job.Status == rowmill.StatusSubmitted {
-				return errors.Join(become(r, rowmill.StatusStarting), become(r, rowmill.StatusRunning))
+				return errors.Join(moveThrough(r, rowmill.StatusStarting), moveThrough(r, rowmill.StatusRunning))
 			}
 			return nil
 		})
@@ -48,9 +48,9 @@ func testWriters(s *suite) {
 	replace := write{"replace", func(ctx context.Context) error {
 		return s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 10, Complete: true})
 	}}
-	show := write{"show", func(ctx context.Context) error { return s.ShowRunning(ctx, f.JobID) }}
+	show := write{"show", func(ctx context.Context) error { return s.MarkShownRunning(ctx, f.JobID) }}
 	finish := write{"finish", func(ctx context.Context) error {
-		_, err := s.Finish(ctx, f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) })
+		_, err := s.Finish(ctx, f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) })
 		return err
 	}}
 	artifact := write{"artifact", func(ctx context.Context) error {
@@ -74,11 +74,11 @@ func testWriters(s *suite) {
 
 	// counted runs writes with the writer w. Each must count as one write of w in the
 	// record.
-	counted := func(w *store.Writer, writes ...write) {
+	counted := func(w *store.WriteCounter, writes ...write) {
 		s.Helper()
 		for _, write := range writes {
 			before := countOf(w)
-			if err := write.do(store.WithWriter(ctx, w)); err != nil {
+			if err := write.do(store.WithWriteCounter(ctx, w)); err != nil {
 				s.Fatalf("%s: %v", write.name, err)
 			}
 			if got := countOf(w); got != before+1 || w.AckedWrites() != got {
@@ -88,33 +88,33 @@ func testWriters(s *suite) {
 	}
 	// refused runs writes with the writer w after one more write was acknowledged to w
 	// than the record has. Each must fail with ErrLostWrites.
-	refused := func(w *store.Writer, writes ...write) {
+	refused := func(w *store.WriteCounter, writes ...write) {
 		s.Helper()
 		held, before := countOf(w), s.get(f.JobID)
 		w.Ack(held + 1)
 		for _, write := range writes {
-			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.WithWriter(ctx, w)))
+			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.WithWriteCounter(ctx, w)))
 		}
 		s.wantUnchanged(before)
 		w.ResetAcked(held)
 	}
 	counted(other, write{"create", func(ctx context.Context) error {
-		_, _, err := s.Create(ctx, Record(f.JobID, "a", "row"), nil)
+		_, _, err := s.Create(ctx, NewRecord(f.JobID, "a", "row"), nil)
 		return err
 	}})
 	refused(other, claim, cancel)
 	counted(owner, claim, release, claim, update, reserve, commit)
 	refused(owner, update, finish, reserve, commit, replace, release)
 	counted(owner, replace)
-	s.must(replace.do(store.WithWriter(ctx, owner))) // a repeat, which changes nothing
+	s.must(replace.do(store.WithWriteCounter(ctx, owner))) // a repeat, which changes nothing
 	counted(other, show)
 	refused(other, cancel)
 	counted(owner, finish)
 	refused(other, artifact, continued, keep, drop, remove)
 	counted(other, artifact, continued, keep, drop, gone, remove)
-	s.must(drop.do(store.WithWriter(ctx, other))) // a repeat, which changes nothing
+	s.must(drop.do(store.WithWriteCounter(ctx, other))) // a repeat, which changes nothing
 	for name, want := range map[string]int64{"owner": 8, "other": 8, "unknown": 0} {
-		if got := countOf(store.NewWriter(name)); got != want {
+		if got := countOf(store.NewWriteCounter(name)); got != want {
 			s.Errorf("the record has %d writes of writer %s, want %d", got, name, want)
 		}
 	}

@@ -46,12 +46,12 @@ type Calibration struct {
 
 type observation struct{ counted, used float64 }
 
-// Observe adds a row: our count of its prompt, and the prompt tokens that the server
+// AddSample adds a row: our count of its prompt, and the prompt tokens that the server
 // reported, including cached tokens. It ignores a report of no tokens.
 //
 // For embeddings, servers report the tokens of a group of rows. Pass the sums
 // of a group as one row, or pass only groups with a single row.
-func (c *Calibration) Observe(counted, used int) {
+func (c *Calibration) AddSample(counted, used int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if counted < 0 || used <= 0 {
@@ -60,7 +60,7 @@ func (c *Calibration) Observe(counted, used int) {
 	c.seen[c.rows%window] = observation{float64(counted), float64(used)}
 	c.rows++
 	if slices.Contains([]int64{minRows, window / 4, window / 2, window}, c.rows) || c.rows%refitEvery == 0 {
-		c.ratio, c.offset = fit(c.recent())
+		c.ratio, c.offset = fitLine(c.recent())
 	}
 }
 
@@ -91,9 +91,9 @@ func (c *Calibration) MeanError() (mean float64, ok bool) {
 // recent returns the last rows, at most window, in no order.
 func (c *Calibration) recent() []observation { return c.seen[:min(c.rows, window)] }
 
-// fit returns the ratio 1 if most rows differ by the same number of tokens, and
+// fitLine returns the ratio 1 if most rows differ by the same number of tokens, and
 // otherwise the line that fits the rows best.
-func fit(rows []observation) (ratio, offset float64) {
+func fitLine(rows []observation) (ratio, offset float64) {
 	diffs := make([]float64, len(rows))
 	for i, o := range rows {
 		diffs[i] = o.used - o.counted

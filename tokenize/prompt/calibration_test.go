@@ -10,7 +10,7 @@ import (
 func observe(c *Calibration, rng *rand.Rand, rows int, used func(counted int) int) {
 	for range rows {
 		counted := 10 + int(1990*math.Pow(rng.Float64(), 3)) // most are short
-		c.Observe(counted, used(counted))
+		c.AddSample(counted, used(counted))
 	}
 }
 
@@ -35,7 +35,7 @@ func TestCalibration(t *testing.T) {
 		"a ratio above one":  {func(c *Calibration, rng *rand.Rand) { observe(c, rng, 200, noisy(rng, 2.5)) }, 2400, 2640, 1},
 		"rows of one length": {func(c *Calibration, rng *rand.Rand) {
 			for range 100 {
-				c.Observe(50, 60+rng.IntN(9))
+				c.AddSample(50, 60+rng.IntN(9))
 			}
 		}, 1010, 1018, 1},
 		"a server that changed": {func(c *Calibration, rng *rand.Rand) {
@@ -43,7 +43,7 @@ func TestCalibration(t *testing.T) {
 			observe(c, rng, window+refitEvery, func(n int) int { return n })
 		}, 1000, 1000, 0},
 		"odd reports": {func(c *Calibration, rng *rand.Rand) {
-			c.Observe(-1, 10)
+			c.AddSample(-1, 10)
 			observe(c, rng, 200, func(n int) int {
 				switch rng.IntN(10) {
 				case 0:
@@ -70,6 +70,6 @@ func BenchmarkObserve(b *testing.B) {
 	rng := source()
 	var c Calibration
 	for i := range b.N {
-		c.Observe(i%1000, i%1000+rng.IntN(50)) // all different, so that the slow fit is used
+		c.AddSample(i%1000, i%1000+rng.IntN(50)) // all different, so that the slow fit is used
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Counter counts the tokens of the prompts of a job like the server that runs the job.
 // It is safe for concurrent use.
 type Counter struct {
-	measure *Measure
+	measure *PromptMeasure
 	known   bool // whether counts use the model's own vocabulary; otherwise they are calibrated
 	learned *Calibration
 	report  func(meanError float64)
@@ -39,18 +39,18 @@ func (c *Counter) CountUpperBound(text string) int {
 // IsExact reports whether the server certainly counts as Count does.
 func (c *Counter) IsExact(text string) bool { return c.known && c.measure.IsExact(text) }
 
-// Observe gives the calibration the count that the server reported for a row, and
+// RecordUsage gives the calibration the count that the server reported for a row, and
 // reports the new mean error.
-func (c *Counter) Observe(text string, used int64) {
-	c.learned.Observe(c.measure.Count(text), int(used))
+func (c *Counter) RecordUsage(text string, used int64) {
+	c.learned.AddSample(c.measure.Count(text), int(used))
 	off, _ := c.learned.MeanError()
 	c.report(off)
 }
 
-// Fit returns the longest prefix of text whose prompt has at most limit tokens. If our
+// TruncateToFit returns the longest prefix of text whose prompt has at most limit tokens. If our
 // count is not exact, it calls ask for the server's count; ask is nil if the server
 // cannot count. ok is false if even an empty text does not fit.
-func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (cut string, ok bool, err error) {
+func (c *Counter) TruncateToFit(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (cut string, ok bool, err error) {
 	if len(text)+c.measure.Overhead() <= limit { // a token has at least one byte
 		return text, true, nil
 	}
@@ -58,7 +58,7 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 		return fitAsking(ctx, text, limit, ask)
 	}
 	if c.known {
-		cut, _, ok = c.measure.Fit(text, limit)
+		cut, _, ok = c.measure.TruncateToFit(text, limit)
 		return cut, ok, nil
 	}
 	if n := c.Count(text); n > limit {
@@ -104,9 +104,9 @@ func (byteEstimate) Truncate(text string, n int) string {
 	return TruncateToBytes(text, n*BytesPerToken)
 }
 
-// Counters makes the counters of a node's jobs. It keeps the calibration of a
+// CounterFactory makes the counters of a node's jobs. It keeps the calibration of a
 // model after the job ends. It is safe for concurrent use.
-type Counters struct {
+type CounterFactory struct {
 	find   func(rowmill.Model) (Tokenizer, string, error)
 	report func(model string, meanError float64)
 	log    *slog.Logger
@@ -116,15 +116,15 @@ type Counters struct {
 	warned  map[string]bool
 }
 
-// NewCounters returns counters that call find for the tokenizer of a model. A nil
+// NewCounterFactory returns counters that call find for the tokenizer of a model. A nil
 // tokenizer means an estimate by bytes. A warning means that the counts are estimates,
 // and gives the reason. report gets the mean error of recent counts, in tokens.
-func NewCounters(find func(rowmill.Model) (t Tokenizer, warning string, err error), report func(model string, meanError float64), log *slog.Logger) *Counters {
-	return &Counters{find: find, report: report, log: log, learned: make(map[string]*Calibration), warned: make(map[string]bool)}
+func NewCounterFactory(find func(rowmill.Model) (t Tokenizer, warning string, err error), report func(model string, meanError float64), log *slog.Logger) *CounterFactory {
+	return &CounterFactory{find: find, report: report, log: log, learned: make(map[string]*Calibration), warned: make(map[string]bool)}
 }
 
-// Counter returns the counter for jobs with this model and system prompt.
-func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error) {
+// NewCounter returns the counter for jobs with this model and system prompt.
+func (s *CounterFactory) NewCounter(model rowmill.Model, system string) (*Counter, error) {
 	template, err := Find(model.Template)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
@@ -150,10 +150,10 @@ func countsExactly(tokens Tokenizer, warning string, t Template) bool {
 	return tokens != nil && warning == "" && t.Name() != None
 }
 
-// Quality reports whether prompts of a model are counted exactly, and the mean
+// CountQuality reports whether prompts of a model are counted exactly, and the mean
 // error of recent counts in tokens. ok is false before the first report of a
 // server.
-func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64, ok bool) {
+func (s *CounterFactory) CountQuality(model rowmill.Model) (isExact bool, meanError float64, ok bool) {
 	template, err := Find(model.Template)
 	if err == nil {
 		tokens, warning, findErr := s.find(model)
@@ -170,7 +170,7 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64
 
 // calibration returns the calibration of a model, and makes it if necessary. It logs
 // the warning once per model.
-func (s *Counters) calibration(model, warning string) *Calibration {
+func (s *CounterFactory) calibration(model, warning string) *Calibration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.learned[model] == nil {

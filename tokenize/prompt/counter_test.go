@@ -17,14 +17,14 @@ import (
 // counting is a set of counters with a tokenizer for all models, and their
 // reports and logs.
 type counting struct {
-	*Counters
+	*CounterFactory
 	errors map[string]float64
 	log    bytes.Buffer
 }
 
 func newCounting(tokens Tokenizer, warning string, err error) *counting {
 	c := &counting{errors: make(map[string]float64)}
-	c.Counters = NewCounters(
+	c.CounterFactory = NewCounterFactory(
 		func(rowmill.Model) (Tokenizer, string, error) { return tokens, warning, err },
 		func(model string, mean float64) { c.errors[model] = mean },
 		slog.New(slog.NewTextHandler(&c.log, nil)),
@@ -37,7 +37,7 @@ func (c *counting) of(t interface {
 	Fatal(args ...any)
 }, model rowmill.Model,
 ) *Counter {
-	counter, err := c.Counter(model, "Be kind.")
+	counter, err := c.NewCounter(model, "Be kind.")
 	check(t, err)
 	return counter
 }
@@ -53,7 +53,7 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 		t.Errorf("%d tokens, want %d, exact but for names of special tokens", got, want)
 	}
 	for range 2 * window { // odd reports of a server must change nothing
-		counter.Observe("two words", 1000)
+		counter.RecordUsage("two words", 1000)
 	}
 	if got := counter.Count("two words"); got != want {
 		t.Errorf("after odd reports %d tokens, want %d", got, want)
@@ -72,24 +72,24 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "", nil)
 	bare := rowmill.Model{ID: "own"}
-	if exact, _, ok := c.Quality(bare); exact || ok {
+	if exact, _, ok := c.CountQuality(bare); exact || ok {
 		t.Errorf("before any row isExact is %t, an error is known: %t", exact, ok)
 	}
 	counter := c.of(t, bare)
 	texts := counter.Count("two words")
 	for range window {
-		counter.Observe("two words", int64(texts+9))
+		counter.RecordUsage("two words", int64(texts+9))
 	}
 	if got := counter.Count("three more words"); got != texts+1+9 || counter.IsExact("three more words") {
 		t.Errorf("%d tokens, want %d and no certainty", got, texts+1+9)
 	}
-	if exact, off, ok := c.Quality(bare); exact || !ok || off != 9 {
+	if exact, off, ok := c.CountQuality(bare); exact || !ok || off != 9 {
 		t.Errorf("isExact is %t, the error %v", exact, off)
 	}
-	if exact, _, _ := c.Quality(chatModel); !exact {
+	if exact, _, _ := c.CountQuality(chatModel); !exact {
 		t.Error("with vocabulary and template it is not exact")
 	}
-	if exact, _, _ := newCounting(words{}, "another is used", nil).Quality(chatModel); exact {
+	if exact, _, _ := newCounting(words{}, "another is used", nil).CountQuality(chatModel); exact {
 		t.Error("with another vocabulary it is exact")
 	}
 }
@@ -104,7 +104,7 @@ func TestCounter_LearnsWithAnotherVocabulary(t *testing.T) {
 	}
 	for n := range minRows {
 		text := strings.Repeat("word ", n)
-		first.Observe(text, int64(2*first.measure.Count(text)))
+		first.RecordUsage(text, int64(2*first.measure.Count(text)))
 	}
 	// The calibration outlives the job, and belongs to one model.
 	if got := c.of(t, chatModel).Count("two words"); got != 2*plain {
@@ -129,7 +129,7 @@ func TestCounter_WithoutAVocabularyCountsBytes(t *testing.T) {
 	if got := (byteEstimate{}).Truncate("日本語", 2); got != "日本" {
 		t.Errorf("cut to %q, want at most 8 bytes", got)
 	}
-	cut, ok, err := counter.Fit(t.Context(), strings.Repeat("a", 100), 10, nil)
+	cut, ok, err := counter.TruncateToFit(t.Context(), strings.Repeat("a", 100), 10, nil)
 	if err != nil || !ok || len(cut) != 40 {
 		t.Errorf("cut to %d bytes, %t, %v, want 40", len(cut), ok, err)
 	}
@@ -138,10 +138,10 @@ func TestCounter_WithoutAVocabularyCountsBytes(t *testing.T) {
 func TestCounter_SaysWhichModelIsWrong(t *testing.T) {
 	t.Parallel()
 	damaged := errors.New("damaged")
-	if _, err := newCounting(nil, "", damaged).Counter(chatModel, ""); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
+	if _, err := newCounting(nil, "", damaged).NewCounter(chatModel, ""); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
 		t.Errorf("error = %v, want the vocabulary's error with the model", err)
 	}
-	if _, err := newCounting(words{}, "", nil).Counter(rowmill.Model{ID: "m", Template: "none-such"}, ""); err == nil || !strings.Contains(err.Error(), "model m") {
+	if _, err := newCounting(words{}, "", nil).NewCounter(rowmill.Model{ID: "m", Template: "none-such"}, ""); err == nil || !strings.Contains(err.Error(), "model m") {
 		t.Errorf("error = %v, want the template's error with the model", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestFit_AsksTheServerOnlyInDoubt(t *testing.T) {
 		factor := rapid.IntRange(1, 3).Draw(t, "factor")
 		real := func(text string) int { return factor * counter.measure.Count(text) }
 		asked := 0
-		cut, ok, err := counter.Fit(t.Context(), text, limit, func(_ context.Context, text string) (int, error) {
+		cut, ok, err := counter.TruncateToFit(t.Context(), text, limit, func(_ context.Context, text string) (int, error) {
 			asked++
 			return real(text), nil
 		})
@@ -180,7 +180,7 @@ func TestFit_FewQuestionsAreEnough(t *testing.T) {
 	t.Parallel()
 	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)
 	text, asked := strings.Repeat("word ", 5000), 0
-	cut, ok, err := counter.Fit(t.Context(), text, 1000, func(_ context.Context, text string) (int, error) {
+	cut, ok, err := counter.TruncateToFit(t.Context(), text, 1000, func(_ context.Context, text string) (int, error) {
 		asked++
 		return counter.measure.Count(text), nil
 	})
@@ -188,7 +188,7 @@ func TestFit_FewQuestionsAreEnough(t *testing.T) {
 		t.Errorf("cut to %d tokens with %d questions, %t, %v", n, asked, ok, err)
 	}
 	mute := errors.New("does not count")
-	if _, _, err := counter.Fit(t.Context(), text, 50, func(context.Context, string) (int, error) { return 0, mute }); !errors.Is(err, mute) {
+	if _, _, err := counter.TruncateToFit(t.Context(), text, 50, func(context.Context, string) (int, error) { return 0, mute }); !errors.Is(err, mute) {
 		t.Errorf("error = %v, want the server's", err)
 	}
 }
@@ -219,7 +219,7 @@ func TestCounter_AtMost(t *testing.T) {
 					t.Fatalf("after %d answers: %d tokens, at most %d", n, count, most)
 				}
 			}
-			c.learned.Observe(n, used(n))
+			c.learned.AddSample(n, used(n))
 		}
 	}
 }

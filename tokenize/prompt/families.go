@@ -15,14 +15,14 @@ var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 // and is counted together with it. Some models add a system prompt of their own
 // if there is none (Qwen2.5), or a token at the beginning. This shows as an
 // offset.
-func renderChatML(j Job) []piece {
-	var pieces []piece
+func renderChatML(j Job) []promptPiece {
+	var pieces []promptPiece
 	if j.System != "" {
-		pieces = append(pieces, special("<|im_start|>"), plain("system\n"+j.System), special("<|im_end|>"), plain("\n"))
+		pieces = append(pieces, specialPiece("<|im_start|>"), textPiece("system\n"+j.System), specialPiece("<|im_end|>"), textPiece("\n"))
 	}
 	return append(pieces,
-		special("<|im_start|>"), plain("user\n"), rowText, special("<|im_end|>"), plain("\n"),
-		special("<|im_start|>"), plain("assistant\n"))
+		specialPiece("<|im_start|>"), textPiece("user\n"), rowText, specialPiece("<|im_end|>"), textPiece("\n"),
+		specialPiece("<|im_start|>"), textPiece("assistant\n"))
 }
 
 // renderQwen renders the template of Qwen3 of 2025-04, published with the models:
@@ -33,23 +33,23 @@ func renderChatML(j Job) []piece {
 // Both tags are single tokens, but not special tokens. The releases of 2507 are
 // other models with other templates: Instruct uses chatml (it ignores the
 // switch), Thinking uses qwen-3-thinking.
-func renderQwen(j Job) []piece {
+func renderQwen(j Job) []promptPiece {
 	pieces := renderChatML(j)
-	if !j.thinks() {
-		pieces = append(pieces, special("<think>"), plain("\n\n"), special("</think>"), plain("\n\n"))
+	if !j.mayThink() {
+		pieces = append(pieces, specialPiece("<think>"), textPiece("\n\n"), specialPiece("</think>"), textPiece("\n\n"))
 	}
 	return pieces
 }
 
 // renderQwenThinking renders the template of Qwen3-Thinking-2507, published with
 // the models. The template always begins the thought.
-func renderQwenThinking(j Job) []piece {
-	return append(renderChatML(j), special("<think>"), plain("\n"))
+func renderQwenThinking(j Job) []promptPiece {
+	return append(renderChatML(j), specialPiece("<think>"), textPiece("\n"))
 }
 
 // renderQwenEmbedding renders a text for Qwen3-Embedding: the post-processor of
 // its tokenizer adds <|endoftext|> after every text, and pooling uses that token.
-func renderQwenEmbedding(Job) []piece { return []piece{rowText, special("<|endoftext|>")} }
+func renderQwenEmbedding(Job) []promptPiece { return []promptPiece{rowText, specialPiece("<|endoftext|>")} }
 
 // renderLlama renders the template of Llama 3.1 Instruct, published with the
 // models. The date is part of the template and does not change; Llama 3.2 writes
@@ -61,15 +61,15 @@ func renderQwenEmbedding(Job) []piece { return []piece{rowText, special("<|endof
 //	Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nSYSTEM<|eot_id|>
 //	<|start_header_id|>user<|end_header_id|>\n\nTEXT<|eot_id|>
 //	<|start_header_id|>assistant<|end_header_id|>\n\n
-func renderLlama(j Job) []piece {
-	header := func(role string) []piece {
-		return []piece{special("<|start_header_id|>"), plain(role), special("<|end_header_id|>"), plain("\n\n")}
+func renderLlama(j Job) []promptPiece {
+	header := func(role string) []promptPiece {
+		return []promptPiece{specialPiece("<|start_header_id|>"), textPiece(role), specialPiece("<|end_header_id|>"), textPiece("\n\n")}
 	}
-	pieces := append([]piece{special("<|begin_of_text|>")}, header("system")...)
+	pieces := append([]promptPiece{specialPiece("<|begin_of_text|>")}, header("system")...)
 	pieces = append(pieces,
-		plain("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"+trim(j.System)), special("<|eot_id|>"))
+		textPiece("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"+trim(j.System)), specialPiece("<|eot_id|>"))
 	pieces = append(pieces, header("user")...)
-	pieces = append(pieces, rowText, special("<|eot_id|>"))
+	pieces = append(pieces, rowText, specialPiece("<|eot_id|>"))
 	return append(pieces, header("assistant")...)
 }
 
@@ -83,14 +83,14 @@ var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<star
 // The vocabulary of Gemma is SentencePiece, which has tokens for runs of line
 // breaks. The count of line breaks and their neighbours is right only with that
 // vocabulary.
-func renderGemma(j Job) []piece {
+func renderGemma(j Job) []promptPiece {
 	opening := "user\n"
 	if j.System != "" {
 		opening += j.System + "\n\n"
 	}
-	return []piece{
-		special("<bos>"), special("<start_of_turn>"), plain(opening), rowText, special("<end_of_turn>"), plain("\n"),
-		special("<start_of_turn>"), plain("model\n"),
+	return []promptPiece{
+		specialPiece("<bos>"), specialPiece("<start_of_turn>"), textPiece(opening), rowText, specialPiece("<end_of_turn>"), textPiece("\n"),
+		specialPiece("<start_of_turn>"), textPiece("model\n"),
 	}
 }
 
@@ -107,20 +107,20 @@ func renderGemma(j Job) []piece {
 // guide, does not, which is at most 1 token less. Releases of vLLM before about
 // 0.30 sent SYSTEM as a second system message without "# Instructions", at most
 // 4 tokens less. Both differences are constant offsets of a job.
-func renderHarmony(j Job) []piece {
-	pieces := []piece{
-		special("<|start|>"), plain("system"), special("<|message|>"),
-		plain("You are ChatGPT, a large language model trained by OpenAI.\n" +
+func renderHarmony(j Job) []promptPiece {
+	pieces := []promptPiece{
+		specialPiece("<|start|>"), textPiece("system"), specialPiece("<|message|>"),
+		textPiece("You are ChatGPT, a large language model trained by OpenAI.\n" +
 			"Knowledge cutoff: 2024-06\nCurrent date: 2025-08-05\n\n" +
 			"Reasoning: " + j.effort() + "\n\n" +
 			"# Valid channels: analysis, commentary, final. Channel must be included for every message."),
-		special("<|end|>"),
+		specialPiece("<|end|>"),
 	}
 	if j.System != "" {
-		pieces = append(pieces, special("<|start|>"), plain("developer"), special("<|message|>"),
-			plain("# Instructions\n\n"+j.System+"\n\n"), special("<|end|>"))
+		pieces = append(pieces, specialPiece("<|start|>"), textPiece("developer"), specialPiece("<|message|>"),
+			textPiece("# Instructions\n\n"+j.System+"\n\n"), specialPiece("<|end|>"))
 	}
 	return append(pieces,
-		special("<|start|>"), plain("user"), special("<|message|>"), rowText, special("<|end|>"),
-		special("<|start|>"), plain("assistant"))
+		specialPiece("<|start|>"), textPiece("user"), specialPiece("<|message|>"), rowText, specialPiece("<|end|>"),
+		specialPiece("<|start|>"), textPiece("assistant"))
 }

@@ -16,9 +16,9 @@ type Tokenizer interface {
 	Truncate(text string, n int) string
 }
 
-// Measure counts the tokens of the prompts of a job. It is safe for concurrent use if
+// PromptMeasure counts the tokens of the prompts of a job. It is safe for concurrent use if
 // its tokenizer is safe too.
-type Measure struct {
+type PromptMeasure struct {
 	tokens        Tokenizer
 	template      Template
 	fixed         int    // number of tokens that do not depend on the row's text
@@ -28,11 +28,11 @@ type Measure struct {
 
 // Measure returns a Measure for the rows of a job. It counts the common part of the
 // prompts once.
-func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
+func (t Template) Measure(tokens Tokenizer, j Job) *PromptMeasure {
 	if t.name == "" {
 		t = Template{name: None, family: families[None]}
 	}
-	m := &Measure{tokens: tokens, template: t}
+	m := &PromptMeasure{tokens: tokens, template: t}
 	run, inRow := "", false // text since the last special token
 	end := func() {
 		switch {
@@ -64,10 +64,10 @@ func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 // Overhead returns the number of tokens in a prompt with an empty row. The count of
 // another row is about the overhead plus the tokens of its text; a few tokens can merge
 // at the borders.
-func (m *Measure) Overhead() int { return m.overhead }
+func (m *PromptMeasure) Overhead() int { return m.overhead }
 
 // Count returns the number of tokens in the whole prompt with text as its row.
-func (m *Measure) Count(text string) int {
+func (m *PromptMeasure) Count(text string) int {
 	if m.template.family.trims {
 		text = trim(text)
 	}
@@ -77,7 +77,7 @@ func (m *Measure) Count(text string) int {
 // CountUpperBound returns an upper limit of Count without counting. A token has at least
 // one byte. Some vocabularies use Unicode's form C, which can triple the bytes
 // of a text (Unicode Standard Annex 15); ASCII does not change.
-func (m *Measure) CountUpperBound(text string) int {
+func (m *PromptMeasure) CountUpperBound(text string) int {
 	n := len(text)
 	if !isASCII(text) {
 		n *= 3
@@ -106,7 +106,7 @@ func isASCII(text string) bool {
 // IsExact reports whether Count is certainly the count of a server with this template and
 // vocabulary. It returns false if the text may contain the name of a special token,
 // because servers treat such names differently, and always if the template is None.
-func (m *Measure) IsExact(text string) bool {
+func (m *PromptMeasure) IsExact(text string) bool {
 	if m.template.name == None {
 		return false
 	}
@@ -118,12 +118,12 @@ func (m *Measure) IsExact(text string) bool {
 	return true
 }
 
-// Fit returns the longest prefix of text whose whole prompt has at most limit tokens,
+// TruncateToFit returns the longest prefix of text whose whole prompt has at most limit tokens,
 // and the number of tokens of that prompt. ok is false if the prompt of an empty row
 // has more tokens. If line breaks of the text merge with line breaks of the template,
 // one or two tokens may stay unused. If the template trims texts, the prefix is
 // trimmed.
-func (m *Measure) Fit(text string, limit int) (cut string, tokens int, ok bool) {
+func (m *PromptMeasure) TruncateToFit(text string, limit int) (cut string, tokens int, ok bool) {
 	if tokens = m.Count(text); tokens <= limit {
 		return text, tokens, true
 	}

@@ -135,7 +135,7 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 				t.Fatalf("%s: %q after %q: %d tokens, want %d", name, text, j.System, got, want)
 			}
 			limit := rng.IntN(want + 3)
-			cut, tokens, ok := m.Fit(text, limit)
+			cut, tokens, ok := m.TruncateToFit(text, limit)
 			switch {
 			case ok != (m.Overhead() <= limit):
 				t.Fatalf("%s: %q in %d tokens: fits %t with an overhead of %d", name, text, limit, ok, m.Overhead())
@@ -155,7 +155,7 @@ func TestFit_UsesAllTokens(t *testing.T) {
 	for _, name := range Names() {
 		m := find(t, name).Measure(words{}, Job{System: "Be kind."})
 		text := strings.Repeat("word ", 100) // each word is a token, and the last blank is one
-		if cut, tokens, ok := m.Fit(text, m.Overhead()+40); !ok || tokens != m.Overhead()+40 {
+		if cut, tokens, ok := m.TruncateToFit(text, m.Overhead()+40); !ok || tokens != m.Overhead()+40 {
 			t.Errorf("%s: cut to %d bytes with %d tokens, want %d", name, len(cut), tokens, m.Overhead()+40)
 		}
 	}

@@ -18,13 +18,13 @@ const None = "none"
 // Template is None.
 type Template struct {
 	name   string
-	family family
+	family templateSpec
 }
 
-// family is the definition of a template.
-type family struct {
+// templateSpec is the definition of a template.
+type templateSpec struct {
 	// render returns the pieces of the prompts of a job, in order.
-	render func(Job) []piece
+	render func(Job) []promptPiece
 
 	// trims is true if the template removes white space around the row's text.
 	trims bool
@@ -38,9 +38,9 @@ type family struct {
 	markers []string
 }
 
-// piece is a part of a prompt: a special token, an ordinary text, or the
+// promptPiece is a part of a prompt: a special token, an ordinary text, or the
 // position of the row's text.
-type piece struct {
+type promptPiece struct {
 	special string
 	text    string
 	row     bool
@@ -92,7 +92,7 @@ func (t Template) Encoding(e *tokenize.Encoding) *tokenize.Encoding {
 // families has the templates by name. "Published" means the chat_template in the
 // model's tokenizer_config.json. vLLM, SGLang and llama.cpp run this template with
 // messages, without tools, and with add_generation_prompt.
-var families = map[string]family{
+var families = map[string]templateSpec{
 	None:               {render: renderNone, separateTexts: true},
 	"embedding":        {render: renderEmbedding},
 	"qwen-3-embedding": {render: renderQwenEmbedding, markers: qwenMarkers},
@@ -104,10 +104,10 @@ var families = map[string]family{
 	"harmony":          {render: renderHarmony, separateTexts: true, markers: []string{"<|"}},
 }
 
-func special(name string) piece { return piece{special: name} }
-func plain(s string) piece      { return piece{text: s} }
+func specialPiece(name string) promptPiece { return promptPiece{special: name} }
+func textPiece(s string) promptPiece      { return promptPiece{text: s} }
 
-var rowText = piece{row: true}
+var rowText = promptPiece{row: true}
 
 // trim removes white space at both ends like Jinja's trim filter, which is Python's
 // strip: Unicode's white space and the separators U+001C to U+001F.
@@ -115,10 +115,10 @@ func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
 }
 
-// thinks reports whether the model may think: enable_thinking is not false, and
+// mayThink reports whether the model may think: enable_thinking is not false, and
 // reasoning_effort is not "none", which vLLM, SGLang and llama.cpp turn into
 // enable_thinking false.
-func (j Job) thinks() bool {
+func (j Job) mayThink() bool {
 	kwargs, _ := j.Extras["chat_template_kwargs"].(map[string]any)
 	return kwargs["enable_thinking"] != false && j.Extras["reasoning_effort"] != "none"
 }
@@ -137,17 +137,17 @@ func (j Job) effort() string {
 
 // renderNone returns the texts of a job for a model without a known template. The texts
 // are separate, as if a role marker were between them.
-func renderNone(j Job) []piece {
+func renderNone(j Job) []promptPiece {
 	if j.System == "" {
-		return []piece{rowText}
+		return []promptPiece{rowText}
 	}
-	return []piece{plain(j.System), separator, rowText}
+	return []promptPiece{textPiece(j.System), separator, rowText}
 }
 
 // separator is a piece that separates two texts and has no tokens.
-var separator = piece{}
+var separator = promptPiece{}
 
 // renderEmbedding returns the text alone. If a vocabulary adds tokens around
 // every text, the calibration learns their number as its offset: 2 for BERT's
 // [CLS] and [SEP].
-func renderEmbedding(Job) []piece { return []piece{rowText} }
+func renderEmbedding(Job) []promptPiece { return []promptPiece{rowText} }

@@ -119,7 +119,7 @@ func TestExpiry(t *testing.T) {
 		"2030-01-31":                "2030-01-31T00:00:00Z",
 		"2030-01-31T18:00:00+02:00": "2030-01-31T16:00:00Z",
 	} {
-		at, err := expiry(text, now)
+		at, err := parseExpiry(text, now)
 		if err != nil || at.Format(time.RFC3339Nano) != want {
 			t.Errorf("%s is %v, %v; want %s", text, at, err, want)
 		}

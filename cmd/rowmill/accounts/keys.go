@@ -21,13 +21,13 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands holds the data that all commands of this package share.
-type commands struct{ command.GroupOptions }
+// accountCommands holds the data that all commands of this package share.
+type accountCommands struct{ command.GroupOptions }
 
 // Keys returns `rowmill keys`.
 func Keys(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &accountCommands{command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
 		Long: `Create, list, rotate and revoke API keys.
@@ -45,7 +45,7 @@ other account; naming a new account creates it.
 	}, c.createKey(), c.listKeys(), c.rotateKey(), c.revokeKeys())
 }
 
-func (c *commands) createKey() *cobra.Command {
+func (c *accountCommands) createKey() *cobra.Command {
 	var wanted client.NewKey
 	var expires string
 	cmd := &cobra.Command{
@@ -67,7 +67,7 @@ Standard output has only the key, so that it can go to a file without being seen
 	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "maximum number of requests a minute to each node (default: as the service is configured)")
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
-		if wanted.ExpiresAt, err = expiry(expires, c.Term.Now()); err != nil {
+		if wanted.ExpiresAt, err = parseExpiry(expires, c.Term.Now()); err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		if flags.Changed("requests-per-minute") && wanted.RequestsPerMinute < 1 {
@@ -81,8 +81,8 @@ Standard output has only the key, so that it can go to a file without being seen
 	})
 }
 
-// expiry parses the value of --expires; nil means that the key never expires.
-func expiry(text string, now time.Time) (*time.Time, error) {
+// parseExpiry parses the value of --expires; nil means that the key never expires.
+func parseExpiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // nil means never
 	}
@@ -102,7 +102,7 @@ func expiry(text string, now time.Time) (*time.Time, error) {
 }
 
 // printNewKey prints a key that was created or rotated. how is one of these two words.
-func (c *commands) printNewKey(k client.Key, answer client.Answer, how string) error {
+func (c *accountCommands) printNewKey(k client.Key, answer client.Answer, verb string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
@@ -110,20 +110,20 @@ func (c *commands) printNewKey(k client.Key, answer client.Answer, how string) e
 	if k.ExpiresAt != nil {
 		ends = "it expires at " + terminal.FormatTime(k.ExpiresAt)
 	}
-	return c.printSecretOnce(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", how, k.Role, k.ID, terminal.Printable(k.Account), ends), k.Key)
+	return c.printSecretOnce(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", verb, k.Role, k.ID, terminal.SanitizeLine(k.Account), ends), k.Key)
 }
 
 // printSecretOnce prints a secret that the service shows only this time. about is a text that
 // describes the secret.
-func (c *commands) printSecretOnce(answer client.Answer, about, secret string) error {
+func (c *accountCommands) printSecretOnce(answer client.Answer, about, secret string) error {
 	return c.Print(answer.Raw, func(w io.Writer) error {
 		c.Term.Say("%s, it is not shown again:", about)
-		_, err := fmt.Fprintln(w, terminal.Printable(secret))
+		_, err := fmt.Fprintln(w, terminal.SanitizeLine(secret))
 		return err
 	})
 }
 
-func (c *commands) listKeys() *cobra.Command {
+func (c *accountCommands) listKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List keys, oldest first",
@@ -139,28 +139,28 @@ account default, the keys of all accounts.`,
 		if err != nil {
 			return fmt.Errorf("list keys: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("ID", "ACCOUNT", "ROLE", "NAME", "CREATED", "EXPIRES", "LAST USED", "DIALECT", "PER MINUTE")
 			for _, k := range keys {
 				perMinute := ""
 				if k.RequestsPerMinute != nil {
-					perMinute = terminal.Count(*k.RequestsPerMinute)
+					perMinute = terminal.FormatCount(*k.RequestsPerMinute)
 				}
-				row(terminal.DashEmpty(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
+				row(terminal.DashEmpty(k.ID, k.Account, k.Role, k.Name, formatMinute(&k.CreatedAt), formatMinute(k.ExpiresAt), formatMinute(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
 			}
 		})
 	})
 }
 
-// day formats a time to the minute, in UTC; the text is empty if at is nil.
-func day(at *time.Time) string {
+// formatMinute formats a time to the minute, in UTC; the text is empty if at is nil.
+func formatMinute(at *time.Time) string {
 	if at == nil {
 		return ""
 	}
 	return at.UTC().Format("2006-01-02 15:04")
 }
 
-func (c *commands) rotateKey() *cobra.Command {
+func (c *accountCommands) rotateKey() *cobra.Command {
 	return c.SetPrintingBody(&cobra.Command{
 		Use:   "rotate ID",
 		Short: "Replace the text of a key and print the new text; it cannot be printed again",
@@ -177,7 +177,7 @@ role, account and expiry stay. All nodes refuse the old text within 5 seconds.`,
 	})
 }
 
-func (c *commands) revokeKeys() *cobra.Command {
+func (c *accountCommands) revokeKeys() *cobra.Command {
 	return c.SetBody(&cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke keys for good",
@@ -188,9 +188,9 @@ submitted with them go on.`,
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		for _, id := range args {
 			if _, _, err := api.RevokeKey(ctx, id); err != nil {
-				return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
+				return fmt.Errorf("revoke %s: %w", terminal.SanitizeLine(id), err)
 			}
-			c.Term.Say("key %s is revoked", terminal.Printable(id))
+			c.Term.Say("key %s is revoked", terminal.SanitizeLine(id))
 		}
 		return nil
 	})

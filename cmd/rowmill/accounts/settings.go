@@ -19,8 +19,8 @@ const never = "never"
 
 // Settings returns `rowmill settings`.
 func Settings(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &accountCommands{command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "settings",
 		Short: "Show and change how long the data of an account is kept",
 		Long: `Show and change the settings of an account: how long after its end a job's
@@ -33,7 +33,7 @@ any other account. For the settings of a node see rowmill config.
 	}, c.getSettings(), c.previewSettings(), c.setSettings())
 }
 
-func (c *commands) previewSettings() *cobra.Command {
+func (c *accountCommands) previewSettings() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "preview",
 		Short: "Show which data each choice of retention would remove, and change nothing",
@@ -45,11 +45,11 @@ func (c *commands) previewSettings() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("preview settings: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
-			c.Term.Say("account %s", terminal.Printable(p.Account))
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
+			c.Term.Say("account %s", terminal.SanitizeLine(p.Account))
 			row("KEPT FOR", "JOBS TO REMOVE", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT REMOVAL")
 			for _, e := range p.Presets {
-				row(terminal.DashEmpty(keptFor(e.RetentionDays), jobsToRemove(e), terminal.Count(e.ResultBytes), terminal.FormatTime(e.OldestEndedAt), terminal.FormatTime(e.NextAt))...)
+				row(terminal.DashEmpty(formatRetention(e.RetentionDays), formatJobsToRemove(e), terminal.FormatCount(e.ResultBytes), terminal.FormatTime(e.OldestEndedAt), terminal.FormatTime(e.NextAt))...)
 			}
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
@@ -58,7 +58,7 @@ func (c *commands) previewSettings() *cobra.Command {
 	}))
 }
 
-func keptFor(days *int64) string {
+func formatRetention(days *int64) string {
 	if days == nil {
 		return "for ever"
 	}
@@ -68,14 +68,14 @@ func keptFor(days *int64) string {
 	return fmt.Sprintf("%d days", *days)
 }
 
-func jobsToRemove(e client.RetentionEffect) string {
+func formatJobsToRemove(e client.RetentionEffect) string {
 	if e.AtLeast {
 		return fmt.Sprintf("at least %d", e.Jobs)
 	}
 	return strconv.FormatInt(e.Jobs, 10)
 }
 
-func (c *commands) getSettings() *cobra.Command {
+func (c *accountCommands) getSettings() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "get",
 		Short: "Show the settings of the account",
@@ -87,11 +87,11 @@ func (c *commands) getSettings() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("get settings: %w", err)
 		}
-		return c.showSettings(s, answer)
+		return c.printSettings(s, answer)
 	}))
 }
 
-func (c *commands) setSettings() *cobra.Command {
+func (c *accountCommands) setSettings() *cobra.Command {
 	var retention string
 	cmd := &cobra.Command{
 		Use:   "set",
@@ -102,7 +102,7 @@ func (c *commands) setSettings() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&retention, "retention-days", "", "how many days after its end a job's input and results are kept: 1, 7, 30, 90 or "+never)
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
-		days, err := retentionDays(retention)
+		days, err := parseRetentionDays(retention)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -115,28 +115,28 @@ func (c *commands) setSettings() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("set settings: %w", err)
 		}
-		return c.showSettings(s, answer)
+		return c.printSettings(s, answer)
 	}))
 }
 
 // printRemovals prints how many jobs lose their data if the retention becomes this many
 // days.
-func (c *commands) printRemovals(ctx context.Context, api *client.Client, days int64) error {
+func (c *accountCommands) printRemovals(ctx context.Context, api *client.Client, days int64) error {
 	p, _, err := api.PreviewSettings(ctx, c.Account)
 	if err != nil {
 		return err
 	}
 	for _, e := range p.Presets {
 		if e.RetentionDays != nil && *e.RetentionDays == days && e.Jobs > 0 {
-			c.Term.Say("the data of %s jobs will be removed within minutes; the oldest ended at %s", jobsToRemove(e), terminal.FormatTime(e.OldestEndedAt))
+			c.Term.Say("the data of %s jobs will be removed within minutes; the oldest ended at %s", formatJobsToRemove(e), terminal.FormatTime(e.OldestEndedAt))
 		}
 	}
 	return nil
 }
 
-// retentionDays parses the value of --retention-days; nil means that data never
+// parseRetentionDays parses the value of --retention-days; nil means that data never
 // expires. The service checks which numbers are allowed.
-func retentionDays(text string) (*int64, error) {
+func parseRetentionDays(text string) (*int64, error) {
 	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case text == "":
 		return nil, fmt.Errorf("nothing to change; name --retention-days: 1, 7, 30, 90 or %s", never)
@@ -149,13 +149,13 @@ func retentionDays(text string) (*int64, error) {
 	}
 }
 
-func (c *commands) showSettings(s client.Settings, answer client.Answer) error {
-	return c.Table(answer.Raw, func(row terminal.Row) {
-		kept := keptFor(s.RetentionDays)
+func (c *accountCommands) printSettings(s client.Settings, answer client.Answer) error {
+	return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
+		kept := formatRetention(s.RetentionDays)
 		if s.RetentionDays != nil {
 			kept += " after the job's end"
 		}
-		c.Term.Say("account %s", terminal.Printable(s.Account))
+		c.Term.Say("account %s", terminal.SanitizeLine(s.Account))
 		row("SETTING", "VALUE")
 		row("inputs and results are kept", kept)
 	})

@@ -18,8 +18,8 @@ import (
 
 // Webhooks returns `rowmill webhooks`.
 func Webhooks(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &accountCommands{command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "webhooks",
 		Short: "Send events about the ends of jobs to an address",
 		Long: `Send events about the ends of jobs to an address, by POST, at least once.
@@ -36,7 +36,7 @@ other account.
 	}, c.addWebhook(), c.listWebhooks(), c.testWebhook(), c.rotateWebhook(), c.deliveries(), c.removeWebhooks())
 }
 
-func (c *commands) addWebhook() *cobra.Command {
+func (c *accountCommands) addWebhook() *cobra.Command {
 	var wanted client.NewWebhook
 	cmd := &cobra.Command{
 		Use:   "add URL",
@@ -66,14 +66,14 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 
 // printNewSecret prints the secret of a webhook that was added or rotated. how says what
 // was done.
-func (c *commands) printNewSecret(w client.Webhook, answer client.Answer, how string) error {
+func (c *accountCommands) printNewSecret(w client.Webhook, answer client.Answer, summary string) error {
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
 	}
-	return c.printSecretOnce(answer, terminal.Printable(how)+". Keep its secret", w.Secret)
+	return c.printSecretOnce(answer, terminal.SanitizeLine(summary)+". Keep its secret", w.Secret)
 }
 
-func (c *commands) listWebhooks() *cobra.Command {
+func (c *accountCommands) listWebhooks() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List webhooks, oldest first",
@@ -85,7 +85,7 @@ func (c *commands) listWebhooks() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("list webhooks: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("ID", "URL", "EVENTS", "STATE", "SECRET", "CREATED", "DESCRIPTION")
 			for _, w := range all.Webhooks {
 				events, state := "of each dialect", "enabled"
@@ -95,13 +95,13 @@ func (c *commands) listWebhooks() *cobra.Command {
 				if w.Disabled {
 					state = "disabled: " + terminal.Deref(w.DisabledReason)
 				}
-				row(terminal.DashEmpty(w.ID, w.URL, events, state, w.SecretPrefix+"…", day(&w.CreatedAt), w.Description)...)
+				row(terminal.DashEmpty(w.ID, w.URL, events, state, w.SecretPrefix+"…", formatMinute(&w.CreatedAt), w.Description)...)
 			}
 		})
 	}))
 }
 
-func (c *commands) testWebhook() *cobra.Command {
+func (c *accountCommands) testWebhook() *cobra.Command {
 	var event string
 	cmd := &cobra.Command{
 		Use:   "test ID",
@@ -119,9 +119,9 @@ exit code is 1.`,
 		if err != nil {
 			return fmt.Errorf("test: %w", err)
 		}
-		err = c.Table(answer.Raw, func(row terminal.Row) {
+		err = c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("EVENT", "ACCEPTED", "STATUS", "TOOK", "ERROR", "ANSWER")
-			row(terminal.DashEmpty(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), terminal.Deref(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
+			row(terminal.DashEmpty(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], formatStatus(test.Attempt), formatDuration(test.Attempt), terminal.Deref(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
 		if err == nil && !test.Delivered {
 			err = exit.With(exit.Failure, errors.New("the receiver did not accept the event"))
@@ -130,14 +130,14 @@ exit code is 1.`,
 	}))
 }
 
-func status(a client.DeliveryAttempt) string {
+func formatStatus(a client.DeliveryAttempt) string {
 	if a.Status == nil {
 		return ""
 	}
 	return fmt.Sprint(*a.Status)
 }
 
-func took(a client.DeliveryAttempt) string {
+func formatDuration(a client.DeliveryAttempt) string {
 	return time.Duration(a.DurationSeconds * float64(time.Second)).Round(time.Millisecond).String()
 }
 
@@ -146,7 +146,7 @@ func firstLine(text string) string {
 	return line
 }
 
-func (c *commands) rotateWebhook() *cobra.Command {
+func (c *accountCommands) rotateWebhook() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "rotate ID",
 		Short: "Replace the secret of a webhook and print it; it cannot be printed again",
@@ -164,7 +164,7 @@ the receiver.`,
 	}))
 }
 
-func (c *commands) deliveries() *cobra.Command {
+func (c *accountCommands) deliveries() *cobra.Command {
 	params := client.ListDeliveriesParams{}
 	cmd := &cobra.Command{
 		Use:   "deliveries ID",
@@ -182,24 +182,24 @@ after it was delivered or has failed.`,
 		if err != nil {
 			return fmt.Errorf("list deliveries: %w", err)
 		}
-		err = c.Table(answer.Raw, func(row terminal.Row) {
+		err = c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("ID", "EVENT", "JOB", "HAPPENED", "STATE", "TRIES", "LAST STATUS", "ERROR", "NEXT TRY")
 			for _, d := range page.Deliveries {
 				var last client.DeliveryAttempt
 				if n := len(d.Attempts); n > 0 {
 					last = d.Attempts[n-1]
 				}
-				row(terminal.DashEmpty(d.ID, d.Event, terminal.Deref(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), terminal.Deref(last.Error), day(d.NextAttemptAt))...)
+				row(terminal.DashEmpty(d.ID, d.Event, terminal.Deref(d.JobID), formatMinute(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), formatStatus(last), terminal.Deref(last.Error), formatMinute(d.NextAttemptAt))...)
 			}
 		})
-		if err == nil && page.NextCursor != "" && !c.JSON() {
-			c.Term.Say("there are more: --cursor %s", terminal.Printable(page.NextCursor))
+		if err == nil && page.NextCursor != "" && !c.WantsJSON() {
+			c.Term.Say("there are more: --cursor %s", terminal.SanitizeLine(page.NextCursor))
 		}
 		return err
 	}))
 }
 
-func (c *commands) removeWebhooks() *cobra.Command {
+func (c *accountCommands) removeWebhooks() *cobra.Command {
 	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:     "remove ID...",
 		Short:   "Remove webhooks for good",
@@ -209,9 +209,9 @@ func (c *commands) removeWebhooks() *cobra.Command {
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		for _, id := range args {
 			if _, _, err := api.DeleteWebhook(ctx, id, c.Account); err != nil {
-				return fmt.Errorf("remove %s: %w", terminal.Printable(id), err)
+				return fmt.Errorf("remove %s: %w", terminal.SanitizeLine(id), err)
 			}
-			c.Term.Say("webhook %s is removed", terminal.Printable(id))
+			c.Term.Say("webhook %s is removed", terminal.SanitizeLine(id))
 		}
 		return nil
 	}))

@@ -34,8 +34,8 @@ const stdout = "-"
 // the node would assume that its client has disconnected, and a backup would take days.
 const slowest = 1 << 20
 
-// commands holds the flags of `rowmill backup`.
-type commands struct {
+// backupCommand holds the flags of `rowmill backup`.
+type backupCommand struct {
 	command.GroupOptions
 	rate  string
 	force bool
@@ -43,7 +43,7 @@ type commands struct {
 
 // Command returns `rowmill backup`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
+	c := &backupCommand{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "backup FILE|-",
 		Short: "Copy all data of a single node, while it runs",
@@ -77,42 +77,42 @@ says what to copy, and in which order.
 	}
 	cmd.Flags().StringVar(&c.rate, "rate", "", "read at most this many bytes each second, such as 50MB (default: no limit)")
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
-	c.Flags(cmd)
+	c.AddFlags(cmd)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		pace, err := c.parseRate()
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
 		}
 		if args[0] == stdout {
-			return c.stream(ctx, api, pace)
+			return c.streamArchive(ctx, api, pace)
 		}
 		return c.saveArchive(ctx, api, args[0], pace)
 	})
 }
 
 // parseRate returns the value of --rate in bytes per second; 0 means no limit.
-func (c *commands) parseRate() (int64, error) {
+func (c *backupCommand) parseRate() (int64, error) {
 	if c.rate == "" {
 		return 0, nil
 	}
 	pace, err := settings.ParseBytes(c.rate)
 	if err == nil && pace < slowest {
-		err = fmt.Errorf("%q is too slow; the lowest rate is %s each second", c.rate, textfmt.Size(slowest))
+		err = fmt.Errorf("%q is too slow; the lowest rate is %s each second", c.rate, textfmt.FormatSize(slowest))
 	}
 	return int64(pace), err
 }
 
-// stream writes the archive to standard output.
-func (c *commands) stream(ctx context.Context, api *client.Client, pace int64) error {
+// streamArchive writes the archive to standard output.
+func (c *backupCommand) streamArchive(ctx context.Context, api *client.Client, bytesPerSecond int64) error {
 	if out, ok := c.Term.Out.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		return exit.With(exit.Usage, errors.New("standard output is a terminal; name a file, or pipe the archive into a command"))
 	}
-	_, err := c.downloadArchive(ctx, api, c.Term.Out, pace)
+	_, err := c.downloadArchive(ctx, api, c.Term.Out, bytesPerSecond)
 	return err
 }
 
 // saveArchive writes the archive to a file that appears only after it is complete.
-func (c *commands) saveArchive(ctx context.Context, api *client.Client, path string, pace int64) (err error) {
+func (c *backupCommand) saveArchive(ctx context.Context, api *client.Client, path string, bytesPerSecond int64) (err error) {
 	switch _, err := os.Lstat(path); {
 	case err == nil && !c.force:
 		return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another name or replace it with --force", path))
@@ -125,7 +125,7 @@ func (c *commands) saveArchive(ctx context.Context, api *client.Client, path str
 	}
 	defer os.Remove(part.Name())
 	defer part.Close()
-	header, err := c.downloadArchive(ctx, api, part, pace)
+	header, err := c.downloadArchive(ctx, api, part, bytesPerSecond)
 	if err != nil {
 		return err
 	}
@@ -139,12 +139,12 @@ func (c *commands) saveArchive(ctx context.Context, api *client.Client, path str
 	if err != nil {
 		return fmt.Errorf("write the backup: %w", err)
 	}
-	c.Term.Say("%s: records and %s objects of %s, %s", path, terminal.Count(header.Files-1), header.At.Format(time.RFC3339), textfmt.Size(header.Bytes))
+	c.Term.Say("%s: records and %s objects of %s, %s", path, terminal.FormatCount(header.Files-1), header.At.Format(time.RFC3339), textfmt.FormatSize(header.Bytes))
 	return nil
 }
 
 // downloadArchive downloads the archive to out, and checks the archive at the same time.
-func (c *commands) downloadArchive(ctx context.Context, api *client.Client, out io.Writer, pace int64) (backup.Header, error) {
+func (c *backupCommand) downloadArchive(ctx context.Context, api *client.Client, out io.Writer, bytesPerSecond int64) (backup.Header, error) {
 	progress := terminal.NewProgress(c.Term)
 	defer progress.Clear()
 	checked, feed := io.Pipe()
@@ -153,13 +153,13 @@ func (c *commands) downloadArchive(ctx context.Context, api *client.Client, out 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		header, fault = backup.Read(ctx, checked, backup.Discard, Reporter(c.Term, progress, "backup"))
+		header, fault = backup.Read(ctx, checked, backup.Discard, NewProgressReporter(c.Term, progress, "backup"))
 		if fault == nil {
 			_, fault = io.Copy(io.Discard, checked) // read the padding at the end of the archive
 		}
 		checked.CloseWithError(fault)
 	}()
-	w := &rateLimitedWriter{ctx: ctx, out: out, pace: pace, began: time.Now()}
+	w := &rateLimitedWriter{ctx: ctx, out: out, pace: bytesPerSecond, began: time.Now()}
 	_, err := api.Backup(ctx, io.MultiWriter(w, feed))
 	feed.CloseWithError(err) // after a nil error, the reader gets the end of the archive
 	<-done
@@ -177,9 +177,9 @@ func (c *commands) downloadArchive(ctx context.Context, api *client.Client, out 
 // showEvery is the time between two updates of the progress line.
 const showEvery = 200 * time.Millisecond
 
-// Reporter returns a function that shows in the progress line how many bytes of an
+// NewProgressReporter returns a function that shows in the progress line how many bytes of an
 // archive have been read.
-func Reporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
+func NewProgressReporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
 	var last time.Time
 	return func(h backup.Header, bytes int64) {
 		if now := t.Now(); now.Sub(last) >= showEvery || bytes == h.Bytes {

@@ -32,7 +32,7 @@ type vault struct {
 }
 
 func (v *vault) Backup(context.Context) (nodes.Backup, error) { return v, nil }
-func (v *vault) At() time.Time                                { return time.Unix(0, 0) }
+func (v *vault) SnapshotTime() time.Time                                { return time.Unix(0, 0) }
 func (v *vault) Close() error                                 { return nil }
 
 func (v *vault) Write(_ context.Context, w io.Writer) error {

@@ -30,8 +30,8 @@ const (
 	fewestRows   = 20  // smallest number of rows of a job; fewer rows give no usable rate
 )
 
-// A bench is one run of the command, with its flags and measurements.
-type bench struct {
+// A benchRun is one run of the command, with its flags and measurements.
+type benchRun struct {
 	command.GroupOptions
 	model     string
 	length    time.Duration
@@ -41,7 +41,7 @@ type bench struct {
 	keyFile   string
 
 	nonce    string // random text in job names and prompts, so that no cache has answers to these rows
-	measured verdict.Measured
+	measured verdict.Measurements
 	servers  int      // number of the model's servers
 	reached  []string // servers that bench sends requests to directly, as node/name
 	sent     int      // number of rows sent to servers directly
@@ -49,7 +49,7 @@ type bench struct {
 
 // Command returns `rowmill bench`.
 func Command(service connect.Options) *cobra.Command {
-	b := &bench{GroupOptions: command.GroupOptions{Options: service}}
+	b := &benchRun{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := b.SetPrintingBody(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a deployment for a minute, and print what to change",
@@ -83,12 +83,12 @@ longer rows have other rates. Ctrl-C cancels the job and deletes its data.
 	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "maximum number of rows of a job, and of each step at the servers")
 	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "maximum number of tokens of an answer")
 	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file with the key of servers that require one")
-	b.Flags(cmd)
+	b.AddFlags(cmd)
 	return cmd
 }
 
-// check returns an error that names a flag with an invalid value.
-func (b *bench) check() error {
+// validateFlags returns an error that names a flag with an invalid value.
+func (b *benchRun) validateFlags() error {
 	switch {
 	case b.length < time.Second || b.length > time.Hour:
 		return fmt.Errorf("--length must be 1s to 1h, is %v", b.length)
@@ -102,11 +102,11 @@ func (b *bench) check() error {
 	return nil
 }
 
-func (b *bench) run(ctx context.Context, api *client.Client) error {
-	if err := b.check(); err != nil {
+func (b *benchRun) run(ctx context.Context, api *client.Client) error {
+	if err := b.validateFlags(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	b.nonce, b.measured, b.reached, b.sent = strings.ToLower(rand.Text()[:8]), verdict.Measured{}, nil, 0
+	b.nonce, b.measured, b.reached, b.sent = strings.ToLower(rand.Text()[:8]), verdict.Measurements{}, nil, 0
 	model, servers, err := b.findModelServers(ctx, api)
 	if err != nil {
 		return err
@@ -116,78 +116,78 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	if err := b.timeStorage(ctx, api); err != nil {
+	if err := b.measureStorageTimes(ctx, api); err != nil {
 		return err
 	}
 	most := b.rounds * b.maxRows
 	if len(targets) == 0 {
 		most += fewestRows
 	}
-	b.announce(model, "at most", most)
+	b.announceUsage(model, "at most", most)
 	rows := fewestRows
 	if len(targets) > 0 {
 		rate, err := b.findPeakRate(ctx, targets)
 		if err != nil {
-			return driveError(ctx, err)
+			return wrapDirectError(ctx, err)
 		}
-		rows = b.rowsFor(rate, 2*b.rounds)
+		rows = b.rowsPerRun(rate, 2*b.rounds)
 	} else {
 		job, err := b.runJob(ctx, api, model, "first", rows) // measures the speed, so that the rounds need not include the slow first answers of servers
 		if err != nil {
 			return err
 		}
-		rows = b.rowsFor(job.Rate(), b.rounds)
+		rows = b.rowsPerRun(job.Rate(), b.rounds)
 	}
-	b.announce(model, "now", b.rounds*rows)
+	b.announceUsage(model, "now", b.rounds*rows)
 	for round := range b.rounds {
 		if len(targets) > 0 {
-			rate, err := targets.runAll(ctx, b.prompts(fmt.Sprint("direct ", round), rows), max(1, verdict.Best(b.measured.Steps).InFlight))
+			rate, err := targets.sendAllRows(ctx, b.makePrompts(fmt.Sprint("direct ", round), rows), max(1, verdict.FastestStep(b.measured.Steps).InFlight))
 			if err != nil {
-				return driveError(ctx, err)
+				return wrapDirectError(ctx, err)
 			}
 			b.sent += rows
 			b.measured.Direct = append(b.measured.Direct, rate)
-			b.Term.Say("round %d of %d: the servers %s rows/s", round+1, b.rounds, figure(rate))
+			b.Term.Say("round %d of %d: the servers %s rows/s", round+1, b.rounds, formatFigure(rate))
 		}
 		job, err := b.runJob(ctx, api, model, fmt.Sprint("round ", round+1), rows)
 		if err != nil {
 			return err
 		}
 		b.measured.Jobs = append(b.measured.Jobs, job)
-		b.Term.Say("round %d of %d: Rowmill %s rows/s", round+1, b.rounds, figure(job.Rate()))
+		b.Term.Say("round %d of %d: Rowmill %s rows/s", round+1, b.rounds, formatFigure(job.Rate()))
 	}
-	return b.print(model)
+	return b.printReport(model)
 }
 
-// driveError returns why direct requests to the servers failed. After an interrupt it
+// wrapDirectError returns why direct requests to the servers failed. After an interrupt it
 // returns the cause of the interrupt.
-func driveError(ctx context.Context, err error) error {
+func wrapDirectError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("send requests to the servers directly: %w", err)
 }
 
-// rowsFor returns how many rows each of n runs needs, so that the runs together fill
+// rowsPerRun returns how many rows each of n runs needs, so that the runs together fill
 // the time that remains after the climb. rate is in rows per second.
-func (b *bench) rowsFor(rate float64, n int) int {
-	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(n)
+func (b *benchRun) rowsPerRun(rate float64, runs int) int {
+	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(runs)
 	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))
 }
 
-// announce prints, before the jobs start, the most tokens and money that jobs with this
+// announceUsage prints, before the jobs start, the most tokens and money that jobs with this
 // number of rows can use.
-func (b *bench) announce(model client.Model, when string, rows int) {
+func (b *benchRun) announceUsage(model client.Model, when string, rows int) {
 	tokens := int64(rows) * int64(promptTokens+b.maxTokens)
-	text := fmt.Sprintf("jobs on %s: %s %s rows, up to %s tokens", model.ID, when, terminal.Count(int64(rows)), terminal.Count(tokens))
+	text := fmt.Sprintf("jobs on %s: %s %s rows, up to %s tokens", model.ID, when, terminal.FormatCount(int64(rows)), terminal.FormatCount(tokens))
 	if model.InputPrice != nil && model.OutputPrice != nil {
 		text += fmt.Sprintf(", %.4g USD by its price", (float64(promptTokens)**model.InputPrice+float64(b.maxTokens)**model.OutputPrice)*float64(rows)/1e6)
 	}
-	b.Term.Say("%s", terminal.Printable(text))
+	b.Term.Say("%s", terminal.SanitizeLine(text))
 }
 
 // findModelServers returns the model to measure, and its servers that are up.
-func (b *bench) findModelServers(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
+func (b *benchRun) findModelServers(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
 	models, _, err := api.ListModels(ctx)
 	if err != nil {
 		return client.Model{}, nil, fmt.Errorf("list models: %w", err)
@@ -214,7 +214,7 @@ func (b *bench) findModelServers(ctx context.Context, api *client.Client) (clien
 	var servers []client.Engine
 	for _, e := range all.Engines {
 		b.measured.OtherRows += int(e.InFlight)
-		if e.State != "up" || nameAt(e, model.ID) == "" {
+		if e.State != "up" || servedModelName(e, model.ID) == "" {
 			continue
 		}
 		servers = append(servers, e)
@@ -231,8 +231,8 @@ func (b *bench) findModelServers(ctx context.Context, api *client.Client) (clien
 	return model, servers, nil
 }
 
-// nameAt returns a server's name for a model; empty if it does not serve the model.
-func nameAt(e client.Engine, model string) string {
+// servedModelName returns a server's name for a model; empty if it does not serve the model.
+func servedModelName(e client.Engine, model string) string {
 	for _, m := range e.Models {
 		if m.ID == model {
 			return m.Name
@@ -241,14 +241,14 @@ func nameAt(e client.Engine, model string) string {
 	return ""
 }
 
-// timeStorage asks the nodes to time their storage, and stores the times in b.measured.
-func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
+// measureStorageTimes asks the nodes to time their storage, and stores the times in b.measured.
+func (b *benchRun) measureStorageTimes(ctx context.Context, api *client.Client) error {
 	found, _, err := api.Diagnose(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the nodes to time their storage: %w", err)
 	}
 	for _, n := range found.Nodes {
-		s := verdict.Storage{Node: n.Name}
+		s := verdict.StorageTimes{Node: n.Name}
 		if n.Facts != nil {
 			if interval, err := time.ParseDuration(n.Facts.Settings["jobs.part_interval"]); err == nil {
 				b.measured.Interval = max(b.measured.Interval, interval)
@@ -262,9 +262,9 @@ func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 	return nil
 }
 
-// engineKey returns the API key of the servers from --engine-key-file; empty without
+// readEngineKey returns the API key of the servers from --engine-key-file; empty without
 // this flag.
-func (b *bench) engineKey() (string, error) {
+func (b *benchRun) readEngineKey() (string, error) {
 	if b.keyFile == "" {
 		return "", nil
 	}
@@ -275,12 +275,12 @@ func (b *bench) engineKey() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// prompts returns n different rows that no cache has seen, with about 50 words each.
-func (b *bench) prompts(run string, n int) []string {
+// makePrompts returns n different rows that no cache has seen, with about 50 words each.
+func (b *benchRun) makePrompts(runName string, n int) []string {
 	const filler = "The mill grinds what the carts bring, sack by sack, and the miller writes down who brought it, how much it weighed and when it is to be fetched. Say in a few sentences what happens on a day without wind, and who waits for whom."
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf("%s, %s, row %d. %s", b.nonce, run, i, filler)
+		all[i] = fmt.Sprintf("%s, %s, row %d. %s", b.nonce, runName, i, filler)
 	}
 	return all
 }

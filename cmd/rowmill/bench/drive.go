@@ -34,39 +34,39 @@ const (
 	climbWaves    = 3 // least number of requests in a step, as a multiple of the number in flight
 )
 
-// targets are all servers of a model. The bench sends requests to all of them at the
+// benchServers are all servers of a model. The bench sends requests to all of them at the
 // same time, and makes the requests as Rowmill does.
-type targets []target
+type benchServers []benchServer
 
-type target struct {
+type benchServer struct {
 	name   string
 	engine engine.Engine
 	call   engine.Call
 }
 
-func (t targets) close() {
+func (t benchServers) close() {
 	for _, one := range t {
 		one.engine.Close()
 	}
 }
 
-// sampling returns the sampling parameters of direct requests and of jobs.
-func (b *bench) sampling() map[string]any {
+// samplingParams returns the sampling parameters of direct requests and of jobs.
+func (b *benchRun) samplingParams() map[string]any {
 	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
 }
 
 // connectServers returns the servers, ready for direct requests. If this machine cannot reach
 // one of them, reach returns no servers and writes the reason to b.measured.
-func (b *bench) connectServers(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
-	key, err := b.engineKey()
+func (b *benchRun) connectServers(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (benchServers, error) {
+	key, err := b.readEngineKey()
 	if err != nil {
 		return nil, err
 	}
-	here, err := localNodes(ctx, api)
+	here, err := findLocalNodes(ctx, api)
 	if err != nil {
 		return nil, err
 	}
-	var all targets
+	var all benchServers
 	for _, e := range servers {
 		one, err := b.openTarget(ctx, model, e, here[e.Node], key)
 		if err != nil {
@@ -80,39 +80,39 @@ func (b *bench) connectServers(ctx context.Context, api *client.Client, model cl
 	return all, nil
 }
 
-func (b *bench) openTarget(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
+func (b *benchRun) openTarget(ctx context.Context, model client.Model, e client.Engine, onThisMachine bool, key string) (benchServer, error) {
 	if e.URL == nil {
-		return target{}, errors.New("the node has not announced the URL of this inference server")
+		return benchServer{}, errors.New("the node has not announced the URL of this inference server")
 	}
-	if isLoopback(*e.URL) && !here {
-		return target{}, fmt.Errorf("the server listens at %s, the loopback address of another machine", *e.URL)
+	if isLoopbackURL(*e.URL) && !onThisMachine {
+		return benchServer{}, fmt.Errorf("the server listens at %s, the loopback address of another machine", *e.URL)
 	}
-	name := nameAt(e, model.ID)
+	name := servedModelName(e, model.ID)
 	server, err := openai.New(openai.Config{Name: e.Name, BaseURL: *e.URL, APIKey: key, ModelMap: map[string]string{model.ID: name}})
 	if err != nil {
-		return target{}, err
+		return benchServer{}, err
 	}
 	if _, err := server.Probe(ctx); err != nil {
 		server.Close()
-		return target{}, fmt.Errorf("the server does not answer this machine at %s: %w; if it requires a key, give --engine-key-file", *e.URL, err)
+		return benchServer{}, fmt.Errorf("the server does not answer this machine at %s: %w; if it requires a key, give --engine-key-file", *e.URL, err)
 	}
 	call, err := server.Prepare(engine.Params{
 		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: int(model.ContextLength), EngineNames: []string{name}},
-		Sampling: b.sampling(), MaxTokens: b.maxTokens, ContextLen: int(model.ContextLength),
+		Sampling: b.samplingParams(), MaxTokens: b.maxTokens, ContextLen: int(model.ContextLength),
 	})
 	if err != nil {
 		server.Close()
-		return target{}, err
+		return benchServer{}, err
 	}
-	return target{name: e.Name, engine: server, call: call}, nil
+	return benchServer{name: e.Name, engine: server, call: call}, nil
 }
 
-// localNodes returns the names of the nodes that run on this machine: the node that
+// findLocalNodes returns the names of the nodes that run on this machine: the node that
 // answers, and nodes that announce a loopback address. If the address of api is not a
 // loopback address, it returns none, because the nodes may run anywhere.
-func localNodes(ctx context.Context, api *client.Client) (map[string]bool, error) {
+func findLocalNodes(ctx context.Context, api *client.Client) (map[string]bool, error) {
 	here := map[string]bool{}
-	if !isLoopback(api.Server()) {
+	if !isLoopbackURL(api.Server()) {
 		return here, nil
 	}
 	found, _, err := api.ListNodes(ctx)
@@ -120,13 +120,13 @@ func localNodes(ctx context.Context, api *client.Client) (map[string]bool, error
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for _, n := range found.Nodes {
-		here[n.Name] = n.Self || isLoopback(n.URL)
+		here[n.Name] = n.Self || isLoopbackURL(n.URL)
 	}
 	return here, nil
 }
 
-// isLoopback reports whether a URL has a loopback address.
-func isLoopback(address string) bool {
+// isLoopbackURL reports whether a URL has a loopback address.
+func isLoopbackURL(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -137,27 +137,27 @@ func isLoopback(address string) bool {
 
 // findPeakRate finds the number of requests in flight at which the servers are fastest, and
 // returns their rate there in rows per second.
-func (b *bench) findPeakRate(ctx context.Context, t targets) (float64, error) {
+func (b *benchRun) findPeakRate(ctx context.Context, t benchServers) (float64, error) {
 	begun := time.Now()
 	// The first answers of a server are slow, so they must not count for its rate.
-	if _, err := t.runAll(ctx, b.prompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
+	if _, err := t.sendAllRows(ctx, b.makePrompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
 		return 0, err
 	}
 	b.sent += firstInFlight * len(t)
 	best, flat := 0.0, 0
 	for n := firstInFlight; n <= mostInFlight; n *= 2 {
-		step, sent, err := t.measureRate(ctx, b.prompts(fmt.Sprint("step ", n), max(b.maxRows, climbWaves*n*len(t))), n, b.length/40)
+		step, sent, err := t.measureRate(ctx, b.makePrompts(fmt.Sprint("step ", n), max(b.maxRows, climbWaves*n*len(t))), n, b.length/40)
 		b.sent += sent
 		var refused *engine.Error
 		if errors.As(err, &refused) && refused.Overloaded && best > 0 {
-			b.Term.Say("%d rows in flight at each server are too many for one server: %s", n, terminal.Printable(err.Error()))
+			b.Term.Say("%d rows in flight at each server are too many for one server: %s", n, terminal.SanitizeLine(err.Error()))
 			return best, nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		b.measured.Steps = append(b.measured.Steps, verdict.Step{InFlight: n, Rows: step})
-		b.Term.Say("%d in flight at each server: %s rows/s", n, figure(step))
+		b.measured.Steps = append(b.measured.Steps, verdict.LoadStep{InFlight: n, Rows: step})
+		b.Term.Say("%d in flight at each server: %s rows/s", n, formatFigure(step))
 		if flat++; step > climbGain*best {
 			flat = 0
 		}
@@ -173,9 +173,9 @@ func (b *bench) findPeakRate(ctx context.Context, t targets) (float64, error) {
 	return best, nil
 }
 
-// runAll sends all rows to the servers, with inFlight rows at each server. It returns
+// sendAllRows sends all rows to the servers, with inFlight rows at each server. It returns
 // the rate, in rows per second, from the first request to the last answer.
-func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float64, error) {
+func (t benchServers) sendAllRows(ctx context.Context, rows []string, inFlight int) (float64, error) {
 	begun := time.Now()
 	if _, err := t.sendRows(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
 		return 0, err
@@ -187,13 +187,13 @@ func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float
 // the number of rows in flight were sent. It returns the rate while all slots are in
 // use: the measurement begins when as many rows are answered as run at once, and ends
 // when the last row is sent.
-func (t targets) measureRate(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
+func (t benchServers) measureRate(ctx context.Context, rows []string, inFlight int, minDuration time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
 	var answers []time.Time
 	var last time.Time
 	sent, err = t.sendRows(ctx, rows, inFlight, func(next int) bool {
-		over := next >= climbWaves*inFlight*len(t) && time.Since(begun) > least
+		over := next >= climbWaves*inFlight*len(t) && time.Since(begun) > minDuration
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {
@@ -226,7 +226,7 @@ func (t targets) measureRate(ctx context.Context, rows []string, inFlight int, l
 // until over returns true or all rows are sent. It returns how many rows were answered.
 // If a server refuses a row, the run ends with an error, because refused rows would
 // make the rate wrong.
-func (t targets) sendRows(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
+func (t benchServers) sendRows(ctx context.Context, rows []string, inFlight int, shouldStop func(next int) bool, onAnswer func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64
 	for _, one := range t {
@@ -234,14 +234,14 @@ func (t targets) sendRows(ctx context.Context, rows []string, inFlight int, over
 			group.Go(func() error {
 				for {
 					i := int(next.Add(1) - 1)
-					if i >= len(rows) || over(i) {
+					if i >= len(rows) || shouldStop(i) {
 						return nil
 					}
 					if _, err := one.call.Generate(ctx, engine.Row{Text: []byte(rows[i])}); err != nil {
 						return fmt.Errorf("%s: %w", one.name, err)
 					}
 					sent.Add(1)
-					answered()
+					onAnswer()
 				}
 			})
 		}

@@ -25,32 +25,32 @@ const (
 
 // runJob runs n rows as a Rowmill job, and deletes the job's data, also after an
 // interrupt. run names the job.
-func (b *bench) runJob(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
+func (b *benchRun) runJob(ctx context.Context, api *client.Client, model client.Model, runName string, rowCount int) (verdict.JobMeasurement, error) {
 	if err := ctx.Err(); err != nil {
-		return verdict.Job{}, context.Cause(ctx)
+		return verdict.JobMeasurement{}, context.Cause(ctx)
 	}
-	sampling := b.sampling()
+	sampling := b.samplingParams()
 	sampling["logprobs"] = false
 	// An interrupt does not stop the submission, because its answer has the ID of the
 	// job that must be cancelled.
 	submitting, done := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer done()
 	made, err := api.Submit(submitting, client.Submission{
-		Rows: client.RowsOf(b.prompts(run, n)...), Model: model.ID, Sampling: sampling, Priority: jobPriority,
-		Name: fmt.Sprintf("rowmill bench %s, %s", b.nonce, run), Description: jobDescribed,
+		Rows: client.RowsOf(b.makePrompts(runName, rowCount)...), Model: model.ID, Sampling: sampling, Priority: jobPriority,
+		Name: fmt.Sprintf("rowmill bench %s, %s", b.nonce, runName), Description: jobDescribed,
 	})
 	if err != nil {
-		return verdict.Job{}, b.submitError(err, n)
+		return verdict.JobMeasurement{}, b.explainSubmitError(err, rowCount)
 	}
 	within := b.length + jobPatience
 	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
 	defer stop()
-	job, seen, err := b.follow(waiting, api, made.JobID, n)
+	job, seen, err := b.followJob(waiting, api, made.JobID, rowCount)
 	if err == nil && job.Status == rowmill.StatusSucceeded {
 		seen.Bytes, err = api.Stream(ctx, made.JobID, client.Results{Format: "parquet"}, io.Discard)
 	}
 	if tidied := b.cleanUpJob(ctx, api, made.JobID); tidied != nil {
-		b.Term.Say("the data of %s is not deleted: %s", made.JobID, terminal.Printable(tidied.Error()))
+		b.Term.Say("the data of %s is not deleted: %s", made.JobID, terminal.SanitizeLine(tidied.Error()))
 	}
 	if err != nil {
 		return seen, err
@@ -60,7 +60,7 @@ func (b *bench) runJob(ctx context.Context, api *client.Client, model client.Mod
 		if job.FailureReason != nil {
 			why = job.FailureReason.Message
 			if code := job.FailureReason.Code; code == rowmill.CodeRowQuota || code == rowmill.CodeTokenQuota || code == rowmill.CodeCostQuota {
-				return seen, b.quotaError(why, n)
+				return seen, b.newQuotaError(why, rowCount)
 			}
 		}
 		seen.Problem = fmt.Sprintf("%s is %s: %s", job.ID, job.Status, why)
@@ -68,26 +68,26 @@ func (b *bench) runJob(ctx context.Context, api *client.Client, model client.Mod
 	return seen, nil
 }
 
-// submitError returns the error of a submission that the service refused. If a quota is the
+// explainSubmitError returns the error of a submission that the service refused. If a quota is the
 // reason, the error includes the remedy.
-func (b *bench) submitError(err error, n int) error {
+func (b *benchRun) explainSubmitError(err error, n int) error {
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
 		switch refusal.Code {
 		case rowmill.CodeRowQuota, rowmill.CodeTokenQuota, rowmill.CodeCostQuota:
-			return b.quotaError(refusal.Message, n)
+			return b.newQuotaError(refusal.Message, n)
 		}
 	}
 	return fmt.Errorf("submit the job: %w", err)
 }
 
-func (b *bench) quotaError(why string, n int) error {
+func (b *benchRun) newQuotaError(why string, n int) error {
 	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
 }
 
-// follow waits until a job ends, and meanwhile records the load of the servers.
-func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int) (client.Job, verdict.Job, error) {
-	seen := verdict.Job{Rows: n}
+// followJob waits until a job ends, and meanwhile records the load of the servers.
+func (b *benchRun) followJob(ctx context.Context, api *client.Client, id string, n int) (client.Job, verdict.JobMeasurement, error) {
+	seen := verdict.JobMeasurement{Rows: n}
 	var job client.Job
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -111,7 +111,7 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 		}
 		inFlight := 0
 		for _, e := range all.Engines {
-			if nameAt(e, job.Model) != "" {
+			if servedModelName(e, job.Model) != "" {
 				inFlight, seen.Window = inFlight+int(e.InFlight), max(seen.Window, int(e.Window))
 			}
 		}
@@ -134,7 +134,7 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 
 // cleanUpJob cancels a job that has not ended and deletes the job's data. It also works after
 // an interrupt of the command.
-func (b *bench) cleanUpJob(ctx context.Context, api *client.Client, id string) error {
+func (b *benchRun) cleanUpJob(ctx context.Context, api *client.Client, id string) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()

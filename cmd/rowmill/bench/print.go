@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// A report is the JSON document that `rowmill bench -o json` prints.
-type report struct {
+// A benchReport is the JSON document that `rowmill bench -o json` prints.
+type benchReport struct {
 	Model     string   `json:"model"`
 	Simulated bool     `json:"simulated"`
 	Servers   int      `json:"servers"`
@@ -20,13 +20,13 @@ type report struct {
 	Driven    []string `json:"driven_directly"` // servers that got direct requests, as node/engine
 	Sent      int      `json:"rows_sent_directly"`
 	verdict.Verdict
-	Steps   []verdict.Step `json:"steps"`
-	Jobs    []verdict.Job  `json:"jobs"`
-	Storage []times        `json:"storage"`
+	Steps   []verdict.LoadStep `json:"steps"`
+	Jobs    []verdict.JobMeasurement  `json:"jobs"`
+	Storage []nodeStorageTimes        `json:"storage"`
 }
 
-// times holds the storage times of a node, in seconds.
-type times struct {
+// nodeStorageTimes holds the storage times of a node, in seconds.
+type nodeStorageTimes struct {
 	Node   string         `json:"node"`
 	Commit verdict.Spread `json:"commit_seconds"`
 	Sync   verdict.Spread `json:"sync_seconds"`
@@ -35,49 +35,49 @@ type times struct {
 	Bytes  int            `json:"object_bytes"`
 }
 
-func (b *bench) print(model client.Model) error {
-	r := report{
+func (b *benchRun) printReport(model client.Model) error {
+	r := benchReport{
 		Model: model.ID, Simulated: b.measured.Simulated, Servers: b.servers, Nodes: b.measured.Nodes,
 		Driven: append([]string{}, b.reached...), Sent: b.sent, Verdict: verdict.Explain(b.measured),
-		Steps: append([]verdict.Step{}, b.measured.Steps...), Jobs: b.measured.Jobs,
+		Steps: append([]verdict.LoadStep{}, b.measured.Steps...), Jobs: b.measured.Jobs,
 	}
 	for _, s := range b.measured.Storage {
-		r.Storage = append(r.Storage, times{s.Node, verdict.NewSpread(s.Commits), verdict.NewSpread(s.Syncs), verdict.NewSpread(s.Puts), verdict.NewSpread(s.Gets), s.ObjectBytes})
+		r.Storage = append(r.Storage, nodeStorageTimes{s.Node, verdict.NewSpread(s.Commits), verdict.NewSpread(s.Syncs), verdict.NewSpread(s.Puts), verdict.NewSpread(s.Gets), s.ObjectBytes})
 	}
-	return b.Print(r, r.text)
+	return b.Print(r, r.writeText)
 }
 
-// figure formats a rate, a ratio or a time with three digits.
-func figure(f float64) string {
+// formatFigure formats a rate, a ratio or a time with three digits.
+func formatFigure(f float64) string {
 	if f >= 1000 {
-		return terminal.Count(int64(f))
+		return terminal.FormatCount(int64(f))
 	}
 	return strconv.FormatFloat(f, 'g', 3, 64)
 }
 
-func millis(seconds float64) string { return figure(1000 * seconds) }
+func formatMillis(seconds float64) string { return formatFigure(1000 * seconds) }
 
-// text writes a report for people.
-func (r report) text(w io.Writer) error {
+// writeText writes a report for people.
+func (r benchReport) writeText(w io.Writer) error {
 	made := ""
 	if r.Simulated {
 		made = ", SIMULATED"
 	}
-	if _, err := fmt.Fprintf(w, "%s; servers: %d, nodes that have them: %d%s. Medians (least–greatest, n repetitions).\n\n", terminal.Printable(r.Model), r.Servers, r.Nodes, made); err != nil {
+	if _, err := fmt.Fprintf(w, "%s; servers: %d, nodes that have them: %d%s. Medians (least–greatest, n repetitions).\n\n", terminal.SanitizeLine(r.Model), r.Servers, r.Nodes, made); err != nil {
 		return err
 	}
-	err := terminal.Table(w, func(row terminal.Row) {
-		row("servers, driven directly", r.Engines.Text(figure), "rows/s")
-		row("Rowmill, the same rows", r.Rowmill.Text(figure), "rows/s")
-		row("Rowmill ÷ servers", r.Ratio.Text(figure), "")
+	err := terminal.WriteTable(w, func(row terminal.RowWriter) {
+		row("servers, driven directly", r.Engines.Format(formatFigure), "rows/s")
+		row("Rowmill, the same rows", r.Rowmill.Format(formatFigure), "rows/s")
+		row("Rowmill ÷ servers", r.Ratio.Format(formatFigure), "")
 		for _, s := range r.Storage {
-			row(s.Node+": commit of a record", s.Commit.Text(millis), "ms")
+			row(s.Node+": commit of a record", s.Commit.Format(formatMillis), "ms")
 			if s.Sync.N > 0 {
-				row(s.Node+": flush of 4 KiB to its disk", s.Sync.Text(millis), "ms")
+				row(s.Node+": flush of 4 KiB to its disk", s.Sync.Format(formatMillis), "ms")
 			}
 			object := fmt.Sprintf(" an object of %d KiB", s.Bytes>>10)
-			row(s.Node+": put"+object, s.Put.Text(millis), "ms")
-			row(s.Node+": get"+object, s.Get.Text(millis), "ms")
+			row(s.Node+": put"+object, s.Put.Format(formatMillis), "ms")
+			row(s.Node+": get"+object, s.Get.Format(formatMillis), "ms")
 		}
 	})
 	if err != nil {
@@ -86,14 +86,14 @@ func (r report) text(w io.Writer) error {
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	err = terminal.Table(w, func(row terminal.Row) {
+	err = terminal.WriteTable(w, func(row terminal.RowWriter) {
 		row("PART", "CAN HANDLE, ROWS/S", "NODES LIKE THESE", "BASIS")
 		for _, p := range r.Parts {
 			nodes := ""
 			if p.Nodes > 0 {
-				nodes = terminal.Count(int64(p.Nodes))
+				nodes = terminal.FormatCount(int64(p.Nodes))
 			}
-			row(terminal.DashEmpty(p.Name, terminal.Count(int64(p.Rows)), nodes, p.Basis)...)
+			row(terminal.DashEmpty(p.Name, terminal.FormatCount(int64(p.Rows)), nodes, p.Basis)...)
 		}
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (r report) text(w io.Writer) error {
 	}
 	var lines strings.Builder
 	for _, f := range r.Findings {
-		lines.WriteString("\n" + terminal.Finding(f.Level, f.Text, f.Remedy))
+		lines.WriteString("\n" + terminal.FormatFinding(f.Level, f.Text, f.Remedy))
 	}
 	_, err = io.WriteString(w, lines.String()+"\n")
 	return err

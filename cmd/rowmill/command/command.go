@@ -33,12 +33,12 @@ type GroupOptions struct {
 // A Body does the work of a command. api is a client of the service.
 type Body func(ctx context.Context, api *client.Client, args []string) error
 
-// Group adds subcommands to cmd, which itself only shows its help. It also adds
+// AddSubcommands adds subcommands to cmd, which itself only shows its help. It also adds
 // the flags that name the service; they apply to all these commands.
-func (s *GroupOptions) Group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+func (s *GroupOptions) AddSubcommands(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	s.Flags(cmd)
+	s.AddFlags(cmd)
 	cmd.AddCommand(subcommands...)
 	return cmd
 }
@@ -46,7 +46,7 @@ func (s *GroupOptions) Group(cmd *cobra.Command, subcommands ...*cobra.Command) 
 // SetBody makes cmd run body. It creates the client for body and closes it afterwards.
 func (s *GroupOptions) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		api, err := s.Client()
+		api, err := s.NewClient()
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *GroupOptions) SetPrintingBody(cmd *cobra.Command, body Body, forms ...s
 	if len(forms) == 0 {
 		forms = []string{"table", "json"}
 	}
-	checked := PrintFlag(cmd, forms...)
+	checked := AddPrintFlag(cmd, forms...)
 	run := s.SetBody(cmd, body).RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if s.form, err = checked(); err != nil {
@@ -80,30 +80,30 @@ func (s *GroupOptions) AddAccountFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// JSON reports whether the user asked for JSON output.
-func (s *GroupOptions) JSON() bool { return s.form == "json" }
+// WantsJSON reports whether the user asked for WantsJSON output.
+func (s *GroupOptions) WantsJSON() bool { return s.form == "json" }
 
-// Print writes the document as JSON if the user asked for JSON. Otherwise it calls
+// Print writes the document as WantsJSON if the user asked for WantsJSON. Otherwise it calls
 // text.
 func (s *GroupOptions) Print(document any, text func(w io.Writer) error) error {
-	if s.JSON() {
-		return terminal.JSON(s.Term.Out, document)
+	if s.WantsJSON() {
+		return terminal.WriteJSON(s.Term.Out, document)
 	}
 	return text(s.Term.Out)
 }
 
-// Table is like Print, but prints the rows of a table if the user did not ask for JSON.
-func (s *GroupOptions) Table(document any, rows func(row terminal.Row)) error {
-	return s.Print(document, func(w io.Writer) error { return terminal.Table(w, rows) })
+// PrintTable is like Print, but prints the rows of a table if the user did not ask for WantsJSON.
+func (s *GroupOptions) PrintTable(document any, rows func(row terminal.RowWriter)) error {
+	return s.Print(document, func(w io.Writer) error { return terminal.WriteTable(w, rows) })
 }
 
-// PrintFlag adds the flag --print with these forms as its values; the first form is the
+// AddPrintFlag adds the flag --print with these forms as its values; the first form is the
 // default. The returned function returns the chosen form, or an error for an invalid
 // value.
-func PrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
+func AddPrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
 	choice := strings.Join(forms, " or ")
 	form := cmd.Flags().StringP("print", "o", forms[0], "how to print: "+choice)
-	Choices(cmd, "print", forms...)
+	CompleteFlagValues(cmd, "print", forms...)
 	return func() (string, error) {
 		if !slices.Contains(forms, *form) {
 			return "", exit.With(exit.Usage, fmt.Errorf("-o must be %s, is %q", choice, *form))
@@ -112,9 +112,9 @@ func PrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
 	}
 }
 
-// Choices makes shell completion offer values for a flag. It panics if the command has
+// CompleteFlagValues makes shell completion offer values for a flag. It panics if the command has
 // no such flag.
-func Choices(cmd *cobra.Command, flag string, values ...string) {
+func CompleteFlagValues(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}

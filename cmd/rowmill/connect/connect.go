@@ -43,9 +43,9 @@ type Options struct {
 	keyFile string
 }
 
-// Flags adds the flags that name the service and the API key to a command and all its
+// AddFlags adds the flags that name the service and the API key to a command and all its
 // subcommands.
-func (o *Options) Flags(cmd *cobra.Command) {
+func (o *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
 	flags.StringVar(&o.keyFile, "api-key-file", "", "file that holds the API key")
@@ -53,17 +53,17 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress, and no messages except errors")
 }
 
-// profile is the content of the client's settings file.
-type profile struct {
+// clientConfig is the content of the client's settings file.
+type clientConfig struct {
 	Server string `yaml:"server"`
 	APIKey string `yaml:"api_key"`
 }
 
-// Client returns a client of the service. The address and the key come from the flags,
+// NewClient returns a client of the service. The address and the key come from the flags,
 // the environment or the profile, in this order.
-func (o *Options) Client() (*client.Client, error) {
+func (o *Options) NewClient() (*client.Client, error) {
 	server := cmp.Or(o.server, o.Term.Getenv("ROWMILL_SERVER"))
-	key, err := o.findKey()
+	key, err := o.findAPIKey()
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -90,25 +90,25 @@ func (o *Options) Client() (*client.Client, error) {
 	return api, exit.With(exit.Usage, err)
 }
 
-// findKey returns the API key from the flags or the environment; empty if there is
+// findAPIKey returns the API key from the flags or the environment; empty if there is
 // none.
-func (o *Options) findKey() (string, error) {
+func (o *Options) findAPIKey() (string, error) {
 	switch {
 	case o.key != "" && o.keyFile != "":
 		return "", errors.New("--api-key and --api-key-file exclude each other")
 	case o.key != "":
 		return o.key, nil
 	case o.keyFile != "":
-		return readKey(o.keyFile)
+		return readKeyFile(o.keyFile)
 	case o.Term.Getenv("ROWMILL_API_KEY") != "":
 		return o.Term.Getenv("ROWMILL_API_KEY"), nil
 	case o.Term.Getenv("ROWMILL_API_KEY_FILE") != "":
-		return readKey(o.Term.Getenv("ROWMILL_API_KEY_FILE"))
+		return readKeyFile(o.Term.Getenv("ROWMILL_API_KEY_FILE"))
 	}
 	return "", nil
 }
 
-func readKey(name string) (string, error) {
+func readKeyFile(name string) (string, error) {
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return "", fmt.Errorf("read the API key: %w", err)
@@ -124,25 +124,25 @@ func readKey(name string) (string, error) {
 
 // readProfile reads the client's settings file and returns its name and content. If
 // there is no file, the content is empty.
-func (o *Options) readProfile() (string, profile, error) {
+func (o *Options) readProfile() (string, clientConfig, error) {
 	dir := o.Term.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
 		home := o.Term.Getenv("HOME")
 		if home == "" {
-			return "", profile{}, nil
+			return "", clientConfig{}, nil
 		}
 		dir = filepath.Join(home, ".config")
 	}
 	name := filepath.Join(dir, "rowmill", "config.yaml")
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return name, profile{}, nil
+		return name, clientConfig{}, nil
 	}
 	if err != nil {
-		return name, profile{}, fmt.Errorf("read the client's settings: %w", err)
+		return name, clientConfig{}, fmt.Errorf("read the client's settings: %w", err)
 	}
 	defer file.Close()
-	var p profile
+	var p clientConfig
 	dec := yaml.NewDecoder(file)
 	dec.KnownFields(true)
 	if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {

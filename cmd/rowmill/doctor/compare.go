@@ -9,9 +9,9 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// compare returns a finding for each setting or fact that differs between nodes and
+// compareNodes returns a finding for each setting or fact that differs between nodes and
 // should be equal.
-func compare(nodes []client.Diagnosis) []client.Finding {
+func compareNodes(nodes []client.Diagnosis) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
 		found = append(found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
@@ -36,7 +36,7 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 			note("setting "+name, value, n.Name)
 		}
 	}
-	advice := adviceOnDifferences()
+	advice := differenceAdvice()
 	for _, what := range slices.Sorted(maps.Keys(said)) {
 		values := said[what]
 		if len(values) < 2 {
@@ -57,10 +57,10 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 	return found
 }
 
-// adviceOnDifferences returns how serious a difference between nodes is, and its
+// differenceAdvice returns how serious a difference between nodes is, and its
 // remedy. The key is the name of the setting or fact; the value is the level and the
 // remedy.
-func adviceOnDifferences() map[string][2]string {
+func differenceAdvice() map[string][2]string {
 	advice := map[string][2]string{
 		"version":    {Warn, "finish the upgrade: drain, replace and start the nodes one after the other"},
 		"deployment": {Fail, "give all nodes the same store.url, store.prefix and objects.url"},

@@ -37,7 +37,7 @@ const (
 // slowTasks are the tasks of actors that may run for a long time without being stuck.
 var slowTasks = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
 
-type doctor struct {
+type doctorCommand struct {
 	command.GroupOptions
 	config string
 	found  []client.Finding
@@ -45,7 +45,7 @@ type doctor struct {
 
 // Command returns `rowmill doctor`.
 func Command(service connect.Options) *cobra.Command {
-	d := &doctor{GroupOptions: command.GroupOptions{Options: service}}
+	d := &doctorCommand{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a deployment from outside, and print what to do",
@@ -67,43 +67,43 @@ The exit code is 1 if a check fails, otherwise 0, also with warnings.
   rowmill doctor -o json | jq '.findings[] | select(.level != "ok")'`,
 		Args: cobra.NoArgs,
 	}
-	d.Flags(cmd)
+	d.AddFlags(cmd)
 	cmd.Flags().StringVar(&d.config, "config", "", "also check the settings of a node, a YAML file")
-	form := command.PrintFlag(cmd, "table", "json")
+	form := command.AddPrintFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		chosen, err := form()
 		if err != nil {
 			return err
 		}
 		d.found = nil
-		d.examine(cmd.Context())
-		return d.print(chosen == "json")
+		d.runChecks(cmd.Context())
+		return d.printFindings(chosen == "json")
 	}
 	return cmd
 }
 
-func (d *doctor) addFinding(check, level, text, remedy string) {
+func (d *doctorCommand) addFinding(check, level, text, remedy string) {
 	d.found = append(d.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
-func (d *doctor) examine(ctx context.Context) {
+func (d *doctorCommand) runChecks(ctx context.Context) {
 	if d.config != "" {
-		d.lookAtSettings()
+		d.checkSettingsFile()
 	}
-	api, err := d.Client()
+	api, err := d.NewClient()
 	if err != nil {
 		d.addFinding("key", Fail, err.Error(), "set ROWMILL_SERVER and ROWMILL_API_KEY to the service and an administrator's key")
 		return
 	}
 	defer api.Close()
-	d.lookAtTLS(ctx, api.Server())
-	if d.lookAtKey(ctx, api) {
-		d.lookAtNodes(ctx, api)
-		d.lookAtActors(ctx, api)
+	d.checkServerTLS(ctx, api.Server())
+	if d.checkAPIKey(ctx, api) {
+		d.checkNodes(ctx, api)
+		d.checkActors(ctx, api)
 	}
 }
 
-func (d *doctor) lookAtSettings() {
+func (d *doctorCommand) checkSettingsFile() {
 	set, err := settings.Load(settings.Sources{Environ: d.Term.Environ, File: d.config})
 	if err != nil {
 		d.addFinding("settings", Fail, err.Error(), "correct "+d.config+"; docs/configuration.md has all settings")
@@ -116,8 +116,8 @@ func (d *doctor) lookAtSettings() {
 	}
 }
 
-// lookAtTLS checks the TLS certificate that the service presents to clients.
-func (d *doctor) lookAtTLS(ctx context.Context, server string) {
+// checkServerTLS checks the TLS certificate that the service presents to clients.
+func (d *doctorCommand) checkServerTLS(ctx context.Context, server string) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" {
 		return // if a node accepts plain HTTP from a network, its own report says so
@@ -134,7 +134,7 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 		d.addFinding("certificate", Fail, fmt.Sprintf("%s presents a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
 		return
 	case err != nil:
-		return // lookAtKey reports that the service does not answer
+		return // checkAPIKey reports that the service does not answer
 	}
 	defer conn.Close()
 	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
@@ -146,9 +146,9 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	d.addFinding("certificate", OK, fmt.Sprintf("the certificate of %s is valid until %s", address, until), "")
 }
 
-// lookAtKey checks that the service answers and that the key is valid. It returns true
+// checkAPIKey checks that the service answers and that the key is valid. It returns true
 // if the key allows the other checks.
-func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
+func (d *doctorCommand) checkAPIKey(ctx context.Context, api *client.Client) bool {
 	found, _, err := api.ListNodes(ctx)
 	var refused *client.APIError
 	switch {
@@ -173,7 +173,7 @@ func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 	return false
 }
 
-func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
+func (d *doctorCommand) checkNodes(ctx context.Context, api *client.Client) {
 	found, _, err := api.Diagnose(ctx)
 	if err != nil {
 		d.addFinding("nodes", Fail, fmt.Sprintf("cannot be examined: %v", err), "upgrade all nodes to this version")
@@ -188,11 +188,11 @@ func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
 			d.found = append(d.found, f)
 		}
 	}
-	d.found = append(d.found, compare(found.Nodes)...)
+	d.found = append(d.found, compareNodes(found.Nodes)...)
 }
 
-// lookAtActors reports stuck actors, and the reasons why jobs wait.
-func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
+// checkActors reports stuck actors, and the reasons why jobs wait.
+func (d *doctorCommand) checkActors(ctx context.Context, api *client.Client) {
 	listed, _, err := api.ListActors(ctx, client.ListActorsParams{})
 	if err != nil {
 		d.addFinding("actors", Fail, fmt.Sprintf("cannot be listed: %v", err), "look into the log of the node")
@@ -233,12 +233,12 @@ func diagnoseActor(a client.Actor) (text, level, remedy string) {
 	return "", OK, ""
 }
 
-// print prints the findings. It returns errFound if a finding has the level Fail.
-func (d *doctor) print(asJSON bool) error {
+// printFindings prints the findings. It returns errFound if a finding has the level Fail.
+func (d *doctorCommand) printFindings(asJSON bool) error {
 	failed := slices.ContainsFunc(d.found, func(f client.Finding) bool { return f.Level == Fail })
 	var err error
 	if asJSON {
-		err = terminal.JSON(d.Term.Out, map[string]any{"findings": d.found, "ok": !failed})
+		err = terminal.WriteJSON(d.Term.Out, map[string]any{"findings": d.found, "ok": !failed})
 	} else {
 		err = d.writeFindings(d.Term.Out)
 	}
@@ -248,9 +248,9 @@ func (d *doctor) print(asJSON bool) error {
 	return err
 }
 
-func (d *doctor) writeFindings(w io.Writer) error {
+func (d *doctorCommand) writeFindings(w io.Writer) error {
 	for _, f := range d.found {
-		if _, err := io.WriteString(w, terminal.Finding(f.Level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
+		if _, err := io.WriteString(w, terminal.FormatFinding(f.Level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
 			return err
 		}
 	}

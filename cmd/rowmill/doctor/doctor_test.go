@@ -77,13 +77,13 @@ func TestCompare(t *testing.T) {
 	node := func(name string, members ...string) client.Diagnosis {
 		return client.Diagnosis{ID: name, Name: name, Facts: &client.Facts{Members: members}}
 	}
-	if found := compare([]client.Diagnosis{node("a", "a", "b"), node("b", "b", "a")}); len(found) != 0 {
+	if found := compareNodes([]client.Diagnosis{node("a", "a", "b"), node("b", "b", "a")}); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 	one, two := node("a", "a", "b"), node("b", "b")
 	one.Facts.Version, two.Facts.Version = "v1", "v2"
 	one.Facts.Deployment = "x"
-	found := compare([]client.Diagnosis{one, two, {Name: "c", Error: "no answer in time"}})
+	found := compareNodes([]client.Diagnosis{one, two, {Name: "c", Error: "no answer in time"}})
 	want := map[string][2]string{"node c": {Fail, "peer_listen"}, "version": {Warn, "upgrade"}, "deployment": {Fail, "store.prefix"}, "members": {Fail, "UDP"}}
 	for _, f := range found {
 		if w := want[f.Check]; f.Level != w[0] || !strings.Contains(f.Remedy, w[1]) {

@@ -36,10 +36,10 @@ func CheckSettings(set settings.Settings, now time.Time) []client.Finding {
 	say := func(check, level, text, remedy string) {
 		found = append(found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 	}
-	for _, open := range set.Store.Exposure() {
+	for _, open := range set.Store.ExposureWarnings() {
 		say("records", Fail, open, "set requirepass in redis.conf and the password in store.url")
 	}
-	for _, open := range set.Cluster.Exposure() { // such a node starts only with cluster.insecure
+	for _, open := range set.Cluster.ExposureWarnings() { // such a node starts only with cluster.insecure
 		say("cluster", Warn, open, "set cluster.key, cluster.tls_cert, cluster.tls_key and cluster.tls_ca, and remove cluster.insecure")
 	}
 	if c := set.Cluster; c.Enabled() {
@@ -118,9 +118,9 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// Shared returns the settings that must be equal on all nodes of a deployment, as text.
+// SharedSettings returns the settings that must be equal on all nodes of a deployment, as text.
 // The key is the name of the setting.
-func Shared(set settings.Settings) map[string]string {
+func SharedSettings(set settings.Settings) map[string]string {
 	out := make(map[string]string)
 	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "oidc": set.OIDC, "quotas": set.Quotas} {
 		text, err := yaml.Marshal(value)

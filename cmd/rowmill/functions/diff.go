@@ -6,11 +6,11 @@ import "strings"
 // with more cells, all lines between their common start and end are shown as replaced.
 const maxCells = 16 << 20
 
-// diff compares two texts and returns the lines of both. A line begins with " " if it
+// diffLines compares two texts and returns the lines of both. A line begins with " " if it
 // is in both texts, with "-" if it is only in before, and with "+" if it is only in
 // after.
-func diff(before, after string) []string {
-	a, b := lines(before), lines(after)
+func diffLines(before, after string) []string {
+	a, b := splitLines(before), splitLines(after)
 	var head, tail []string
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		head = append(head, " "+a[0])
@@ -70,7 +70,7 @@ func diffMiddle(a, b []string) (out []string) {
 	return out
 }
 
-func lines(text string) []string {
+func splitLines(text string) []string {
 	if text == "" {
 		return nil
 	}

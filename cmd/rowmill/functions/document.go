@@ -13,20 +13,20 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// document is the definition of a Function in a YAML file, with the fields in the order
+// functionDocument is the definition of a Function in a YAML file, with the fields in the order
 // in which people read them.
-type document struct {
+type functionDocument struct {
 	Name        string  `yaml:"name"`
 	Description string  `yaml:"description,omitempty"`
 	Model       string  `yaml:"model"`
-	Inputs      []input `yaml:"inputs,omitempty"`
+	Inputs      []functionInput `yaml:"inputs,omitempty"`
 	System      *string `yaml:"system_prompt,omitempty"`
 	Prompt      string  `yaml:"prompt"`
 	Sampling    any     `yaml:"sampling_params,omitempty"`
 	Schema      any     `yaml:"json_schema,omitempty"`
 }
 
-type input struct {
+type functionInput struct {
 	Name        string `yaml:"name"`
 	Required    bool   `yaml:"required"`
 	Description string `yaml:"description,omitempty"`
@@ -43,14 +43,14 @@ func writeYAML(w io.Writer, f client.Function) error {
 	if err := decoder.Decode(&exact); err != nil {
 		return fmt.Errorf("read the definition: %w", err)
 	}
-	d := document{
+	d := functionDocument{
 		Name: f.Name, Description: f.Description, Model: f.Model, System: f.System, Prompt: f.Prompt, Schema: convertNumbers(exact.Schema),
 	}
 	if len(exact.Sampling) > 0 {
 		d.Sampling = convertNumbers(exact.Sampling)
 	}
 	for _, in := range f.Inputs {
-		d.Inputs = append(d.Inputs, input(in))
+		d.Inputs = append(d.Inputs, functionInput(in))
 	}
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)
@@ -85,9 +85,9 @@ func convertNumbers(value any) any {
 	return value
 }
 
-// toJSON converts a definition from YAML or JSON to the body of a request. If draft is
+// definitionToJSON converts a definition from YAML or JSON to the body of a request. If draft is
 // true, the revision is not published.
-func toJSON(text []byte, draft bool) ([]byte, error) {
+func definitionToJSON(text []byte, draft bool) ([]byte, error) {
 	var fields map[string]any
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&fields); err != nil {

@@ -25,13 +25,13 @@ import (
 // service has the same limit.
 const maxFile = 32 << 20
 
-// commands holds the data that all commands of this package share.
-type commands struct{ command.GroupOptions }
+// functionCommands holds the data that all commands of this package share.
+type functionCommands struct{ command.GroupOptions }
 
 // Command returns `rowmill functions`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &functionCommands{command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "functions",
 		Short: "Publish Functions and run them",
 		Long: `Publish Functions and run them. A Function is a prompt with fields to fill in,
@@ -58,7 +58,7 @@ Changes need an administrator's key; any key of the account may read and run Fun
 	}, c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
 }
 
-func (c *commands) publish() *cobra.Command {
+func (c *functionCommands) publish() *cobra.Command {
 	var draft bool
 	cmd := &cobra.Command{
 		Use:   "publish FILE",
@@ -72,11 +72,11 @@ FILE may be - for standard input.`,
 	}
 	cmd.Flags().BoolVar(&draft, "draft", false, "store the revision without publishing it")
 	return c.AddAccountFlag(c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		text, err := c.read(args[0])
+		text, err := c.readFile(args[0])
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		body, err := toJSON(text, draft)
+		body, err := definitionToJSON(text, draft)
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
 		}
@@ -93,8 +93,8 @@ FILE may be - for standard input.`,
 	}))
 }
 
-// read returns the content of a file, or of standard input if the name is -.
-func (c *commands) read(name string) ([]byte, error) {
+// readFile returns the content of a file, or of standard input if the name is -.
+func (c *functionCommands) readFile(name string) ([]byte, error) {
 	src, err := c.Term.Open(name)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (c *commands) read(name string) ([]byte, error) {
 	return text, err
 }
 
-func (c *commands) list() *cobra.Command {
+func (c *functionCommands) list() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List the published Functions",
@@ -121,7 +121,7 @@ func (c *commands) list() *cobra.Command {
 	}))
 }
 
-func (c *commands) revisions() *cobra.Command {
+func (c *functionCommands) revisions() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "revisions NAME",
 		Short: "List the revisions of a Function, newest first",
@@ -136,11 +136,11 @@ func (c *commands) revisions() *cobra.Command {
 }
 
 // printFunctions prints a table of Functions or revisions. listName is the name of the list in JSON.
-func (c *commands) printFunctions(found []client.Function, listName string) error {
+func (c *functionCommands) printFunctions(found []client.Function, listName string) error {
 	if found == nil {
 		found = []client.Function{} // JSON needs a list, not null
 	}
-	return c.Table(map[string][]client.Function{listName: found}, func(row terminal.Row) {
+	return c.PrintTable(map[string][]client.Function{listName: found}, func(row terminal.RowWriter) {
 		row("NAME", "REVISION", "MODEL", "INPUTS", "CREATED", "PUBLISHED", "DESCRIPTION")
 		for _, f := range found {
 			var names []string
@@ -157,7 +157,7 @@ func (c *commands) printFunctions(found []client.Function, listName string) erro
 	})
 }
 
-func (c *commands) get() *cobra.Command {
+func (c *functionCommands) get() *cobra.Command {
 	var revision int
 	cmd := &cobra.Command{
 		Use:   "get NAME",
@@ -166,7 +166,7 @@ func (c *commands) get() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&revision, "revision", 0, "which revision (default: the published one)")
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		f, err := c.find(ctx, api, args[0], revision)
+		f, err := c.fetchRevision(ctx, api, args[0], revision)
 		if err != nil {
 			return fmt.Errorf("get %s: %w", args[0], err)
 		}
@@ -174,8 +174,8 @@ func (c *commands) get() *cobra.Command {
 	}, "yaml", "json"))
 }
 
-// find fetches a revision of a Function; revision 0 means the published one.
-func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
+// fetchRevision fetches a revision of a Function; revision 0 means the published one.
+func (c *functionCommands) fetchRevision(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
 	if revision == 0 {
 		f, _, err := api.GetFunction(ctx, name, c.Account)
 		return f, err
@@ -184,11 +184,11 @@ func (c *commands) find(ctx context.Context, api *client.Client, name string, re
 	if err != nil {
 		return client.Function{}, err
 	}
-	return pick(all.Revisions, name, revision)
+	return findRevision(all.Revisions, name, revision)
 }
 
-// pick returns a revision from a list; revision 0 means the published one.
-func pick(all []client.Function, name string, revision int) (client.Function, error) {
+// findRevision returns a revision from a list; revision 0 means the published one.
+func findRevision(all []client.Function, name string, revision int) (client.Function, error) {
 	for _, f := range all {
 		if f.Revision == revision || revision == 0 && f.Published != nil {
 			return f, nil
@@ -201,7 +201,7 @@ func pick(all []client.Function, name string, revision int) (client.Function, er
 	return client.Function{}, exit.With(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists the revisions", what, name, name))
 }
 
-func (c *commands) diff() *cobra.Command {
+func (c *functionCommands) diff() *cobra.Command {
 	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "diff NAME [REVISION [REVISION]]",
 		Short: "Compare two revisions line by line",
@@ -233,15 +233,15 @@ the one before; with one revision, it compares that one with the published one.`
 		case 1:
 			numbers = append(numbers, 0)
 		}
-		return c.compare(all, args[0], numbers[0], numbers[1])
+		return c.printDiff(all, args[0], numbers[0], numbers[1])
 	}))
 }
 
-func (c *commands) compare(all []client.Function, name string, before, after int) error {
+func (c *functionCommands) printDiff(all []client.Function, name string, before, after int) error {
 	var texts [2]bytes.Buffer
 	var shown [2]int
 	for i, n := range []int{before, after} {
-		f, err := pick(all, name, n)
+		f, err := findRevision(all, name, n)
 		if err == nil {
 			err = writeYAML(&texts[i], f)
 		}
@@ -251,8 +251,8 @@ func (c *commands) compare(all []client.Function, name string, before, after int
 		shown[i] = f.Revision
 	}
 	fmt.Fprintf(c.Term.Out, "--- %s revision %d\n+++ %s revision %d\n", name, shown[0], name, shown[1])
-	for _, line := range diff(texts[0].String(), texts[1].String()) {
-		fmt.Fprintln(c.Term.Out, terminal.Printable(line))
+	for _, line := range diffLines(texts[0].String(), texts[1].String()) {
+		fmt.Fprintln(c.Term.Out, terminal.SanitizeLine(line))
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func parseRevision(arg string) (int, error) {
 	return n, nil
 }
 
-func (c *commands) rollback() *cobra.Command {
+func (c *functionCommands) rollback() *cobra.Command {
 	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "rollback NAME REVISION",
 		Short: "Publish an earlier revision, or a draft",
@@ -285,7 +285,7 @@ func (c *commands) rollback() *cobra.Command {
 	}))
 }
 
-func (c *commands) unpublish() *cobra.Command {
+func (c *functionCommands) unpublish() *cobra.Command {
 	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "unpublish NAME",
 		Short: "Unpublish a Function; its revisions stay and its jobs continue",
@@ -299,7 +299,7 @@ func (c *commands) unpublish() *cobra.Command {
 	}))
 }
 
-func (c *commands) run() *cobra.Command {
+func (c *functionCommands) run() *cobra.Command {
 	var (
 		file     string
 		revision int
@@ -318,7 +318,7 @@ the job is cancelled.`,
 	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
 	cmd.Flags().IntVar(&revision, "revision", 0, "revision to run, a draft too (default: the published one)")
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		input, err := c.input(args[1:], file)
+		input, err := c.buildRunInput(args[1:], file)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -337,13 +337,13 @@ the job is cancelled.`,
 	}, "text", "json")
 }
 
-// input returns the input of a run as JSON, from the fields or from the file.
-func (c *commands) input(fields []string, file string) (json.RawMessage, error) {
+// buildRunInput returns the input of a run as JSON, from the fields or from the file.
+func (c *functionCommands) buildRunInput(fields []string, file string) (json.RawMessage, error) {
 	if file != "" {
 		if len(fields) > 0 {
 			return nil, fmt.Errorf("fields and --input exclude each other")
 		}
-		text, err := c.read(file)
+		text, err := c.readFile(file)
 		if err == nil && !json.Valid(text) {
 			err = fmt.Errorf("%s is not JSON; it must hold an object of fields, or a string", file)
 		}

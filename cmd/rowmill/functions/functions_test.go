@@ -221,7 +221,7 @@ func TestDiffOfTexts(t *testing.T) {
 		{"a\nb\nc\nd", "a\nx\nc\ny\nd", " a -b +x  c +y  d"},
 		{"a\nb", "b\na", "-a  b +a"},
 	} {
-		if got := strings.Join(diff(test.before, test.after), " "); got != test.want {
+		if got := strings.Join(diffLines(test.before, test.after), " "); got != test.want {
 			t.Errorf("%q, %q: %q, want %q", test.before, test.after, got, test.want)
 		}
 	}
@@ -230,7 +230,7 @@ func TestDiffOfTexts(t *testing.T) {
 		fmt.Fprintf(&before, "a%d\n", i)
 		fmt.Fprintf(&after, "b%d\n", i)
 	}
-	if got := diff("x\n"+before.String()+"y\n", "x\n"+after.String()+"y\n"); len(got) != 10_002 || got[1] != "-a0" || got[5001] != "+b0" {
+	if got := diffLines("x\n"+before.String()+"y\n", "x\n"+after.String()+"y\n"); len(got) != 10_002 || got[1] != "-a0" || got[5001] != "+b0" {
 		t.Errorf("%d lines", len(got))
 	}
 }

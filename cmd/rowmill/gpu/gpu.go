@@ -81,7 +81,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	if strings.Contains(out.String(), "No devices were found") {
 		return nil, ErrNone
 	}
-	gpus, err := parse(out.String())
+	gpus, err := parseGPUs(out.String())
 	switch {
 	case runErr != nil:
 		said := strings.TrimSpace(complaint.String() + " " + out.String())
@@ -94,14 +94,14 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	return gpus, nil
 }
 
-// parse reads one GPU from each line. The error names each invalid line.
-func parse(text string) (gpus []GPU, err error) {
+// parseGPUs reads one GPU from each line. The error names each invalid line.
+func parseGPUs(text string) (gpus []GPU, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		g, ok := parseLine(line)
+		g, ok := parseGPULine(line)
 		if !ok {
 			err = errors.Join(err, fmt.Errorf("nvidia-smi: no GPU in the line %q", firstLine(line)))
 			continue
@@ -111,7 +111,7 @@ func parse(text string) (gpus []GPU, err error) {
 	return gpus, err
 }
 
-func parseLine(line string) (GPU, bool) {
+func parseGPULine(line string) (GPU, bool) {
 	fields := strings.SplitN(line, ",", queried)
 	if len(fields) != queried {
 		return GPU{}, false

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-func (c *commands) attach() *cobra.Command {
+func (c *jobCommands) attach() *cobra.Command {
 	var s resultFlags
 	var timeout time.Duration
 	cmd := c.withJobCompletion(&cobra.Command{
@@ -27,23 +27,23 @@ Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		Example: "  rowmill jobs attach job-… --output answers.parquet",
 		Args:    cobra.ExactArgs(1),
 	})
-	s.flags(cmd)
-	timeoutFlag(cmd, &timeout)
+	s.addFlags(cmd)
+	addTimeoutFlag(cmd, &timeout)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		if err := s.resolve(args[0]); err != nil {
+		if err := s.resolvePath(args[0]); err != nil {
 			return err
 		}
 		return c.followAndSave(ctx, api, args[0], &s, timeout)
 	})
 }
 
-func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
+func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
 // followAndSave follows a job until it ends, and writes its results. If following stops before
 // the job ends, finish prints how to continue.
-func (c *commands) followAndSave(ctx context.Context, api *client.Client, id string, s *resultFlags, timeout time.Duration) error {
+func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, id string, s *resultFlags, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
@@ -51,16 +51,16 @@ func (c *commands) followAndSave(ctx context.Context, api *client.Client, id str
 		defer cancel()
 	}
 	begun := c.Term.Now()
-	job, err := c.follow(ctx, api, id)
+	job, err := c.followJob(ctx, api, id)
 	if err == nil {
-		if err = outcome(job); err != nil {
+		if err = outcomeError(job); err != nil {
 			return err
 		}
 		if job.RunType == rowmill.RunEstimate {
 			return c.printEstimate(job)
 		}
-		c.summary(job, c.Term.Now().Sub(begun))
-		err = c.save(ctx, api, id, s)
+		c.printSummary(job, c.Term.Now().Sub(begun))
+		err = c.saveResults(ctx, api, id, s)
 	}
 	if err != nil && (ctx.Err() != nil || client.Temporary(err)) {
 		c.printHowToReattach(id, s, err)
@@ -68,37 +68,37 @@ func (c *commands) followAndSave(ctx context.Context, api *client.Client, id str
 	return err
 }
 
-// summary prints how many rows and tokens a succeeded job had, and how long it took.
+// printSummary prints how many rows and tokens a succeeded job had, and how long it took.
 // watched is used if the record has no times.
-func (c *commands) summary(job client.Job, watched time.Duration) {
-	took := watched
+func (c *jobCommands) printSummary(job client.Job, watchedFor time.Duration) {
+	took := watchedFor
 	if job.Started != nil && job.Completed != nil {
 		took = job.Completed.Sub(*job.Started)
 	}
 	line := fmt.Sprintf("%s succeeded: %s rows in %s, %s tokens in, %s out", job.ID,
-		terminal.Count(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
-		terminal.Count(terminal.Deref(job.InputTokens)), terminal.Count(terminal.Deref(job.OutputTokens)))
+		terminal.FormatCount(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
+		terminal.FormatCount(terminal.Deref(job.InputTokens)), terminal.FormatCount(terminal.Deref(job.OutputTokens)))
 	c.Term.Say("%s", line)
 	if job.FailedRows > 0 {
-		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
+		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.FormatCount(job.FailedRows), job.ID)
 	}
 	if job.DeduplicatedRows > 0 {
-		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.Count(job.DeduplicatedRows))
+		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.FormatCount(job.DeduplicatedRows))
 	}
 	if job.TruncatedRows > 0 {
-		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
+		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.FormatCount(job.TruncatedRows))
 	}
 	if job.TruncatedOutputs > 0 {
-		c.Term.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.Count(job.TruncatedOutputs))
+		c.Term.Say("%s outputs were cut by the length limit; raise it with --param max_tokens=N", terminal.FormatCount(job.TruncatedOutputs))
 	}
 }
 
 // printHowToReattach prints that the job continues without this program, and how to follow or
 // cancel the job. It prints even with --quiet.
-func (c *commands) printHowToReattach(id string, s *resultFlags, why error) {
+func (c *jobCommands) printHowToReattach(id string, s *resultFlags, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.Term.Err, "detached")
 	}
-	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.flagsText(), id)
+	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.formatFlags(), id)
 }

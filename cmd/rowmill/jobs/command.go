@@ -28,19 +28,19 @@ type Config struct {
 	Patience time.Duration
 }
 
-// commands holds the data that all commands of this package share.
-type commands struct {
+// jobCommands holds the data that all commands of this package share.
+type jobCommands struct {
 	command.GroupOptions
 	poll, patience time.Duration
 }
 
 // Command returns `rowmill jobs`.
 func Command(cfg Config) *cobra.Command {
-	c := &commands{
+	c := &jobCommands{
 		GroupOptions: command.GroupOptions{Options: cfg.Options},
 		poll:         cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
 	}
-	return c.Group(&cobra.Command{
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "jobs",
 		Short: "Submit jobs, follow them and fetch their results",
 		Long: `Submit jobs to a Rowmill service, follow them and fetch their results.
@@ -57,18 +57,18 @@ Data goes to standard output, everything else to standard error.
 }
 
 // withJobCompletion makes shell completion offer job IDs as the arguments of a command.
-func (c *commands) withJobCompletion(cmd *cobra.Command) *cobra.Command {
+func (c *jobCommands) withJobCompletion(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = c.completeJobs
 	return cmd
 }
 
 // completeJobs returns the IDs of recent jobs for shell completion.
-func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (c *jobCommands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 && !strings.Contains(cmd.Use, "...") {
 		return nil, none
 	}
-	api, err := c.Client()
+	api, err := c.NewClient()
 	if err != nil {
 		return nil, none
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // printEstimate prints the result of an estimate job that has succeeded.
-func (c *commands) printEstimate(job client.Job) error {
+func (c *jobCommands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil && job.Estimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
-	return terminal.Table(c.Term.Out, func(row terminal.Row) {
+	return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
 		row("model", job.Model)
 		row("rows", formatRows(job))
 		writeEstimate(row, job)
@@ -25,7 +25,7 @@ func (c *commands) printEstimate(job client.Job) error {
 
 // writeEstimate writes the results of an estimate job to a table, one name and value
 // per line.
-func writeEstimate(row terminal.Row, job client.Job) {
+func writeEstimate(row terminal.RowWriter, job client.Job) {
 	e := job.Estimate
 	switch {
 	case job.CostEstimate == nil && e == nil:
@@ -38,20 +38,20 @@ func writeEstimate(row terminal.Row, job client.Job) {
 	default:
 		row("cost estimate", fmt.Sprintf("%.6f USD (%.6f to %.6f)", *job.CostEstimate, e.Low, e.High))
 	}
-	row("tokens in", terminal.Count(e.InputTokens))
-	row("tokens out", terminal.Count(e.OutputTokens)+" (estimated)")
+	row("tokens in", terminal.FormatCount(e.InputTokens))
+	row("tokens out", terminal.FormatCount(e.OutputTokens)+" (estimated)")
 	how := "from the input alone; no row was run"
 	if e.Method == rowmill.EstimateSampled {
-		how = fmt.Sprintf("from the answers to the first %s rows (%s tokens), which were run", terminal.Count(e.SampleRows), terminal.Count(e.SampleInputTokens))
+		how = fmt.Sprintf("from the answers to the first %s rows (%s tokens), which were run", terminal.FormatCount(e.SampleRows), terminal.FormatCount(e.SampleInputTokens))
 	}
 	row("method", how)
 }
 
-// checkEstimate returns an error if a flag is given that has no effect on an estimate.
-func (s *submission) checkEstimate(changed func(flag string) bool) error {
+// checkEstimateFlags returns an error if a flag is given that has no effect on an estimate.
+func (s *submitFlags) checkEstimateFlags(isSet func(flag string) bool) error {
 	var vain []string
 	for _, flag := range []string{"output", "format", "include-inputs", "include-logprobs", "force"} {
-		if changed(flag) {
+		if isSet(flag) {
 			vain = append(vain, "--"+flag)
 		}
 	}

@@ -23,10 +23,10 @@ const firstPoll = 100 * time.Millisecond
 // first event at once, but a proxy may hold the stream back until it ends.
 const firstEvent = 5 * time.Second
 
-// follow shows a job's progress until the job ends, and returns the job's record. If
+// followJob shows a job's progress until the job ends, and returns the job's record. If
 // the service does not answer, it tries again until the time patience has passed.
-func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
-	f := &jobFollower{commands: c, id: id, progress: terminal.NewProgress(c.Term), lastAnswer: c.Term.Now()}
+func (c *jobCommands) followJob(ctx context.Context, api *client.Client, id string) (client.Job, error) {
+	f := &jobFollower{jobCommands: c, id: id, progress: terminal.NewProgress(c.Term), lastAnswer: c.Term.Now()}
 	defer f.progress.Clear()
 	pause := min(firstPoll, c.poll)
 	listened := false
@@ -53,7 +53,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 
 // A jobFollower is the state of the command while it follows one job.
 type jobFollower struct {
-	*commands
+	*jobCommands
 	id          string
 	progress    *terminal.Progress
 	warned      int           // number of the job's warnings that were printed
@@ -66,7 +66,7 @@ type jobFollower struct {
 // handleAnswer handles the answer to a request for the job: a record or an error. over reports
 // whether the job has ended. The returned error ends the following; it is nil if the
 // command must try again.
-func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err error) (over bool, _ error) {
+func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err error) (jobEnded bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
@@ -81,7 +81,7 @@ func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err erro
 			f.progress.Clear()
 			f.Term.Say("warning: %s", job.Warnings[f.warned])
 		}
-		f.progress.Update(snapshot(job, f.lastAnswer))
+		f.progress.Update(progressSnapshot(job, f.lastAnswer))
 		return job.Status.Terminal(), nil
 	case !client.Temporary(err) || f.Term.Now().Sub(f.lastAnswer) > f.patience:
 		return false, fmt.Errorf("follow %s: %w", f.id, err)
@@ -93,8 +93,8 @@ func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err erro
 	return false, nil
 }
 
-// A streamItem is an event of the service's event stream, or an error of the stream.
-type streamItem struct {
+// An eventOrError is an event of the service's event stream, or an error of the stream.
+type eventOrError struct {
 	event client.Event
 	err   error
 }
@@ -103,17 +103,17 @@ type streamItem struct {
 // false and no error, the caller must request the job instead of events: the service or
 // a proxy does not support events, has no room for a stream, or sent an answer that a
 // request for the job explains better.
-func (f *jobFollower) followEvents(ctx context.Context, api *client.Client) (over bool, _ error) {
+func (f *jobFollower) followEvents(ctx context.Context, api *client.Client) (jobEnded bool, _ error) {
 	ctx, leave := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	defer ended.Wait()
 	defer leave()
-	all := make(chan streamItem)
+	all := make(chan eventOrError)
 	ended.Go(func() {
 		defer close(all)
 		for event, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.id}, Pause: f.poll}) {
 			select {
-			case all <- streamItem{event, err}:
+			case all <- eventOrError{event, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -144,14 +144,14 @@ func (f *jobFollower) followEvents(ctx context.Context, api *client.Client) (ove
 		case <-tick.C: // update the time in the progress line
 			if !f.unreachable {
 				f.lastAnswer = f.Term.Now()
-				f.progress.Update(snapshot(f.last, f.lastAnswer))
+				f.progress.Update(progressSnapshot(f.last, f.lastAnswer))
 			}
 		}
 	}
 }
 
-// snapshot converts the record of a job to the content of the progress line.
-func snapshot(job client.Job, now time.Time) terminal.Snapshot {
+// progressSnapshot converts the record of a job to the content of the progress line.
+func progressSnapshot(job client.Job, now time.Time) terminal.Snapshot {
 	s := terminal.Snapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
 		Done: job.RowsDone, Total: -1, Failed: job.FailedRows,
@@ -163,9 +163,9 @@ func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	return s
 }
 
-// outcome returns nil for a succeeded job. For another job it returns an error that
+// outcomeError returns nil for a succeeded job. For another job it returns an error that
 // says why there are no results, with the exit code.
-func outcome(job client.Job) error {
+func outcomeError(job client.Job) error {
 	switch job.Status {
 	case rowmill.StatusSucceeded:
 		return nil
@@ -180,7 +180,7 @@ func outcome(job client.Job) error {
 			}
 		}
 		if job.FailedRows > 0 {
-			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
+			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.FormatCount(job.FailedRows), job.ID)
 		}
 		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, committedRowsHint(job)))
 	}
@@ -194,5 +194,5 @@ func committedRowsHint(job client.Job) string {
 		return ""
 	}
 	return fmt.Sprintf("\n%[1]s rows are done; get them: rowmill jobs results %[2]s --partial; run the rest: rowmill jobs resume %[2]s",
-		terminal.Count(job.RowsDone), job.ID)
+		terminal.FormatCount(job.RowsDone), job.ID)
 }

@@ -17,18 +17,18 @@ import (
 // maxPage is the largest number of items that the API returns on one page.
 const maxPage = 100
 
-func (c *commands) list() *cobra.Command {
+func (c *jobCommands) list() *cobra.Command {
 	var filter client.ListJobsParams
 	var statuses []string
-	cmd := listing[client.Job]{
+	cmd := listCommand[client.Job]{
 		what: "jobs", limit: 20,
 		repeatCommand: func([]string) string {
 			again := "rowmill jobs list"
 			if len(statuses) > 0 {
-				again += " --status " + quote(strings.Join(statuses, ","))
+				again += " --status " + shellQuote(strings.Join(statuses, ","))
 			}
 			if filter.Q != "" {
-				again += " --search " + quote(filter.Q)
+				again += " --search " + shellQuote(filter.Q)
 			}
 			return again
 		},
@@ -42,9 +42,9 @@ func (c *commands) list() *cobra.Command {
 			return page.Jobs, page.NextCursor, err
 		},
 		cells: func(job client.Job) []string {
-			return []string{job.ID, string(job.Status), formatRows(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), terminal.Deref(job.Name)}
+			return []string{job.ID, string(job.Status), formatRows(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), terminal.Deref(job.Name)}
 		},
-	}.command(c, &cobra.Command{
+	}.setUpCommand(c, &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, newest first",
 		Example: "  rowmill jobs list\n  rowmill jobs list --status running,failed --search nightly\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
@@ -55,8 +55,8 @@ func (c *commands) list() *cobra.Command {
 	return cmd
 }
 
-func (c *commands) errors() *cobra.Command {
-	return listing[client.FailedRow]{
+func (c *jobCommands) errors() *cobra.Command {
+	return listCommand[client.FailedRow]{
 		what: "failed rows", limit: 100,
 		repeatCommand: func(args []string) string { return "rowmill jobs errors " + args[0] },
 		header:        []string{"ROW", "CODE", "MESSAGE"},
@@ -70,7 +70,7 @@ func (c *commands) errors() *cobra.Command {
 		cells: func(row client.FailedRow) []string {
 			return []string{strconv.FormatInt(row.Row, 10), row.Code, row.Message}
 		},
-	}.command(c, c.withJobCompletion(&cobra.Command{
+	}.setUpCommand(c, c.withJobCompletion(&cobra.Command{
 		Use:   "errors JOB",
 		Short: "List the rows that failed, and why",
 		Long:  "List the rows that failed, and why. With -o json, raw_output has the engine's answers.",
@@ -78,9 +78,9 @@ func (c *commands) errors() *cobra.Command {
 	}))
 }
 
-// A listing describes a command that fetches and prints a long list page by page: as a
+// A listCommand describes a command that fetches and prints a long list page by page: as a
 // table, or as one JSON array.
-type listing[T any] struct {
+type listCommand[T any] struct {
 	what          string                     // name of the items, such as jobs
 	limit         int                        // default number of items
 	repeatCommand func(args []string) string // returns the command that lists the items again, for a hint
@@ -89,9 +89,9 @@ type listing[T any] struct {
 	cells         func(T) []string
 }
 
-// command adds to cmd the flags of the listing, and the body that fetches and prints
+// setUpCommand adds to cmd the flags of the listing, and the body that fetches and prints
 // the items.
-func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
+func (l listCommand[T]) setUpCommand(c *jobCommands, cmd *cobra.Command) *cobra.Command {
 	var cursor string
 	var all bool
 	cmd.Flags().IntVarP(&l.limit, "limit", "n", l.limit, "how many "+l.what+" to show")
@@ -111,12 +111,12 @@ func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := l.print(c, page, shown, first); err != nil {
+			if err := l.printPage(c, page, shown, first); err != nil {
 				return err
 			}
 			next, shown = following, shown+len(page)
 		}
-		if c.JSON() {
+		if c.WantsJSON() {
 			closing := "\n]"
 			if shown == 0 {
 				closing = "[]"
@@ -126,17 +126,17 @@ func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 			}
 		}
 		if next != "" {
-			c.Term.Say("more: %s --cursor %s (or --all)", l.repeatCommand(args), quote(next))
+			c.Term.Say("more: %s --cursor %s (or --all)", l.repeatCommand(args), shellQuote(next))
 		}
 		return nil
 	})
 }
 
-// print prints one page. shown is the number of items on the pages before; first is
+// printPage prints one page. shown is the number of items on the pages before; first is
 // true for the first page.
-func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
-	if !c.JSON() {
-		return terminal.Table(c.Term.Out, func(row terminal.Row) {
+func (l listCommand[T]) printPage(c *jobCommands, page []T, printedBefore int, first bool) error {
+	if !c.WantsJSON() {
+		return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
 			if first {
 				row(l.header...)
 			}
@@ -151,7 +151,7 @@ func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
 			return fmt.Errorf("write an item as JSON: %w", err)
 		}
 		open := ",\n  "
-		if shown+i == 0 {
+		if printedBefore+i == 0 {
 			open = "[\n  "
 		}
 		if _, err := fmt.Fprint(c.Term.Out, open+string(text)); err != nil {

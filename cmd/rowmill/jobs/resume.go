@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-func (c *commands) resume() *cobra.Command {
+func (c *jobCommands) resume() *cobra.Command {
 	var want client.Resumption
 	var params client.ResumeJobParams
 	var priority rowmill.Priority

@@ -66,7 +66,7 @@ func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 	for partial, want := range map[bool]string{true: "n.partial.parquet", false: "n.results.parquet"} {
 		var s resultFlags
 		s.want.Partial = partial
-		if err := s.resolve("n"); err != nil || s.path != want {
+		if err := s.resolvePath("n"); err != nil || s.path != want {
 			t.Errorf("partial %v: %q, %v", partial, s.path, err)
 		}
 	}

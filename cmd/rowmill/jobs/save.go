@@ -31,21 +31,21 @@ type resultFlags struct {
 	force bool
 }
 
-// flags adds the flags for writing results to a command.
-func (s *resultFlags) flags(cmd *cobra.Command) {
+// addFlags adds the flags for writing results to a command.
+func (s *resultFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
-	command.Choices(cmd, "format", "parquet", "csv", "json")
+	command.CompleteFlagValues(cmd, "format", "parquet", "csv", "json")
 }
 
-// resolve sets the format and the path of the results. It returns an error for problems
+// resolvePath sets the format and the path of the results. It returns an error for problems
 // that would otherwise appear only after the job has run. name is the default file
 // name, without an ending.
-func (s *resultFlags) resolve(name string) error {
+func (s *resultFlags) resolvePath(name string) error {
 	ending := strings.ToLower(filepath.Ext(s.path))
 	if s.want.Format == "" {
 		s.want.Format = "parquet"
@@ -86,14 +86,14 @@ func (s *resultFlags) resolve(name string) error {
 	return nil
 }
 
-// flagsText returns the flags for a command that should write the same file, each after a
+// formatFlags returns the flags for a command that should write the same file, each after a
 // space; empty if there is no path.
-func (s *resultFlags) flagsText() string {
+func (s *resultFlags) formatFlags() string {
 	if s.path == "" {
 		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, " --output %s --format %s", quote(s.path), s.want.Format)
+	fmt.Fprintf(&out, " --output %s --format %s", shellQuote(s.path), s.want.Format)
 	if s.want.Inputs {
 		out.WriteString(" --include-inputs")
 	}
@@ -103,8 +103,8 @@ func (s *resultFlags) flagsText() string {
 	return out.String()
 }
 
-// save writes the results of a job to a file or to standard output.
-func (c *commands) save(ctx context.Context, api *client.Client, id string, s *resultFlags) error {
+// saveResults writes the results of a job to a file or to standard output.
+func (c *jobCommands) saveResults(ctx context.Context, api *client.Client, id string, s *resultFlags) error {
 	if s.path == stdout {
 		if _, err := api.Stream(ctx, id, s.want, c.Term.Out); err != nil {
 			return fmt.Errorf("results of %s: %w", id, err)
@@ -121,12 +121,12 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *r
 	if err != nil {
 		return fmt.Errorf("results of %s: %w", id, err)
 	}
-	c.Term.Say("wrote %s (%s)", s.path, textfmt.Size(size))
+	c.Term.Say("wrote %s (%s)", s.path, textfmt.FormatSize(size))
 	return nil
 }
 
-// quote writes a word so that a POSIX shell reads it back unchanged.
-func quote(word string) string {
+// shellQuote writes a word so that a POSIX shell reads it back unchanged.
+func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:@,+~", r)
 	}

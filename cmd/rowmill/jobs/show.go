@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-func (c *commands) get() *cobra.Command {
+func (c *jobCommands) get() *cobra.Command {
 	return c.SetPrintingBody(c.withJobCompletion(&cobra.Command{
 		Use:     "get JOB",
 		Short:   "Show a job's record",
@@ -29,22 +29,22 @@ func (c *commands) get() *cobra.Command {
 			return fmt.Errorf("get %s: %w", args[0], err)
 		}
 		return c.Print(job, func(w io.Writer) error {
-			nodes, err := nodesOf(ctx, api, job)
+			nodes, err := fetchJobNodes(ctx, api, job)
 			if err != nil {
 				return fmt.Errorf("find the nodes that have rows of %s: %w", args[0], err)
 			}
-			return terminal.Table(w, func(row terminal.Row) {
-				writeRecord(row, job)
+			return terminal.WriteTable(w, func(row terminal.RowWriter) {
+				writeJobFields(row, job)
 				for _, n := range nodes {
-					row("on "+n.Node, fmt.Sprintf("%s rows, %s done", terminal.Count(n.RowsAssigned), terminal.Count(n.RowsDone)))
+					row("on "+n.Node, fmt.Sprintf("%s rows, %s done", terminal.FormatCount(n.RowsAssigned), terminal.FormatCount(n.RowsDone)))
 				}
 			})
 		})
 	})
 }
 
-// nodesOf returns the nodes that have rows of a running job, and none for other jobs.
-func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
+// fetchJobNodes returns the nodes that have rows of a running job, and none for other jobs.
+func fetchJobNodes(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
 	if job.Status != rowmill.StatusRunning {
 		return nil, nil
 	}
@@ -52,8 +52,8 @@ func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.
 	return p.Nodes, err
 }
 
-// writeRecord writes the fields of a job to a table for people, one per line.
-func writeRecord(row terminal.Row, job client.Job) {
+// writeJobFields writes the fields of a job to a table for people, one per line.
+func writeJobFields(row terminal.RowWriter, job client.Job) {
 	line := func(name, value string) {
 		if value != "" {
 			row(name, value)
@@ -76,9 +76,9 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if job.ParkedUntil != nil {
 		line("parked until", terminal.FormatTime(job.ParkedUntil))
 	}
-	writeCounts(row, job)
-	line("input tokens", count(job.InputTokens))
-	line("output tokens", count(job.OutputTokens))
+	writeRowCounts(row, job)
+	line("input tokens", formatCount(job.InputTokens))
+	line("output tokens", formatCount(job.OutputTokens))
 	if job.JobCost != nil {
 		line("cost", fmt.Sprintf("%.6f USD", *job.JobCost))
 	}
@@ -95,27 +95,27 @@ func writeRecord(row terminal.Row, job client.Job) {
 	}
 }
 
-// writeCounts writes how many rows were taken over, deduplicated, failed or cut, one
+// writeRowCounts writes how many rows were taken over, deduplicated, failed or cut, one
 // line for each number above 0.
-func writeCounts(row terminal.Row, job client.Job) {
+func writeRowCounts(row terminal.RowWriter, job client.Job) {
 	if job.RowsTakenOver > 0 {
-		row("taken over", terminal.Count(job.RowsTakenOver))
+		row("taken over", terminal.FormatCount(job.RowsTakenOver))
 	}
 	if job.DeduplicatedRows > 0 {
-		row("equal rows", terminal.Count(job.DeduplicatedRows)+" not run: they have the answers of equal rows")
+		row("equal rows", terminal.FormatCount(job.DeduplicatedRows)+" not run: they have the answers of equal rows")
 	}
 	if job.FailedRows > 0 {
-		row("failed rows", terminal.Count(job.FailedRows))
+		row("failed rows", terminal.FormatCount(job.FailedRows))
 	}
 	if job.TruncatedRows > 0 {
-		row("cut inputs", terminal.Count(job.TruncatedRows))
+		row("cut inputs", terminal.FormatCount(job.TruncatedRows))
 	}
 	if job.TruncatedOutputs > 0 {
-		row("cut outputs", terminal.Count(job.TruncatedOutputs))
+		row("cut outputs", terminal.FormatCount(job.TruncatedOutputs))
 	}
 }
 
-func (c *commands) status() *cobra.Command {
+func (c *jobCommands) status() *cobra.Command {
 	return c.SetPrintingBody(c.withJobCompletion(&cobra.Command{
 		Use:   "status JOB",
 		Short: "Show a job's status",
@@ -136,7 +136,7 @@ func (c *commands) status() *cobra.Command {
 	})
 }
 
-func (c *commands) cancel() *cobra.Command {
+func (c *jobCommands) cancel() *cobra.Command {
 	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:   "cancel JOB...",
 		Short: "Cancel jobs",
@@ -159,7 +159,7 @@ func (c *commands) cancel() *cobra.Command {
 	})
 }
 
-func (c *commands) release() *cobra.Command {
+func (c *jobCommands) release() *cobra.Command {
 	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:   "release JOB...",
 		Short: "Run parked jobs now",
@@ -182,7 +182,7 @@ A parked job also runs again by itself, after an hour (jobs.park_time).`,
 	})
 }
 
-func (c *commands) results() *cobra.Command {
+func (c *jobCommands) results() *cobra.Command {
 	var s resultFlags
 	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "results JOB",
@@ -202,10 +202,10 @@ an ended job.`,
   rowmill jobs results job-… --partial --output so-far.parquet`,
 		Args: cobra.ExactArgs(1),
 	})
-	s.flags(cmd)
+	s.addFlags(cmd)
 	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "write the committed rows of a job that has not succeeded (default file: NAME.partial.parquet)")
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		if err := s.resolve(args[0]); err != nil {
+		if err := s.resolvePath(args[0]); err != nil {
 			return err
 		}
 		if s.want.Partial {
@@ -215,12 +215,12 @@ an ended job.`,
 			}
 			c.printPartialHint(job)
 		}
-		return c.save(ctx, api, args[0], &s)
+		return c.saveResults(ctx, api, args[0], &s)
 	})
 }
 
 // printPartialHint prints how many rows of a job are done, if its results are incomplete.
-func (c *commands) printPartialHint(job client.Job) {
+func (c *jobCommands) printPartialHint(job client.Job) {
 	switch {
 	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all rows are done, or the number of rows is unknown
 	case !job.Status.Terminal():
@@ -230,7 +230,7 @@ func (c *commands) printPartialHint(job client.Job) {
 	}
 }
 
-func (c *commands) rows() *cobra.Command {
+func (c *jobCommands) rows() *cobra.Command {
 	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:     "rows JOB N...",
 		Short:   "Show single rows: input, output, tokens, attempts",
@@ -247,7 +247,7 @@ func (c *commands) rows() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("row %d of %s: %w", n, args[0], err)
 			}
-			if err := terminal.JSON(c.Term.Out, row); err != nil {
+			if err := terminal.WriteJSON(c.Term.Out, row); err != nil {
 				return err
 			}
 		}
@@ -255,11 +255,11 @@ func (c *commands) rows() *cobra.Command {
 	})
 }
 
-func count(n *int64) string {
+func formatCount(n *int64) string {
 	if n == nil {
 		return ""
 	}
-	return terminal.Count(*n)
+	return terminal.FormatCount(*n)
 }
 
 // formatRows formats the number of done rows and of all rows of a job, such as 5/10.
@@ -268,7 +268,7 @@ func formatRows(job client.Job) string {
 		return "-"
 	}
 	if job.RowsDone == *job.NumRows {
-		return terminal.Count(*job.NumRows)
+		return terminal.FormatCount(*job.NumRows)
 	}
-	return terminal.Count(job.RowsDone) + "/" + terminal.Count(*job.NumRows)
+	return terminal.FormatCount(job.RowsDone) + "/" + terminal.FormatCount(*job.NumRows)
 }

@@ -233,7 +233,7 @@ func TestCompletion(t *testing.T) {
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]string{"a/b-c.parquet": "a/b-c.parquet", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
-		if got := quote(word); got != want {
+		if got := shellQuote(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestBaseName(t *testing.T) {
 	for input, want := range map[string]string{
 		"a/b.csv": "b", "b.csv.gz": "b", "-": "rowmill", "https://h/x/y.parquet?sig=z.w": "y", "https://h/": "rowmill", "noending": "noending", ".": "rowmill",
 	} {
-		if got := baseName(input); got != want {
+		if got := defaultResultName(input); got != want {
 			t.Errorf("%q is %q, want %q", input, got, want)
 		}
 	}

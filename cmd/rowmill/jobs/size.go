@@ -25,14 +25,14 @@ type inputSize struct {
 // send it.
 const countedRows = 1000
 
-// promptCounter returns a function that estimates the tokens of a prompt for the model
+// newPromptCounter returns a function that estimates the tokens of a prompt for the model
 // of a submission. It uses the model's template, but computes tokens from bytes,
 // without the model's vocabulary.
-func promptCounter(s *submission) func(text string) int {
+func newPromptCounter(s *submitFlags) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
-	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
+	counters := prompt.NewCounterFactory(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
 		func(string, float64) {}, slog.New(slog.DiscardHandler))
-	counter, err := counters.Counter(model, s.System)
+	counter, err := counters.NewCounter(model, s.System)
 	if err != nil {
 		return func(text string) int { return len(text) / prompt.BytesPerToken }
 	}
@@ -41,13 +41,13 @@ func promptCounter(s *submission) func(text string) int {
 
 // measureInput reads the whole input once and returns its size. So an error in the last line
 // of the input is found before anything is sent.
-func (s *localInput) measureInput(ctx context.Context, tokens func(text string) int) (n inputSize, err error) {
+func (s *localInput) measureInput(ctx context.Context, countTokens func(text string) int) (n inputSize, err error) {
 	for row, err := range s.rows() {
 		if err != nil {
 			return n, exit.With(exit.Failure, err)
 		}
 		if n.rows++; n.rows <= countedRows {
-			n.tokens += int64(tokens(row))
+			n.tokens += int64(countTokens(row))
 		}
 		if n.rows%4096 == 0 && ctx.Err() != nil {
 			return n, context.Cause(ctx)
@@ -63,7 +63,7 @@ func (s *localInput) measureInput(ctx context.Context, tokens func(text string) 
 // checkQuotas returns an error if an input has more rows than the account may run in
 // one job, and prints a warning if it has too many tokens. It runs before any row is
 // sent.
-func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n inputSize) error {
+func (c *jobCommands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, size inputSize) error {
 	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service checks the quotas again
@@ -71,12 +71,12 @@ func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name str
 	for _, limit := range limits.Quotas {
 		switch {
 		case limit.Priority != priority:
-		case limit.RowQuota > 0 && n.rows > limit.RowQuota:
+		case limit.RowQuota > 0 && size.rows > limit.RowQuota:
 			return exit.With(exit.Usage, fmt.Errorf("%s has %s rows, and your account may run %s in one job of priority %d; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --rows %d",
-				name, terminal.Count(n.rows), terminal.Count(limit.RowQuota), priority, priority, n.rows))
-		case limit.TokenQuota > 0 && n.tokens > limit.TokenQuota:
+				name, terminal.FormatCount(size.rows), terminal.FormatCount(limit.RowQuota), priority, priority, size.rows))
+		case limit.TokenQuota > 0 && size.tokens > limit.TokenQuota:
 			c.Term.Say("warning: the prompts have about %s tokens, and your account may run %s in one job of priority %d: the job will probably fail with token_quota_exceeded; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --tokens %d",
-				terminal.Count(n.tokens), terminal.Count(limit.TokenQuota), priority, priority, n.tokens*5/4)
+				terminal.FormatCount(size.tokens), terminal.FormatCount(limit.TokenQuota), priority, priority, size.tokens*5/4)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name str
 // chooseModel sets the model of a submission without a model, if the default model is
 // not served: to the only served model. If several models are served, it returns a
 // usage error.
-func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submission) error {
+func (c *jobCommands) chooseModel(ctx context.Context, api *client.Client, s *submitFlags) error {
 	if s.Model != "" {
 		return nil
 	}

@@ -31,9 +31,9 @@ type localInput struct {
 	temp bool // file is a temporary copy of standard input, which Close removes
 }
 
-// openSource opens a file and detects its format. For the path "-" it copies standard
+// openLocalInput opens a file and detects its format. For the path "-" it copies standard
 // input to a temporary file. opts come from the flags.
-func openSource(path string, opts input.Options, stdin io.Reader) (s *localInput, err error) {
+func openLocalInput(path string, opts input.Options, stdin io.Reader) (s *localInput, err error) {
 	s = &localInput{name: path, opts: opts}
 	defer func() {
 		if err != nil {
@@ -42,7 +42,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *localInput
 	}()
 	if path == stdout { // here "-" means standard input
 		s.name = "standard input"
-		if err := s.spool(stdin); err != nil {
+		if err := s.spoolStdin(stdin); err != nil {
 			return s, fmt.Errorf("read standard input: %w", err)
 		}
 	} else if s.file, err = os.Open(path); err != nil {
@@ -67,8 +67,8 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *localInput
 	return s, s.wrapError(err)
 }
 
-// spool copies standard input to a temporary file, so that it can be read twice.
-func (s *localInput) spool(stdin io.Reader) error {
+// spoolStdin copies standard input to a temporary file, so that it can be read twice.
+func (s *localInput) spoolStdin(stdin io.Reader) error {
 	file, err := os.CreateTemp("", "rowmill-input-*")
 	if err != nil {
 		return err

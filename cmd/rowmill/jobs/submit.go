@@ -33,8 +33,8 @@ const (
 	maxSchema = 256 << 10
 )
 
-// submission holds the values of the flags of `rowmill jobs submit`.
-type submission struct {
+// submitFlags holds the values of the flags of `rowmill jobs submit`.
+type submitFlags struct {
 	client.Submission
 	system  string
 	schema  string
@@ -46,8 +46,8 @@ type submission struct {
 	save    resultFlags
 }
 
-func (c *commands) submit() *cobra.Command {
-	var s submission
+func (c *jobCommands) submit() *cobra.Command {
+	var s submitFlags
 	cmd := &cobra.Command{
 		Use:   "submit FILE|URL|-",
 		Short: "Run a model over every row of a file",
@@ -108,9 +108,9 @@ rowmill quotas.
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a new key)")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
-	s.save.flags(cmd)
-	timeoutFlag(cmd, &s.timeout)
-	command.Choices(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
+	s.save.addFlags(cmd)
+	addTimeoutFlag(cmd, &s.timeout)
+	command.CompleteFlagValues(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = bySize
@@ -119,7 +119,7 @@ rowmill quotas.
 			s.Dedup = &s.dedup
 		}
 		if s.Estimate {
-			if err := s.checkEstimate(flags.Changed); err != nil {
+			if err := s.checkEstimateFlags(flags.Changed); err != nil {
 				return err
 			}
 		}
@@ -127,12 +127,12 @@ rowmill quotas.
 	})
 }
 
-func (c *commands) runSubmit(ctx context.Context, api *client.Client, from string, s *submission) error {
+func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source string, s *submitFlags) error {
 	if err := s.readFlags(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	if !s.detach && !s.Estimate {
-		if err := s.save.resolve(baseName(from)); err != nil {
+		if err := s.save.resolvePath(defaultResultName(source)); err != nil {
 			return err
 		}
 	}
@@ -140,8 +140,8 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 		return err
 	}
 	created := func() {} // called after the job was created
-	if isURL(from) {
-		if err := s.setURL(from); err != nil {
+	if isURL(source) {
+		if err := s.setURL(source); err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		if s.Priority == bySize {
@@ -149,7 +149,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 			c.Term.Say("using priority %d, because the number of rows at the URL is not known yet; --priority overrides", s.Priority)
 		}
 	} else {
-		in, sent, err := c.prepareFile(ctx, api, from, s)
+		in, sent, err := c.prepareLocalInput(ctx, api, source, s)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	made, err := api.Submit(ctx, s.Submission)
 	if err != nil {
 		if ctx.Err() != nil || client.Temporary(err) {
-			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", quote(s.IdempotencyKey))
+			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", shellQuote(s.IdempotencyKey))
 		}
 		return fmt.Errorf("submit: %w", err)
 	}
@@ -179,7 +179,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 }
 
 // readFlags checks the flags, reads the files that they name, and fills in the submission.
-func (s *submission) readFlags() error {
+func (s *submitFlags) readFlags() error {
 	if s.Format = s.kind; s.Format == kindAuto {
 		s.Format = ""
 	}
@@ -243,7 +243,7 @@ func parseParamValue(value string) any {
 	return v
 }
 
-func (s *submission) setURL(address string) error {
+func (s *submitFlags) setURL(address string) error {
 	if _, err := url.Parse(address); err != nil {
 		return errors.New("the URL is malformed") // do not show the URL: it may hold a signature
 	}
@@ -251,15 +251,15 @@ func (s *submission) setURL(address string) error {
 	return nil
 }
 
-// prepareFile opens a local input, then checks and counts its rows. It uploads a table
+// prepareLocalInput opens a local input, then checks and counts its rows. It uploads a table
 // that is large or needs more than one column; other inputs are sent with the
 // submission. The caller closes the input after it is sent, and calls created after the
 // job was created.
-func (c *commands) prepareFile(ctx context.Context, api *client.Client, path string, s *submission) (in *localInput, created func(), err error) {
+func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client, path string, s *submitFlags) (in *localInput, onCreated func(), err error) {
 	if strings.HasPrefix(path, "s3://") {
 		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
 	}
-	in, err = openSource(path, input.Options{Format: input.Format(s.Format), Column: s.Column, IDColumn: s.IDColumn}, c.Term.In)
+	in, err = openLocalInput(path, input.Options{Format: input.Format(s.Format), Column: s.Column, IDColumn: s.IDColumn}, c.Term.In)
 	if err != nil {
 		return nil, nil, exit.With(exit.Usage, err)
 	}
@@ -275,23 +275,23 @@ func (c *commands) prepareFile(ctx context.Context, api *client.Client, path str
 	}
 	var size inputSize
 	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
-		if size, err = in.measureInput(ctx, promptCounter(s)); err != nil {
+		if size, err = in.measureInput(ctx, newPromptCounter(s)); err != nil {
 			return nil, nil, err
 		}
-		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(size.rows), in.describe())
+		c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat())
 		if s.Priority == bySize && size.rows <= manyRows {
 			s.Priority = rowmill.Prototyping
 		}
 	}
 	if s.Priority == bySize {
 		s.Priority = rowmill.Production
-		c.Term.Say("using priority %d, because there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.Count(manyRows))
+		c.Term.Say("using priority %d, because there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.FormatCount(manyRows))
 	}
 	if err := c.checkQuotas(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err
 	}
 	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {
-		file, done, err := c.upload(ctx, api, in)
+		file, done, err := c.uploadInput(ctx, api, in)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -311,7 +311,7 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 	return err == nil // after an error, the submission reports a missing model or a service that does not answer
 }
 
-func (s *localInput) describe() string {
+func (s *localInput) describeFormat() string {
 	kind := map[input.Format]string{
 		input.FormatCSV: "CSV", input.FormatTSV: "tab-separated values", input.FormatParquet: "Parquet", input.FormatJSONL: "JSON lines", input.FormatLines: "plain text",
 	}[s.kind.Format]
@@ -329,9 +329,9 @@ func isURL(address string) bool {
 	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
 }
 
-// baseName returns the default name for the results of an input: its file name without
+// defaultResultName returns the default name for the results of an input: its file name without
 // endings.
-func baseName(address string) string {
+func defaultResultName(address string) string {
 	if u, err := url.Parse(address); err == nil && isURL(address) {
 		address = u.Path
 	}

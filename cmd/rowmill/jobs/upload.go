@@ -18,11 +18,11 @@ import (
 // connection.
 const uploadAbove = 8 << 20
 
-// upload uploads a table to the service and returns the ID of the uploaded file. It
+// uploadInput uploads a table to the service and returns the ID of the uploaded file. It
 // saves its progress, so that the same command continues after an interruption. The
 // caller calls done after the job is created: done deletes the saved progress, and the
 // file on the service.
-func (c *commands) upload(ctx context.Context, api *client.Client, in *localInput) (file string, done func(), err error) {
+func (c *jobCommands) uploadInput(ctx context.Context, api *client.Client, in *localInput) (file string, onJobCreated func(), err error) {
 	note := uploadProgressFileOf(api, in)
 	progress := terminal.NewProgress(c.Term)
 	u := client.Upload{Name: filepath.Base(in.file.Name()), Size: in.size, File: in.file, From: note.read(), Save: note.write}

@@ -25,21 +25,21 @@ func Command(version, date string) *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writePages(cmd.Root(), args[0], footer(version, date))
+			return writePages(cmd.Root(), args[0], formatFooter(version, date))
 		},
 	}
 }
 
-func footer(version, date string) string {
+func formatFooter(version, date string) string {
 	if t, err := time.Parse(time.RFC3339, date); err == nil {
 		date = t.UTC().Format(time.DateOnly)
 	}
-	return fmt.Sprintf(`"%s" "Rowmill %s" "Rowmill"`, escape(date), escape(version))
+	return fmt.Sprintf(`"%s" "Rowmill %s" "Rowmill"`, escapeRoff(date), escapeRoff(version))
 }
 
 func writePages(cmd *cobra.Command, dir, footer string) error {
-	file := filepath.Join(dir, title(cmd)+".1")
-	if err := os.WriteFile(file, []byte(Page(cmd, footer)), 0o644); err != nil { //nolint:gosec // readable by all users
+	file := filepath.Join(dir, pageName(cmd)+".1")
+	if err := os.WriteFile(file, []byte(RenderPage(cmd, footer)), 0o644); err != nil { //nolint:gosec // readable by all users
 		return fmt.Errorf("write a page: %w", err)
 	}
 	for _, below := range cmd.Commands() {
@@ -53,82 +53,82 @@ func writePages(cmd *cobra.Command, dir, footer string) error {
 	return nil
 }
 
-// title returns a command's name in the manual: rowmill-jobs-submit.
-func title(cmd *cobra.Command) string {
+// pageName returns a command's name in the manual: rowmill-jobs-submit.
+func pageName(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
-// Page returns the manual page of a command, in the man(7) format. The footer is the
+// RenderPage returns the manual page of a command, in the man(7) format. The footer is the
 // end of the page's .TH line, after the name and the section.
-func Page(cmd *cobra.Command, footer string) string {
-	p := &page{}
-	p.line(".TH %q 1 %s", strings.ToUpper(title(cmd)), footer)
-	p.section("NAME")
-	p.line(`%s \- %s`, escape(title(cmd)), escape(cmd.Short))
-	p.section("SYNOPSIS")
-	p.line(`.B %s`, escape(cmd.UseLine()))
-	p.section("DESCRIPTION")
-	p.text(cmp.Or(cmd.Long, cmd.Short))
-	p.commands(cmd)
-	p.flags("OPTIONS", cmd.NonInheritedFlags())
-	p.flags("OPTIONS OF PARENT COMMANDS", cmd.InheritedFlags())
+func RenderPage(cmd *cobra.Command, footer string) string {
+	p := &pageWriter{}
+	p.writeLine(".TH %q 1 %s", strings.ToUpper(pageName(cmd)), footer)
+	p.writeSection("NAME")
+	p.writeLine(`%s \- %s`, escapeRoff(pageName(cmd)), escapeRoff(cmd.Short))
+	p.writeSection("SYNOPSIS")
+	p.writeLine(`.B %s`, escapeRoff(cmd.UseLine()))
+	p.writeSection("DESCRIPTION")
+	p.writeText(cmp.Or(cmd.Long, cmd.Short))
+	p.writeSubcommands(cmd)
+	p.writeFlags("OPTIONS", cmd.NonInheritedFlags())
+	p.writeFlags("OPTIONS OF PARENT COMMANDS", cmd.InheritedFlags())
 	if cmd.Example != "" {
-		p.section("EXAMPLES")
-		p.verbatim(strings.Split(strings.Trim(cmd.Example, "\n"), "\n"))
+		p.writeSection("EXAMPLES")
+		p.writeVerbatim(strings.Split(strings.Trim(cmd.Example, "\n"), "\n"))
 	}
 	if cmd.HasParent() {
-		p.section("SEE ALSO")
-		p.line(".BR %s (1)", escape(title(cmd.Parent())))
+		p.writeSection("SEE ALSO")
+		p.writeLine(".BR %s (1)", escapeRoff(pageName(cmd.Parent())))
 	}
 	return p.String()
 }
 
-type page struct{ strings.Builder }
+type pageWriter struct{ strings.Builder }
 
-func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *pageWriter) writeLine(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-func (p *page) section(name string) { p.line(".SH %s", name) }
+func (p *pageWriter) writeSection(name string) { p.writeLine(".SH %s", name) }
 
-func (p *page) commands(cmd *cobra.Command) {
+func (p *pageWriter) writeSubcommands(cmd *cobra.Command) {
 	begun := false
 	for _, below := range cmd.Commands() {
 		if !below.IsAvailableCommand() {
 			continue
 		}
 		if !begun {
-			p.section("COMMANDS")
+			p.writeSection("COMMANDS")
 			begun = true
 		}
-		p.line(".TP\n.BR %s (1)\n%s", escape(title(below)), escape(below.Short))
+		p.writeLine(".TP\n.BR %s (1)\n%s", escapeRoff(pageName(below)), escapeRoff(below.Short))
 	}
 }
 
-func (p *page) flags(name string, flags *pflag.FlagSet) {
+func (p *pageWriter) writeFlags(name string, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return
 	}
-	p.section(name)
+	p.writeSection(name)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Deprecated != "" {
 			return
 		}
-		names := `\fB` + escape("--"+f.Name) + `\fR`
+		names := `\fB` + escapeRoff("--"+f.Name) + `\fR`
 		if f.Shorthand != "" {
-			names = `\fB` + escape("-"+f.Shorthand) + `\fR, ` + names
+			names = `\fB` + escapeRoff("-"+f.Shorthand) + `\fR, ` + names
 		}
 		value, usage := pflag.UnquoteUsage(f)
 		switch {
 		case f.NoOptDefVal != "" && value != "" && value != "bool":
-			names += `[=\fI` + escape(value) + `\fR]`
+			names += `[=\fI` + escapeRoff(value) + `\fR]`
 		case value != "" && f.NoOptDefVal == "":
-			names += ` \fI` + escape(value) + `\fR`
+			names += ` \fI` + escapeRoff(value) + `\fR`
 		}
-		p.line(".TP\n%s\n%s", names, escape(usage+defaultText(f)))
+		p.writeLine(".TP\n%s\n%s", names, escapeRoff(usage+formatDefault(f)))
 	})
 }
 
-// defaultText returns a text with the default of a flag; it is empty for a zero value.
-func defaultText(f *pflag.Flag) string {
+// formatDefault returns a text with the default of a flag; it is empty for a zero value.
+func formatDefault(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":
 		return ""
@@ -136,11 +136,11 @@ func defaultText(f *pflag.Flag) string {
 	return fmt.Sprintf(" (default %s)", f.DefValue)
 }
 
-// text writes paragraphs of running text. It writes indented lines unchanged.
-func (p *page) text(text string) {
+// writeText writes paragraphs of running text. It writes indented lines unchanged.
+func (p *pageWriter) writeText(text string) {
 	for paragraph := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
-		p.line(".PP")
+		p.writeLine(".PP")
 		for len(lines) > 0 {
 			indented := strings.HasPrefix(lines[0], "  ")
 			n := 1
@@ -148,10 +148,10 @@ func (p *page) text(text string) {
 				n++
 			}
 			if indented {
-				p.verbatim(lines[:n])
+				p.writeVerbatim(lines[:n])
 			} else {
 				for _, line := range lines[:n] {
-					p.line("%s", escape(line))
+					p.writeLine("%s", escapeRoff(line))
 				}
 			}
 			lines = lines[n:]
@@ -159,16 +159,16 @@ func (p *page) text(text string) {
 	}
 }
 
-func (p *page) verbatim(lines []string) {
-	p.line(".nf")
+func (p *pageWriter) writeVerbatim(lines []string) {
+	p.writeLine(".nf")
 	for _, line := range lines {
-		p.line("%s", escape(line))
+		p.writeLine("%s", escapeRoff(line))
 	}
-	p.line(".fi")
+	p.writeLine(".fi")
 }
 
-// escape quotes all characters with a meaning in man(7).
-func escape(text string) string {
+// escapeRoff quotes all characters with a meaning in man(7).
+func escapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	if strings.HasPrefix(text, ".") {
 		text = `\&` + text

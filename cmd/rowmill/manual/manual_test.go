@@ -67,7 +67,7 @@ func TestPages(t *testing.T) {
 			all = append(all, string(text))
 		}
 	}
-	golden.Equal(t, "testdata/pages.txt", strings.Join(all, "\n"))
+	golden.CheckFile(t, "testdata/pages.txt", strings.Join(all, "\n"))
 }
 
 // TestPageAsRead checks that groff reads the page without a warning, and that its
@@ -85,7 +85,7 @@ func TestPageAsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "groff", "-Kutf8", "-man", "-Tutf8", "-ww", "-P-cbou")
-	cmd.Stdin = strings.NewReader(manual.Page(submit, `"2026-11-26" "Rowmill 1.2.3" "Rowmill"`))
+	cmd.Stdin = strings.NewReader(manual.RenderPage(submit, `"2026-11-26" "Rowmill 1.2.3" "Rowmill"`))
 	var warnings bytes.Buffer
 	cmd.Stderr = &warnings
 	out, err := cmd.Output()

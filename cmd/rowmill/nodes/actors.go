@@ -15,7 +15,7 @@ import (
 
 // Actors returns `rowmill actors`.
 func Actors(service connect.Options) *cobra.Command {
-	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
+	c := &nodeCommands{GroupOptions: command.GroupOptions{Options: service}}
 	var filter client.ListActorsParams
 	var minAge time.Duration
 	cmd := c.SetPrintingBody(&cobra.Command{
@@ -57,13 +57,13 @@ its mailbox one after another. It runs slow work as a task, in the background.
 		}
 		for _, n := range found.Nodes {
 			if n.Error != "" {
-				c.Term.Say("node %s does not answer: %s", terminal.Printable(n.Name), terminal.Printable(n.Error))
+				c.Term.Say("node %s does not answer: %s", terminal.SanitizeLine(n.Name), terminal.SanitizeLine(n.Error))
 			}
 			if n.LeftOut > 0 {
-				c.Term.Say("node %s has %d more; narrow them with --kind, --job or --min-age", terminal.Printable(n.Name), n.LeftOut)
+				c.Term.Say("node %s has %d more; narrow them with --kind, --job or --min-age", terminal.SanitizeLine(n.Name), n.LeftOut)
 			}
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "TASK", "RESTARTS", "LAST ERROR")
 			for _, a := range found.Actors {
 				row(terminal.DashEmpty(c.actorCells(a)...)...)
@@ -74,19 +74,19 @@ its mailbox one after another. It runs slow work as a task, in the background.
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actors of a job")
 	cmd.Flags().StringVar(&filter.Node, "node", "", "only actors of a node, by id or name")
 	cmd.Flags().DurationVar(&minAge, "min-age", 0, "only actors that have done the same thing for at least this time")
-	command.Choices(cmd, "kind", "node", "engine", "job", "worker", "results")
-	c.Flags(cmd)
+	command.CompleteFlagValues(cmd, "kind", "node", "engine", "job", "worker", "results")
+	c.AddFlags(cmd)
 	return cmd
 }
 
 // actorCells returns the cells of an actor's line in the table.
-func (c *commands) actorCells(a client.Actor) []string {
+func (c *nodeCommands) actorCells(a client.Actor) []string {
 	kind, task, trouble := a.Kind, "", ""
 	if a.State != "running" {
 		kind += ", " + a.State
 	}
 	if a.Task != "" {
-		task = a.Task + " " + ago(a.TaskSeconds)
+		task = a.Task + " " + formatSeconds(a.TaskSeconds)
 		if a.Tasks > 1 {
 			task += fmt.Sprintf(" and %d more", a.Tasks-1)
 		}
@@ -95,11 +95,11 @@ func (c *commands) actorCells(a client.Actor) []string {
 		trouble = fmt.Sprintf("%s (%v ago)", a.LastError.Message, c.Term.Now().Sub(a.LastError.At).Round(time.Second))
 	}
 	return []string{
-		ago(max(a.OldestMessageSeconds, a.TaskSeconds)), kind, a.JobID + a.Engine, a.Node, terminal.Count(a.MailboxDepth), ago(a.OldestMessageSeconds),
-		task, terminal.Count(a.Restarts), trouble,
+		formatSeconds(max(a.OldestMessageSeconds, a.TaskSeconds)), kind, a.JobID + a.Engine, a.Node, terminal.FormatCount(a.MailboxDepth), formatSeconds(a.OldestMessageSeconds),
+		task, terminal.FormatCount(a.Restarts), trouble,
 	}
 }
 
-func ago(seconds float64) string {
+func formatSeconds(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

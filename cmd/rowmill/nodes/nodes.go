@@ -19,16 +19,16 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands holds the data that all commands of this package share.
-type commands struct {
+// nodeCommands holds the data that all commands of this package share.
+type nodeCommands struct {
 	command.GroupOptions
 	wait time.Duration
 }
 
 // Command returns `rowmill nodes`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &nodeCommands{GroupOptions: command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "nodes",
 		Short: "Show and drain the nodes of a service",
 		Long: `Show and drain the nodes of a service. This needs an administrator's key of the
@@ -38,7 +38,7 @@ account default; any node answers for all nodes.
 	}, c.list(), c.drain())
 }
 
-func (c *commands) list() *cobra.Command {
+func (c *nodeCommands) list() *cobra.Command {
 	return c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List the live nodes, with their models and their work",
@@ -55,7 +55,7 @@ marks the node that answered. The values are about a second old.`,
 		if err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("NODE", "ID", "ADDRESS", "ROLE", "VERSION", "MODELS", "JOBS", "ROWS", "SINCE")
 			for _, n := range found.Nodes {
 				name, role := n.Name, n.Role
@@ -65,14 +65,14 @@ marks the node that answered. The values are about a second old.`,
 				if n.State != "running" {
 					role += ", " + n.State
 				}
-				row(terminal.DashEmpty(name, n.ID, n.URL, role, n.Version, terminal.JoinFew(n.Models), terminal.Count(n.Jobs),
-					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), terminal.FormatTime(n.Since))...)
+				row(terminal.DashEmpty(name, n.ID, n.URL, role, n.Version, terminal.JoinFew(n.Models), terminal.FormatCount(n.Jobs),
+					terminal.FormatCount(n.InFlight)+"/"+terminal.FormatCount(n.Window), terminal.FormatTime(n.Since))...)
 			}
 		})
 	})
 }
 
-func (c *commands) drain() *cobra.Command {
+func (c *nodeCommands) drain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Stop a node after it has finished or handed back its work",
@@ -99,7 +99,7 @@ const pollEvery = 250 * time.Millisecond
 
 // drainNode drains the node with this ID or name, and waits until the node has left,
 // for --wait at most. An empty name means the node that answers.
-func (c *commands) drainNode(ctx context.Context, api *client.Client, name string) error {
+func (c *nodeCommands) drainNode(ctx context.Context, api *client.Client, name string) error {
 	before, _, err := api.ListNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -111,17 +111,17 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if _, _, err := api.DrainNode(ctx, node.ID); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	c.Term.Say("node %s drains", terminal.Printable(node.ID))
+	c.Term.Say("node %s drains", terminal.SanitizeLine(node.ID))
 	if c.wait <= 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, exit.With(exit.Timeout,
-		fmt.Errorf("node %s has not left within %v; it goes on draining", terminal.Printable(node.ID), c.wait)))
+		fmt.Errorf("node %s has not left within %v; it goes on draining", terminal.SanitizeLine(node.ID), c.wait)))
 	defer cancel()
 	if err := waitUntilLeft(ctx, api, node); err != nil {
 		return err
 	}
-	c.Term.Say("node %s has left", terminal.Printable(node.ID))
+	c.Term.Say("node %s has left", terminal.SanitizeLine(node.ID))
 	return nil
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Models returns `rowmill models`.
 func Models(service connect.Options) *cobra.Command {
-	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &nodeCommands{GroupOptions: command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "models",
 		Short: "Show the models that jobs can use",
 		Long: `Show the models that jobs can use: the models of the catalog, and other models that
@@ -27,7 +27,7 @@ running servers serve. Any key may do this.
 	}, c.models())
 }
 
-func (c *commands) models() *cobra.Command {
+func (c *nodeCommands) models() *cobra.Command {
 	served := false
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -49,41 +49,41 @@ correction. SERVED BY names each node and engine that takes rows now.`,
 		if err != nil {
 			return fmt.Errorf("list models: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("MODEL", "KIND", "CONTEXT", "DIMENSION", "USD IN", "USD OUT", "COUNTED", "SERVED BY")
 			for _, m := range found.Data {
 				if served && len(m.ServedBy) == 0 {
 					continue
 				}
-				row(terminal.DashEmpty(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
-					price(m.InputPrice), price(m.OutputPrice), counted(m), servedBy(m))...)
+				row(terminal.DashEmpty(m.ID, string(m.Kind), formatCount(m.ContextLength), formatCount(m.Dimension),
+					formatPrice(m.InputPrice), formatPrice(m.OutputPrice), formatCounting(m), formatServers(m))...)
 			}
 		})
 	})
 }
 
-func size(n int64) string {
+func formatCount(n int64) string {
 	if n == 0 {
 		return ""
 	}
-	return terminal.Count(n)
+	return terminal.FormatCount(n)
 }
 
-func price(usd *float64) string {
+func formatPrice(usd *float64) string {
 	if usd == nil {
 		return ""
 	}
 	return strconv.FormatFloat(*usd, 'f', -1, 64)
 }
 
-func counted(m client.Model) string {
+func formatCounting(m client.Model) string {
 	if m.CountError == nil {
 		return m.Counted
 	}
 	return fmt.Sprintf("%s (%.1f)", m.Counted, *m.CountError)
 }
 
-func servedBy(m client.Model) string {
+func formatServers(m client.Model) string {
 	var names []string
 	for _, s := range m.ServedBy {
 		if name := s.Node + "/" + s.Engine; !slices.Contains(names, name) {

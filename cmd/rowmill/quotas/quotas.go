@@ -19,13 +19,13 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands holds the data that all commands of this package share.
-type commands struct{ command.GroupOptions }
+// quotaCommands holds the data that all commands of this package share.
+type quotaCommands struct{ command.GroupOptions }
 
 // Command returns `rowmill quotas`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
-	return c.Group(&cobra.Command{
+	c := &quotaCommands{command.GroupOptions{Options: service}}
+	return c.AddSubcommands(&cobra.Command{
 		Use:   "quotas",
 		Short: "Show and change the quotas of an account",
 		Long: `Show and change the quotas of an account.
@@ -44,7 +44,7 @@ administrator's key; a key of the account default may name any other account.
 	}, c.get(), c.set())
 }
 
-func (c *commands) get() *cobra.Command {
+func (c *quotaCommands) get() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "get",
 		Short: "Show the quotas in force and where each comes from",
@@ -56,15 +56,15 @@ func (c *commands) get() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("get quotas: %w", err)
 		}
-		return c.show(q, answer)
+		return c.printQuotas(q, answer)
 	}))
 }
 
-// show prints the quotas of an account, and whether each comes from the account or the
+// printQuotas prints the quotas of an account, and whether each comes from the account or the
 // configuration.
-func (c *commands) show(q client.Quotas, answer client.Answer) error {
-	return c.Table(answer.Raw, func(row terminal.Row) {
-		c.Term.Say("account %s", terminal.Printable(q.Account))
+func (c *quotaCommands) printQuotas(q client.Quotas, answer client.Answer) error {
+	return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
+		c.Term.Say("account %s", terminal.SanitizeLine(q.Account))
 		row("QUOTA", "VALUE", "FROM")
 		line := func(name, value string, own bool) {
 			from := "configuration"
@@ -78,8 +78,8 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 			if i := ownQuotaIndex(q.Own.Quotas, bound.Priority); i >= 0 {
 				own = q.Own.Quotas[i]
 			}
-			line(fmt.Sprintf("rows of a job, priority %d", bound.Priority), count(bound.RowQuota), own.RowQuota != nil)
-			line(fmt.Sprintf("input tokens of a job, priority %d", bound.Priority), count(bound.TokenQuota), own.TokenQuota != nil)
+			line(fmt.Sprintf("rows of a job, priority %d", bound.Priority), formatQuota(bound.RowQuota), own.RowQuota != nil)
+			line(fmt.Sprintf("input tokens of a job, priority %d", bound.Priority), formatQuota(bound.TokenQuota), own.TokenQuota != nil)
 		}
 		cost := "no limit"
 		if q.CostQuotaUSD != nil {
@@ -89,12 +89,12 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 	})
 }
 
-// count formats a quota; 0 means no limit.
-func count(n int64) string {
+// formatQuota formats a quota; 0 means no limit.
+func formatQuota(n int64) string {
 	if n == 0 {
 		return "no limit"
 	}
-	return terminal.Count(n)
+	return terminal.FormatCount(n)
 }
 
 // ownQuotaIndex returns the index of the account's own quota for a priority, or -1.
@@ -119,7 +119,7 @@ type quotaChange struct {
 	cost         *string
 }
 
-func (c *commands) set() *cobra.Command {
+func (c *quotaCommands) set() *cobra.Command {
 	ch := quotaChange{}
 	cmd := &cobra.Command{
 		Use:   "set",
@@ -153,8 +153,8 @@ submitted earlier keep their quotas.`,
 
 // applyChange changes the account's own quotas. It returns an error if another client changes
 // them at the same time.
-func (c *commands) applyChange(ctx context.Context, api *client.Client, ch quotaChange) error {
-	if err := ch.check(); err != nil {
+func (c *quotaCommands) applyChange(ctx context.Context, api *client.Client, ch quotaChange) error {
+	if err := ch.validate(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	before, answer, err := api.ShowQuotas(ctx, c.Account)
@@ -169,12 +169,12 @@ func (c *commands) applyChange(ctx context.Context, api *client.Client, ch quota
 	if err != nil {
 		return fmt.Errorf("set quotas: %w", err)
 	}
-	return c.show(after, answer)
+	return c.printQuotas(after, answer)
 }
 
-// check returns an error if the change names no quota, or if a flag is missing or
+// validate returns an error if the change names no quota, or if a flag is missing or
 // invalid.
-func (ch quotaChange) check() error {
+func (ch quotaChange) validate() error {
 	bounds, invalid := ch.rows != nil || ch.tokens != nil, ch.priority.Validate()
 	switch {
 	case !bounds && ch.cost == nil:
@@ -201,7 +201,7 @@ func (ch quotaChange) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 			own.Quotas = append(own.Quotas, client.OwnQuota{Priority: ch.priority})
 		}
 		q := &own.Quotas[at]
-		if err := errors.Join(parseBound("--rows", ch.rows, &q.RowQuota), parseBound("--tokens", ch.tokens, &q.TokenQuota)); err != nil {
+		if err := errors.Join(parseQuotaFlag("--rows", ch.rows, &q.RowQuota), parseQuotaFlag("--tokens", ch.tokens, &q.TokenQuota)); err != nil {
 			return own, err
 		}
 		if q.RowQuota == nil && q.TokenQuota == nil {
@@ -223,9 +223,9 @@ func (ch quotaChange) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 	return own, nil
 }
 
-// parseBound parses the value of a flag and writes it to a quota. With a nil value the
+// parseQuotaFlag parses the value of a flag and writes it to a quota. With a nil value the
 // quota does not change; with the value "default" it becomes nil.
-func parseBound(flag string, value *string, into **int64) error {
+func parseQuotaFlag(flag string, value *string, into **int64) error {
 	switch {
 	case value == nil:
 		return nil

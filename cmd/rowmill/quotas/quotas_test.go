@@ -169,7 +169,7 @@ func TestUsage(t *testing.T) {
 	noError(t, err)
 	owner := store.Fence{JobID: "job-1", Session: session, Epoch: record.Epoch}
 	for _, key := range []string{"a", "b"} {
-		totals := store.Totals{Rows: 1500, Failed: 1, Deduplicated: 300, InputTokens: 2_000_000, OutputTokens: 1_000_000}
+		totals := store.RowTotals{Rows: 1500, Failed: 1, Deduplicated: 300, InputTokens: 2_000_000, OutputTokens: 1_000_000}
 		part := store.Part{Key: key, Rows: 1500, Totals: totals}
 		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
 		p.Now = p.Now.AddDate(0, 0, 1)

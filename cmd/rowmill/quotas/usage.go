@@ -26,7 +26,7 @@ const (
 
 // Usage returns `rowmill usage`.
 func Usage(service connect.Options) *cobra.Command {
-	c := &commands{command.GroupOptions{Options: service}}
+	c := &quotaCommands{command.GroupOptions{Options: service}}
 	var q client.GetUsageParams
 	groups := []string{byDay, byModel}
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ default may name another.
   rowmill usage -o json | jq .total.cost_usd`,
 		Args: cobra.NoArgs,
 	}
-	c.Flags(cmd)
+	c.AddFlags(cmd)
 	cmd.Flags().StringVar(&q.From, "from", "", "first day, UTC (default: the first of the month of --to)")
 	cmd.Flags().StringVar(&q.To, "to", "", "last day, included (default: today)")
 	cmd.Flags().StringSliceVar(&groups, "group-by", groups, "how to group the lines: one or more of day, model and key")
@@ -80,13 +80,13 @@ default may name another.
 		if err != nil {
 			return fmt.Errorf("usage: %w", err)
 		}
-		return c.Table(answer.Raw, func(row terminal.Row) {
-			c.Term.Say("account %s, %s to %s", terminal.Printable(u.Account), terminal.Printable(u.From), terminal.Printable(u.To))
-			heads, cells := columns(groups)
+		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
+			c.Term.Say("account %s, %s to %s", terminal.SanitizeLine(u.Account), terminal.SanitizeLine(u.From), terminal.SanitizeLine(u.To))
+			heads, cells := usageColumns(groups)
 			row(append(heads, "ROWS", "FAILED", "COPIES", "TOKENS IN", "TOKENS OUT", "USD")...)
 			line := func(cells []string, f client.UsageTotal) {
-				row(append(cells, terminal.Count(f.Rows), terminal.Count(f.FailedRows), terminal.Count(f.DeduplicatedRows),
-					terminal.Count(f.InputTokens), terminal.Count(f.OutputTokens), fmt.Sprintf("%.6f", f.CostUSD))...)
+				row(append(cells, terminal.FormatCount(f.Rows), terminal.FormatCount(f.FailedRows), terminal.FormatCount(f.DeduplicatedRows),
+					terminal.FormatCount(f.InputTokens), terminal.FormatCount(f.OutputTokens), fmt.Sprintf("%.6f", f.CostUSD))...)
 			}
 			for _, e := range u.Usage {
 				line(cells(e), client.UsageTotal{
@@ -101,9 +101,9 @@ default may name another.
 	}))
 }
 
-// columns returns the headings of the columns for these groups, and a function that
+// usageColumns returns the headings of the columns for these groups, and a function that
 // returns the cells of a line in the same order.
-func columns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
+func usageColumns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
 	day, model, key := slices.Contains(groups, byDay), slices.Contains(groups, byModel), slices.Contains(groups, byKey)
 	if day {
 		heads = append(heads, "DAY")

@@ -44,9 +44,9 @@ type Store struct {
 // Embedded reports whether records are in the data directory.
 func (s Store) Embedded() bool { return s.URL == "" }
 
-// Exposure returns a sentence for each problem that lets a stranger with network access
+// ExposureWarnings returns a sentence for each problem that lets a stranger with network access
 // read and change the records; none if there is no problem.
-func (s Store) Exposure() []string {
+func (s Store) ExposureWarnings() []string {
 	_, rest, _ := strings.Cut(s.URL.Reveal(), "://")
 	user, hosts := "", rest
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -206,7 +206,7 @@ func (c Cluster) Keys() ([][]byte, error) {
 // which would show a part of the key. form describes a valid key.
 func decodeKeys(list Secret, form string, decode func(field string) (key []byte, ok bool)) ([][]byte, error) {
 	var keys [][]byte
-	fields := keyFields(list)
+	fields := splitKeys(list)
 	for i, field := range fields {
 		key, ok := decode(field)
 		if !ok {
@@ -220,14 +220,14 @@ func decodeKeys(list Secret, form string, decode func(field string) (key []byte,
 	return keys, nil
 }
 
-// keyFields splits a list of keys at commas and white space.
-func keyFields(list Secret) []string {
+// splitKeys splits a list of keys at commas and white space.
+func splitKeys(list Secret) []string {
 	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return strings.ContainsRune(", \t\n\r", r) })
 }
 
-// Exposure returns a sentence for each problem that lets a stranger with network access
+// ExposureWarnings returns a sentence for each problem that lets a stranger with network access
 // take part in the cluster; none if there is no problem.
-func (c Cluster) Exposure() []string {
+func (c Cluster) ExposureWarnings() []string {
 	var out []string
 	if c.Enabled() && !IsLoopback(c.Listen) && c.Key == "" {
 		out = append(out, fmt.Sprintf("the gossip on %s is not encrypted: any host that reaches it can join the cluster; set cluster.key", c.Listen))
@@ -338,7 +338,7 @@ func (s Settings) checkCluster(check checker) {
 		{"cluster.advertise", c.Advertise},
 		{"cluster.peer_advertise", c.PeerAdvertise},
 	} {
-		check(address.value == "" || isAddress(address.value), address.key, "must be HOST:PORT, is %q", address.value)
+		check(address.value == "" || isHostPort(address.value), address.key, "must be HOST:PORT, is %q", address.value)
 	}
 	for _, own := range []struct{ key, listen, advertised string }{
 		{"cluster.advertise", c.Listen, c.Advertise},
@@ -348,9 +348,9 @@ func (s Settings) checkCluster(check checker) {
 			"must be the address by which other nodes reach this one, such as 10.0.0.7:7946: %s means all addresses of the machine", cmp.Or(own.advertised, own.listen))
 	}
 	for i, address := range c.Join {
-		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
+		check(isHostPort(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
 	}
-	for _, reason := range c.Exposure() {
+	for _, reason := range c.ExposureWarnings() {
 		check(c.Insecure, "cluster.insecure", "is false, and %s, or set cluster.insecure to true if only the nodes reach it", reason)
 	}
 	files := slices.DeleteFunc([]string{c.TLSCert, c.TLSKey, c.TLSCA}, func(name string) bool { return name == "" })

@@ -191,7 +191,7 @@ func TestExposure(t *testing.T) {
 		{Cluster{Listen: ":7946", PeerListen: "[::1]:7947"}, "cluster.key"},
 		{Cluster{Listen: "10.0.0.7:7946", PeerListen: "10.0.0.7:7947", Key: "k", TLSCert: "c.pem"}, ""},
 	} {
-		said := strings.Join(test.cluster.Exposure(), " ")
+		said := strings.Join(test.cluster.ExposureWarnings(), " ")
 		for _, setting := range []string{"cluster.key", "cluster.tls_cert"} {
 			if strings.Contains(said, setting) != strings.Contains(test.want, setting) {
 				t.Errorf("%+v: %s", test.cluster, said)
@@ -215,7 +215,7 @@ func TestExposureOfRecords(t *testing.T) {
 		"rediss://:@10.0.0.4:6379/0":                                  "10.0.0.4:6379",
 		"redis+sentinel://127.0.0.1:26379,10.0.0.5:26379/mill":        "127.0.0.1:26379,10.0.0.5:26379",
 	} {
-		said := Store{URL: Secret(url)}.Exposure()
+		said := Store{URL: Secret(url)}.ExposureWarnings()
 		switch {
 		case want == "" && len(said) > 0:
 			t.Errorf("%s: %q", url, said)

@@ -105,7 +105,7 @@ func (d *decoder) decodeSection(node *yaml.Node, into reflect.Value, path string
 		d.addError(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
 		return false
 	}
-	fields := fieldsOf(into.Type())
+	fields := settingFields(into.Type())
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -117,7 +117,7 @@ func (d *decoder) decodeSection(node *yaml.Node, into reflect.Value, path string
 		}
 		field, known := fields[name]
 		if !known {
-			d.addError(key, "unknown key %s%s", joinPath(path, key.Value), suggest(joinPath(path, key.Value), settingNames()))
+			d.addError(key, "unknown key %s%s", joinPath(path, key.Value), formatSuggestion(joinPath(path, key.Value), settingNames()))
 			continue
 		}
 		if seen[name] {
@@ -158,7 +158,7 @@ func (d *decoder) readFile(name string) (string, error) {
 }
 
 func (d *decoder) readVariable(name string) (string, error) {
-	text := lookup(d.environ, name)
+	text := lookupEnviron(d.environ, name)
 	if text == "" {
 		return "", fmt.Errorf("environment variable %s is not set", name)
 	}
@@ -168,7 +168,7 @@ func (d *decoder) readVariable(name string) (string, error) {
 // readCredential returns a credential that systemd gave the service by LoadCredential=
 // or LoadCredentialEncrypted=.
 func (d *decoder) readCredential(name string) (string, error) {
-	dir := lookup(d.environ, credentialsVariable)
+	dir := lookupEnviron(d.environ, credentialsVariable)
 	switch {
 	case dir == "":
 		return "", fmt.Errorf("%s is not set; systemd sets it for a unit with LoadCredential=%s:FILE", credentialsVariable, name)
@@ -261,9 +261,9 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// fieldsOf returns the fields of a struct of settings. The key is the name of the
+// settingFields returns the fields of a struct of settings. The key is the name of the
 // setting. For a type that is not a struct, the result is empty.
-func fieldsOf(t reflect.Type) map[string]reflect.StructField {
+func settingFields(t reflect.Type) map[string]reflect.StructField {
 	fields := map[string]reflect.StructField{}
 	if t.Kind() != reflect.Struct {
 		return fields

@@ -29,12 +29,12 @@ type Engine struct {
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 }
 
-// Discover configures how the node finds inference servers that are not in the
+// Discovery configures how the node finds inference servers that are not in the
 // settings. The node never sends a key to such servers.
-type Discover struct {
+type Discovery struct {
 	// Enabled is auto, always or never. Default: auto, which looks for servers only if
 	// no engine is configured: an operator who names servers wants only these.
-	Enabled Choice `yaml:"enabled" default:"auto"`
+	Enabled FeatureMode `yaml:"enabled" default:"auto"`
 	// Addresses are the addresses at which the node looks for servers, HOST:PORT.
 	// Default: 127.0.0.1 with the usual ports 8000 (vLLM), 8080 (llama.cpp), 11434
 	// (Ollama) and 30000 (SGLang).
@@ -47,14 +47,14 @@ type Discover struct {
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms"`
 }
 
-// A Choice says when the node uses a feature.
-type Choice string
+// A FeatureMode says when the node uses a feature.
+type FeatureMode string
 
 // The values of a Choice.
 const (
-	Auto   Choice = "auto"   // the node decides from other settings and from its machine
-	Always Choice = "always" // the feature is on, whatever the other settings are
-	Never  Choice = "never"
+	Auto   FeatureMode = "auto"   // the node decides from other settings and from its machine
+	Always FeatureMode = "always" // the feature is on, whatever the other settings are
+	Never  FeatureMode = "never"
 )
 
 // Simulator configures the built-in simulated engine. This engine serves every model of
@@ -63,7 +63,7 @@ type Simulator struct {
 	// Enabled is auto, always or never. Default: auto, which simulates if no engine is
 	// configured or found at start and the machine has no NVIDIA GPU. A machine with a
 	// GPU probably has a server that is still loading, so the node waits for it.
-	Enabled Choice `yaml:"enabled" default:"auto"`
+	Enabled FeatureMode `yaml:"enabled" default:"auto"`
 	// TTFT is the time to the first token. Default: 20ms, similar to a small model.
 	TTFT time.Duration `yaml:"ttft" default:"20ms" min:"0s"`
 	// PerToken is the time of each further token. Default: 200us, so that a
@@ -88,8 +88,8 @@ func (e Engine) DisplayName() string {
 	return e.Host()
 }
 
-// Pace returns how many requests and tokens per minute this node may send to an engine.
-func (s Settings) Pace(engineName string) engine.RateLimit {
+// EngineRateLimit returns how many requests and tokens per minute this node may send to an engine.
+func (s Settings) EngineRateLimit(engineName string) engine.RateLimit {
 	pace := engine.RateLimit{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
 	for _, e := range s.Engines {
 		if e.DisplayName() == engineName {
@@ -117,14 +117,14 @@ func (s Settings) checkEngines(check checker) {
 		check(!names[e.DisplayName()], key+".name", "%q is used twice; give each engine a name of its own", e.DisplayName())
 		names[e.DisplayName()] = true
 	}
-	chosen := func(key string, c Choice) {
-		check(slices.Contains([]Choice{Auto, Always, Never}, c), key, "must be auto, always or never, is %q", c)
+	chosen := func(key string, c FeatureMode) {
+		check(slices.Contains([]FeatureMode{Auto, Always, Never}, c), key, "must be auto, always or never, is %q", c)
 	}
 	chosen("discover.enabled", s.Discover.Enabled)
 	chosen("simulator.enabled", s.Simulator.Enabled)
 	for i, address := range s.Discover.Addresses {
 		key := fmt.Sprintf("discover.addresses[%d]", i)
-		check(isAddress(address) && address[0] != ':', key, "must be HOST:PORT, such as 127.0.0.1:8000, is %q", address)
+		check(isHostPort(address) && address[0] != ':', key, "must be HOST:PORT, such as 127.0.0.1:8000, is %q", address)
 		check(!slices.Contains(s.Discover.Addresses[:i], address), key, "%s is named twice", address)
 	}
 	check(len(s.Discover.Addresses) > 0, "discover.addresses", "names no address; to look nowhere, set discover.enabled to never")

@@ -116,8 +116,8 @@ func (h HTTP) SigningKeys() ([][]byte, error) {
 
 // check checks the settings of the API.
 func (h HTTP) check(check checker) {
-	check(isAddress(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
-	check(h.AdminListen == "" || isAddress(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
+	check(isHostPort(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
+	check(h.AdminListen == "" || isHostPort(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
 	check(h.PublicURL == "" || isBaseURL(h.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", h.PublicURL)
 	check((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "must be set together with http.tls_key: set both or neither")
 	_, err := h.SigningKeys()

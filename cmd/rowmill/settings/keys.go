@@ -17,7 +17,7 @@ var types = sync.OnceValue(func() map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	var walk func(t reflect.Type, path string)
 	walk = func(t reflect.Type, path string) {
-		for name, field := range fieldsOf(t) {
+		for name, field := range settingFields(t) {
 			key := joinPath(path, name)
 			types[key] = field.Type
 			switch {
@@ -41,10 +41,10 @@ func settingNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(types())), func(key string) bool { return types()[key].Kind() == reflect.Struct })
 }
 
-// typeOf returns the type of a setting or section. The second result is false for an
+// settingType returns the type of a setting or section. The second result is false for an
 // unknown key and for a key within a list. A key that says where a secret is, such as
 // api_key_file, has the type of secrets.
-func typeOf(key string) (reflect.Type, bool) {
+func settingType(key string) (reflect.Type, bool) {
 	t, known := types()[key]
 	return t, known && !strings.Contains(key, "[")
 }
@@ -54,9 +54,9 @@ func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// suggest returns "; did you mean x?" for the candidate that is most similar to name,
+// formatSuggestion returns "; did you mean x?" for the candidate that is most similar to name,
 // or a hint at `rowmill config print` if none is similar.
-func suggest(name string, candidates []string) string {
+func formatSuggestion(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
 		if d := textfmt.Distance(stripIndexes(name), candidate); d < bestDistance {

@@ -76,7 +76,7 @@ func Load(src Sources) (Settings, error) {
 func (src Sources) loadFile(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {
-		name = lookup(src.Environ, "ROWMILL_CONFIG")
+		name = lookupEnviron(src.Environ, "ROWMILL_CONFIG")
 	}
 	if name == "" {
 		return nil
@@ -107,21 +107,21 @@ func (src Sources) loadEnvironment(into *Settings, given map[string]bool) error 
 	}
 	byName := map[string]string{}
 	for _, key := range settingNames() {
-		if _, single := typeOf(key); single {
+		if _, single := settingType(key); single {
 			byName[envName(key)] = key
 		}
 	}
 	var errs []error
 	for _, pair := range src.Environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, envPrefix) || value == "" || isOtherVariable(name) {
+		if !strings.HasPrefix(name, envPrefix) || value == "" || isNonSettingVariable(name) {
 			continue
 		}
 		key, known := byName[name]
 		if !known {
 			names := slices.Concat(others, slices.Collect(maps.Keys(byName)))
 			slices.Sort(names)
-			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, suggest(name, names)))
+			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, formatSuggestion(name, names)))
 			continue
 		}
 		d := &decoder{source: "environment variable " + name, environ: src.Environ, given: given}
@@ -133,8 +133,8 @@ func (src Sources) loadEnvironment(into *Settings, given map[string]bool) error 
 func (src Sources) loadFlags(into *Settings, given map[string]bool) error {
 	var errs []error
 	for _, flag := range src.Flags {
-		if _, known := typeOf(flag.Key); !known {
-			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, settingNames())))
+		if _, known := settingType(flag.Key); !known {
+			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, formatSuggestion(flag.Key, settingNames())))
 			continue
 		}
 		d := &decoder{source: "flag " + flag.Name, environ: src.Environ, given: given}
@@ -148,7 +148,7 @@ func (src Sources) loadFlags(into *Settings, given map[string]bool) error {
 func (d *decoder) decodeStrings(into *Settings, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
-	switch t, _ := typeOf(key); {
+	switch t, _ := settingType(key); {
 	case t.Kind() == reflect.Slice && len(values) == 1 && strings.HasPrefix(strings.TrimSpace(values[0]), "["):
 		if err := yaml.Unmarshal([]byte(values[0]), node); err != nil {
 			return fmt.Errorf("%s: %w", d.source, err)
@@ -185,7 +185,7 @@ func stringNode(s string) *yaml.Node {
 // splitList splits the text of an environment variable at commas if the setting is a
 // list and the text is not YAML.
 func splitList(key, value string) []string {
-	t, _ := typeOf(key)
+	t, _ := settingType(key)
 	if t.Kind() != reflect.Slice || strings.HasPrefix(strings.TrimSpace(value), "[") {
 		return []string{value}
 	}
@@ -202,8 +202,8 @@ func splitList(key, value string) []string {
 // the environment.
 func (s *Settings) fillDefaults(environ []string) error {
 	if s.Data == "" {
-		state := lookup(environ, "XDG_STATE_HOME")
-		if home := lookup(environ, "HOME"); !filepath.IsAbs(state) && home != "" {
+		state := lookupEnviron(environ, "XDG_STATE_HOME")
+		if home := lookupEnviron(environ, "HOME"); !filepath.IsAbs(state) && home != "" {
 			state = filepath.Join(home, ".local", "state")
 		}
 		if !filepath.IsAbs(state) {
@@ -240,14 +240,14 @@ func (s *Settings) mergeQuotas() error {
 	return nil
 }
 
-// isOtherVariable reports whether a variable with the prefix ROWMILL_ is not a setting of a
+// isNonSettingVariable reports whether a variable with the prefix ROWMILL_ is not a setting of a
 // node.
-func isOtherVariable(name string) bool {
+func isNonSettingVariable(name string) bool {
 	return slices.Contains(others, name) || serviceLink.MatchString(name) ||
 		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")
 }
 
-func lookup(environ []string, name string) string {
+func lookupEnviron(environ []string, name string) string {
 	for i := len(environ) - 1; i >= 0; i-- {
 		if key, value, _ := strings.Cut(environ[i], "="); key == name {
 			return value

@@ -31,7 +31,7 @@ type Log struct {
 
 // AuditSecrets returns the secrets that sign the audit entries.
 func (l Log) AuditSecrets() ([]string, error) {
-	secrets := keyFields(l.AuditWebhookSecret)
+	secrets := splitKeys(l.AuditWebhookSecret)
 	for i, secret := range secrets {
 		text, found := strings.CutPrefix(secret, "whsec_")
 		// Do not show the decoder's error: it contains a part of the secret.

@@ -70,7 +70,7 @@ type Settings struct {
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 
-	Discover  Discover  `yaml:"discover"`
+	Discover  Discovery  `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
 	Estimates Estimates `yaml:"estimates"`
 	Retention Retention `yaml:"retention"`

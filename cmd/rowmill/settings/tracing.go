@@ -45,10 +45,10 @@ type Tracing struct {
 // fillFromEnviron sets empty settings from OpenTelemetry's own variables, if these variables
 // apply to this service: an operator who sets them for all programs expects traces from
 // Rowmill too. sampled reports whether the operator has set Sample.
-func (t *Tracing) fillFromEnviron(environ []string, sampled bool) error {
+func (t *Tracing) fillFromEnviron(environ []string, sampleSet bool) error {
 	of := func(names ...string) string { // returns the value of the first variable that is set
 		for _, name := range names {
-			if value := lookup(environ, name); value != "" {
+			if value := lookupEnviron(environ, name); value != "" {
 				return value
 			}
 		}
@@ -77,7 +77,7 @@ func (t *Tracing) fillFromEnviron(environ []string, sampled bool) error {
 	if t.Headers == "" {
 		t.Headers = Secret(of("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"))
 	}
-	if sampled {
+	if sampleSet {
 		return nil
 	}
 	switch sampler := strings.TrimPrefix(of("OTEL_TRACES_SAMPLER"), "parentbased_"); sampler {
@@ -110,7 +110,7 @@ func (t Tracing) HeaderValues() (map[string]string, error) {
 		name, value, found := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		plain, err := url.PathUnescape(strings.TrimSpace(value))
-		if !found || err != nil || !isToken(name) || strings.ContainsAny(plain, "\r\n\x00") {
+		if !found || err != nil || !isHeaderName(name) || strings.ContainsAny(plain, "\r\n\x00") {
 			return nil, fmt.Errorf("entry %d of %d must be NAME=VALUE: the name of a header, and a percent-encoded value", i+1, len(pairs))
 		}
 		values[http.CanonicalHeaderKey(name)] = plain
@@ -118,8 +118,8 @@ func (t Tracing) HeaderValues() (map[string]string, error) {
 	return values, nil
 }
 
-// isToken reports whether a text is a valid header name.
-func isToken(s string) bool {
+// isHeaderName reports whether a text is a valid header name.
+func isHeaderName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})

@@ -45,7 +45,7 @@ func (s Settings) check(check checker) {
 // checkFields checks a value and all values within it: by the check method of each
 // section, and by the min tag of each field. least is the min tag of value. The tag of
 // a list or a mapping applies to each of its values.
-func checkFields(value reflect.Value, key, least string, check checker) {
+func checkFields(value reflect.Value, key, minTag string, check checker) {
 	switch value.Kind() {
 	case reflect.Struct:
 		if section, ok := value.Interface().(interface{ check(checker) }); ok {
@@ -56,18 +56,18 @@ func checkFields(value reflect.Value, key, least string, check checker) {
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
-			checkFields(value.Index(i), fmt.Sprintf("%s[%d]", key, i), least, check)
+			checkFields(value.Index(i), fmt.Sprintf("%s[%d]", key, i), minTag, check)
 		}
 	case reflect.Map:
 		byName := func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
 		for _, name := range slices.SortedFunc(slices.Values(value.MapKeys()), byName) {
-			checkFields(value.MapIndex(name), joinPath(key, name.String()), least, check)
+			checkFields(value.MapIndex(name), joinPath(key, name.String()), minTag, check)
 		}
 	case reflect.Int, reflect.Int64:
-		if least == "" {
+		if minTag == "" {
 			return
 		}
-		bound := mustParseTag(least, value.Type())
+		bound := mustParseTag(minTag, value.Type())
 		switch n, least := value.Int(), bound.Int(); {
 		case value.Type() == durationType:
 			check(n >= least, key, "must be at least %v, is %v", bound, value)
@@ -79,7 +79,7 @@ func checkFields(value reflect.Value, key, least string, check checker) {
 	}
 }
 
-func isAddress(s string) bool {
+func isHostPort(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
 		return false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Count formats a number with commas between thousands.
-func Count(n int64) string {
+// FormatCount formats a number with commas between thousands.
+func FormatCount(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	start := 0
 	if n < 0 {
@@ -19,8 +19,8 @@ func Count(n int64) string {
 	return digits
 }
 
-// short formats a number in four or five characters: 950, 1.2k, 35k, 4.5M.
-func short(n float64) string {
+// formatShort formats a number in four or five characters: 950, 1.2k, 35k, 4.5M.
+func formatShort(n float64) string {
 	for _, unit := range []struct {
 		size float64
 		name string
@@ -52,8 +52,8 @@ func FormatDuration(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", m, s)
 }
 
-// Ago formats the time since an event: 12s, 5m, 3h, 8d.
-func Ago(d time.Duration) string {
+// FormatAge formats the time since an event: 12s, 5m, 3h, 8d.
+func FormatAge(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < time.Minute:

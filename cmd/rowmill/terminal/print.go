@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A Row is a function that writes one line of a table.
-type Row func(cells ...string)
+// A RowWriter is a function that writes one line of a table.
+type RowWriter func(cells ...string)
 
-// Table calls rows and prints the lines with aligned columns. It replaces control
+// WriteTable calls rows and prints the lines with aligned columns. It replaces control
 // characters, which could change the terminal or the columns, by spaces.
-func Table(w io.Writer, rows func(row Row)) error {
+func WriteTable(w io.Writer, rows func(row RowWriter)) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows(func(cells ...string) {
 		for i, cell := range cells {
 			if i > 0 {
 				fmt.Fprint(tabs, "\t")
 			}
-			fmt.Fprint(tabs, strings.ReplaceAll(Printable(cell), "\t", " "))
+			fmt.Fprint(tabs, strings.ReplaceAll(SanitizeLine(cell), "\t", " "))
 		}
 		fmt.Fprintln(tabs)
 	})
@@ -37,11 +37,11 @@ func DashEmpty(cells ...string) []string {
 	return cells
 }
 
-// Finding formats a finding for people: one line, and the remedy below it.
-func Finding(level, text, remedy string) string {
-	line := fmt.Sprintf("%-4s %s", level, Printable(text))
+// FormatFinding formats a finding for people: one line, and the remedy below it.
+func FormatFinding(level, text, remedy string) string {
+	line := fmt.Sprintf("%-4s %s", level, SanitizeLine(text))
 	if remedy != "" {
-		line += "\n     → " + Printable(remedy)
+		line += "\n     → " + SanitizeLine(remedy)
 	}
 	return strings.TrimSpace(line)
 }
@@ -62,8 +62,8 @@ func FormatTime(at *time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// JSON writes v to w as indented JSON.
-func JSON(w io.Writer, v any) error {
+// WriteJSON writes v to w as indented WriteJSON.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
@@ -81,9 +81,9 @@ func JoinFew(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Printable replaces control characters except tabs, so that no name or message can
+// SanitizeLine replaces control characters except tabs, so that no name or message can
 // control a terminal.
-func Printable(line string) string {
+func SanitizeLine(line string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0) {
 			return ' '

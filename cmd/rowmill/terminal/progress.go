@@ -61,12 +61,12 @@ func (p *Progress) Update(s Snapshot) {
 		return
 	}
 	if p.term.Live {
-		fmt.Fprint(p.term.Err, "\r\x1b[K"+render(s, p.samples[0], p.term.Width()-1, p.term.Colour))
+		fmt.Fprint(p.term.Err, "\r\x1b[K"+renderLine(s, p.samples[0], p.term.Width()-1, p.term.Colour))
 		p.drawn = true
 		return
 	}
 	if p.needsLine(s) {
-		fmt.Fprintln(p.term.Err, render(s, p.samples[0], 0, false))
+		fmt.Fprintln(p.term.Err, renderLine(s, p.samples[0], 0, false))
 		p.shown, p.plain = s, true
 	}
 }
@@ -91,30 +91,30 @@ func (p *Progress) Clear() {
 	}
 }
 
-// render returns one line about the snapshot s. since is an earlier snapshot of the
+// renderLine returns one line about the snapshot s. since is an earlier snapshot of the
 // same phase, from which the speed is computed. width 0 means any length and no bar.
-func render(s, since Snapshot, width int, colour bool) string {
+func renderLine(s, since Snapshot, width int, colour bool) string {
 	if s.Total < 0 && s.Done == 0 {
 		return clip(strings.TrimSpace(s.Phase+"  "+s.Note), width)
 	}
-	number := Count
+	number := FormatCount
 	if s.Size {
-		number = textfmt.Size
+		number = textfmt.FormatSize
 	}
 	unit := strings.TrimSuffix(" "+s.Unit, " ")
 	fields := []string{number(s.Done) + unit}
 	if s.Total >= 0 {
-		fields = []string{percent(s), number(s.Done) + "/" + number(s.Total) + unit}
+		fields = []string{formatPercent(s), number(s.Done) + "/" + number(s.Total) + unit}
 	}
 	seconds := s.Now.Sub(since.Now).Seconds()
 	if speed := float64(s.Done-since.Done) / seconds; seconds > 0 && speed > 0 {
 		if s.Size {
-			fields = append(fields, textfmt.Size(int64(speed))+"/s")
+			fields = append(fields, textfmt.FormatSize(int64(speed))+"/s")
 		} else {
-			fields = append(fields, short(speed)+unit+"/s")
+			fields = append(fields, formatShort(speed)+unit+"/s")
 		}
 		if tokens := float64(s.Tokens-since.Tokens) / seconds; tokens > 0 {
-			fields = append(fields, short(tokens)+" tok/s")
+			fields = append(fields, formatShort(tokens)+" tok/s")
 		}
 		if s.Total > s.Done {
 			left := float64(s.Total-s.Done) / speed
@@ -122,16 +122,16 @@ func render(s, since Snapshot, width int, colour bool) string {
 		}
 	}
 	if s.Failed > 0 {
-		fields = append(fields, Count(s.Failed)+" failed")
+		fields = append(fields, FormatCount(s.Failed)+" failed")
 	}
 	text := strings.Join(fields, "  ")
 	if room := width - len(s.Phase) - 4 - utf8.RuneCountInString(text); s.Total > 0 && room >= 10 {
-		return s.Phase + "  " + bar(s, min(room, widestBar), colour) + "  " + text
+		return s.Phase + "  " + renderBar(s, min(room, widestBar), colour) + "  " + text
 	}
 	return clip(s.Phase+"  "+text, width)
 }
 
-func percent(s Snapshot) string {
+func formatPercent(s Snapshot) string {
 	if s.Total == 0 {
 		return "100%"
 	}
@@ -139,7 +139,7 @@ func percent(s Snapshot) string {
 	return fmt.Sprintf("%3d%%", int(100*float64(s.Done)/float64(s.Total)))
 }
 
-func bar(s Snapshot, width int, colour bool) string {
+func renderBar(s Snapshot, width int, colour bool) string {
 	inner := width - 2
 	full := min(max(int(float64(inner)*float64(s.Done)/float64(s.Total)), 0), inner)
 	body := strings.Repeat("=", full)

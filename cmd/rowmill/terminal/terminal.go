@@ -35,8 +35,8 @@ type IO struct {
 	Clock func() time.Time // returns the time; nil means the clock of the machine
 }
 
-// Standard returns the IO of the process.
-func Standard() *IO {
+// StandardIO returns the IO of the process.
+func StandardIO() *IO {
 	t := &IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}
 	fd := int(os.Stderr.Fd())
 	t.Width = func() int {

@@ -54,7 +54,7 @@ func TestRender(t *testing.T) {
 		},
 		{"bytes of unknown total", Snapshot{Now: start, Phase: "download", Done: 1500, Total: -1, Size: true}, Snapshot{Now: start}, 0, "download  1.5 kB"},
 	} {
-		got := render(test.s, test.since, test.width, false)
+		got := renderLine(test.s, test.since, test.width, false)
 		if got != test.want {
 			t.Errorf("%s:\n got %q\nwant %q", test.name, got, test.want)
 		}
@@ -136,30 +136,30 @@ func TestSpeedIsRecent(t *testing.T) {
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	for _, test := range [][2]string{
-		{Count(0), "0"},
-		{Count(999), "999"},
-		{Count(1000), "1,000"},
-		{Count(-1234567), "-1,234,567"},
-		{Count(-123), "-123"},
-		{short(0), "0"},
-		{short(0.25), "0.2"},
-		{short(9.94), "9.9"},
-		{short(12.4), "12"},
-		{short(999.4), "999"},
-		{short(999.6), "1.0k"},
-		{short(1234), "1.2k"},
-		{short(34_567), "35k"},
-		{short(999_999), "1.0M"},
-		{short(4.56e9), "4.6G"},
+		{FormatCount(0), "0"},
+		{FormatCount(999), "999"},
+		{FormatCount(1000), "1,000"},
+		{FormatCount(-1234567), "-1,234,567"},
+		{FormatCount(-123), "-123"},
+		{formatShort(0), "0"},
+		{formatShort(0.25), "0.2"},
+		{formatShort(9.94), "9.9"},
+		{formatShort(12.4), "12"},
+		{formatShort(999.4), "999"},
+		{formatShort(999.6), "1.0k"},
+		{formatShort(1234), "1.2k"},
+		{formatShort(34_567), "35k"},
+		{formatShort(999_999), "1.0M"},
+		{formatShort(4.56e9), "4.6G"},
 		{FormatDuration(-time.Second), "0:00"},
 		{FormatDuration(67 * time.Second), "1:07"},
 		{FormatDuration(3*time.Hour + 5*time.Minute), "3:05:00"},
 		{FormatDuration(123 * time.Hour), "5d 3h"},
-		{Ago(-1), "0s"},
-		{Ago(59 * time.Second), "59s"},
-		{Ago(time.Hour - 1), "59m"},
-		{Ago(47 * time.Hour), "47h"},
-		{Ago(200 * time.Hour), "8d"},
+		{FormatAge(-1), "0s"},
+		{FormatAge(59 * time.Second), "59s"},
+		{FormatAge(time.Hour - 1), "59m"},
+		{FormatAge(47 * time.Hour), "47h"},
+		{FormatAge(200 * time.Hour), "8d"},
 	} {
 		if test[0] != test[1] {
 			t.Errorf("%q, want %q", test[0], test[1])

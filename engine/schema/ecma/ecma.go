@@ -54,8 +54,8 @@ type Pattern struct {
 // Compile compiles a pattern. It returns an error if the pattern is invalid or if its
 // program has more than most steps. The text of an error is a plain sentence that
 // quotes the wrong part of the pattern.
-func Compile(text string, most int) (*Pattern, error) {
-	p := parser{text: []rune(text), most: most}
+func Compile(text string, maxSteps int) (*Pattern, error) {
+	p := parser{text: []rune(text), most: maxSteps}
 	root, err := p.parse()
 	if err != nil {
 		return nil, err
@@ -63,11 +63,11 @@ func Compile(text string, most int) (*Pattern, error) {
 	made := &Pattern{text: text}
 	instructions, size, repeat := root.measure()
 	if p.backtracks || repeat > maxRepeat {
-		if made.size = max(root.programSize(), p.size); made.size <= most {
+		if made.size = max(root.programSize(), p.size); made.size <= maxSteps {
 			made.program = newProgram(root, p.groups, p.wanted)
 			return made, nil
 		}
-	} else if made.size = max(size, p.size); made.size <= most {
+	} else if made.size = max(size, p.size); made.size <= maxSteps {
 		made.instructions = instructions
 		made.linear, err = regexp.Compile(root.goSyntax())
 		if err != nil {
@@ -75,11 +75,11 @@ func Compile(text string, most int) (*Pattern, error) {
 		}
 		return made, nil
 	}
-	return nil, errSize(most)
+	return nil, tooLargeError(maxSteps)
 }
 
-// errSize returns the error for a pattern with more than most steps.
-func errSize(most int) error {
+// tooLargeError returns the error for a pattern with more than most steps.
+func tooLargeError(most int) error {
 	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
 }
 
@@ -93,11 +93,11 @@ func (p *Pattern) String() string { return p.text }
 // Match reports whether text contains a match. left is the number of steps that Match
 // may use; Match subtracts the steps that it has used. It returns errSteps if the steps
 // do not suffice, or ErrPlaces.
-func (p *Pattern) Match(text string, left *int) (bool, error) {
+func (p *Pattern) Match(text string, stepsLeft *int) (bool, error) {
 	if p.linear == nil {
-		return p.program.match(text, left)
+		return p.program.match(text, stepsLeft)
 	}
-	if *left -= 1 + (len(text)+1)*p.instructions/linearShare; *left < 0 {
+	if *stepsLeft -= 1 + (len(text)+1)*p.instructions/linearShare; *stepsLeft < 0 {
 		return false, errSteps
 	}
 	return p.linear.MatchString(text), nil

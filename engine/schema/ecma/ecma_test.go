@@ -304,12 +304,12 @@ func TestPropertiesHaveTheirCharacters(t *testing.T) {
 	if len(lines) != len(names) {
 		t.Fatalf("%d answers for %d names", len(lines), len(names))
 	}
-	theirs := map[string]set{}
+	theirs := map[string]charSet{}
 	for i, line := range lines {
 		if line == "refused" {
 			continue
 		}
-		var s set
+		var s charSet
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			t.Fatal(err)
 		}

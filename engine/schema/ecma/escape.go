@@ -24,7 +24,7 @@ func (p *parser) parseEscape() (*node, error) {
 			return nil, p.errorAt(from, "refers to no group; write \\k<name>")
 		}
 		return p.addBackReference(&node{op: opBack, name: name}), nil
-	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
+	case p.hasMore() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
 		n, _ := p.parseNumber()
 		return p.addBackReference(&node{op: opBack, group: n}), nil
 	}
@@ -44,8 +44,8 @@ func (p *parser) addBackReference(n *node) *node {
 }
 
 // parseCharEscape reads an escape for a character or for a set of characters.
-func (p *parser) parseCharEscape(from int) (set, error) {
-	if !p.more() {
+func (p *parser) parseCharEscape(from int) (charSet, error) {
+	if !p.hasMore() {
 		return nil, p.errorAt(from, "ends the pattern; write \\\\")
 	}
 	c := p.text[p.at]
@@ -68,27 +68,27 @@ func (p *parser) parseCharEscape(from int) (set, error) {
 	case 'x', 'u':
 		return p.parseCodePoint(from, c)
 	case 'c':
-		if p.more() && unicode.IsLetter(p.text[p.at]) && p.text[p.at] < 0x80 {
+		if p.hasMore() && unicode.IsLetter(p.text[p.at]) && p.text[p.at] < 0x80 {
 			c = p.text[p.at] % 32
 			p.at++
-			return set{c, c}, nil
+			return charSet{c, c}, nil
 		}
 		return nil, p.errorAt(from, "needs a letter, as in \\cA")
 	case '0':
-		if p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+		if p.hasMore() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 			p.at++
 			return nil, p.errorAt(from, "is an octal number; write \\x and two digits")
 		}
-		return set{0, 0}, nil
+		return charSet{0, 0}, nil
 	}
 	if i := strings.IndexRune("tnvfr", c); i >= 0 {
 		c = []rune("\t\n\v\f\r")[i]
-		return set{c, c}, nil
+		return charSet{c, c}, nil
 	}
 	if c < 0x80 && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
 		return nil, p.errorAt(from, "means nothing in ECMA-262%s", remedy(c))
 	}
-	return set{c, c}, nil
+	return charSet{c, c}, nil
 }
 
 // remedy returns a hint for a backslash before the letter c, which has no meaning in
@@ -113,17 +113,17 @@ func remedy(c rune) string {
 
 // parseCodePoint reads \xHH, \uHHHH, \u{H…}, or two \uHHHH that form one character. The parser
 // has already read the x or u, which is kind.
-func (p *parser) parseCodePoint(from int, kind rune) (set, error) {
+func (p *parser) parseCodePoint(from int, kind rune) (charSet, error) {
 	if kind == 'u' && p.consume("{") {
 		start := p.at
-		for p.more() && p.text[p.at] != '}' {
+		for p.hasMore() && p.text[p.at] != '}' {
 			p.at++
 		}
 		c, err := strconv.ParseUint(string(p.text[start:p.at]), 16, 32)
 		if !p.consume("}") || err != nil || c > unicode.MaxRune {
 			return nil, p.errorAt(from, "is no character; write up to \\u{10FFFF}")
 		}
-		return set{rune(c), rune(c)}, nil
+		return charSet{rune(c), rune(c)}, nil
 	}
 	length := 2
 	if kind == 'u' {
@@ -140,7 +140,7 @@ func (p *parser) parseCodePoint(from int, kind rune) (set, error) {
 			p.at = back
 		}
 	}
-	return set{c, c}, nil
+	return charSet{c, c}, nil
 }
 
 // parseHex reads a hexadecimal number of length digits.
@@ -165,9 +165,9 @@ func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
 func (p *parser) parseClass() (*node, error) {
 	from := p.at - 1
 	negated, counted := p.consume("^"), 0
-	var made set
+	var made charSet
 	for !p.consume("]") {
-		if !p.more() {
+		if !p.hasMore() {
 			p.at = from + 1
 			return nil, p.errorAt(from, "opens a class that nothing closes; write \\[ or add ]")
 		}
@@ -188,12 +188,12 @@ func (p *parser) parseClass() (*node, error) {
 			case low[0] > high[0]:
 				return nil, p.errorAt(start, "is a range that ends before it begins")
 			default:
-				low = set{low[0], high[0]}
+				low = charSet{low[0], high[0]}
 			}
 		}
 		made = append(made, low...)
 		if p.size += len(made)/2 - counted; p.size > p.most {
-			return nil, errSize(p.most)
+			return nil, tooLargeError(p.most)
 		}
 		counted = len(made) / 2
 	}
@@ -205,21 +205,21 @@ func (p *parser) parseClass() (*node, error) {
 }
 
 // isSingleChar reports whether a set is one character.
-func isSingleChar(s set) bool { return len(s) == 2 && s[0] == s[1] }
+func isSingleChar(s charSet) bool { return len(s) == 2 && s[0] == s[1] }
 
 // parseClassMember reads one character or one escape inside a class.
-func (p *parser) parseClassMember() (set, error) {
+func (p *parser) parseClassMember() (charSet, error) {
 	from := p.at
 	c := p.text[p.at]
 	p.at++
 	switch {
 	case c != '\\':
-		return set{c, c}, nil
+		return charSet{c, c}, nil
 	case p.consume("b"):
-		return set{'\b', '\b'}, nil
+		return charSet{'\b', '\b'}, nil
 	case p.consume("-"):
-		return set{'-', '-'}, nil
-	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
+		return charSet{'-', '-'}, nil
+	case p.hasMore() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
 		p.at++
 		return nil, p.errorAt(from, "is an octal number; write \\x and two digits")
 	}
@@ -228,12 +228,12 @@ func (p *parser) parseClassMember() (set, error) {
 
 // parseProperty reads the name in braces of \p{…} or \P{…} and returns the set of its
 // characters. negated means \P.
-func (p *parser) parseProperty(from int, negated bool) (set, error) {
+func (p *parser) parseProperty(from int, negated bool) (charSet, error) {
 	if !p.consume("{") {
 		return nil, p.errorAt(from, "needs a property in braces, as in \\p{L}")
 	}
 	start := p.at
-	for p.more() && p.text[p.at] != '}' {
+	for p.hasMore() && p.text[p.at] != '}' {
 		p.at++
 	}
 	name, value, named := strings.Cut(string(p.text[start:p.at]), "=")

@@ -39,8 +39,8 @@ type matcher struct {
 }
 
 // match reports whether text contains a match that begins at any place.
-func (p *program) match(text string, left *int) (bool, error) {
-	m := matcher{program: p, text: text, left: left, slots: make([]int32, p.slots), marks: make([]int, p.lookarounds), places: make([]int, p.lookarounds)}
+func (p *program) match(text string, stepsLeft *int) (bool, error) {
+	m := matcher{program: p, text: text, left: stepsLeft, slots: make([]int32, p.slots), marks: make([]int, p.lookarounds), places: make([]int, p.lookarounds)}
 	for i := range m.slots {
 		m.slots[i] = -1
 	}
@@ -66,7 +66,7 @@ func (m *matcher) matchAt(start int) bool {
 		if in.code == codeMatch {
 			return m.err == nil
 		}
-		if m.err != nil || !m.step(in) && !m.backtrack() {
+		if m.err != nil || !m.runInstruction(in) && !m.backtrack() {
 			return false
 		}
 	}
@@ -79,8 +79,8 @@ func (m *matcher) spend(steps int) {
 	}
 }
 
-// step runs one instruction. It returns false if the current alternative has failed.
-func (m *matcher) step(in *instruction) bool {
+// runInstruction runs one instruction. It returns false if the current alternative has failed.
+func (m *matcher) runInstruction(in *instruction) bool {
 	switch in.code {
 	case codeSet:
 		return m.matchRune(in)

@@ -55,8 +55,8 @@ func (p *parser) errorAt(from int, format string, args ...any) error {
 	return fmt.Errorf("%q at character %d %s", string(p.text[min(from, to):to]), from+1, fmt.Sprintf(format, args...))
 }
 
-// more reports whether the pattern has another character.
-func (p *parser) more() bool { return p.at < len(p.text) }
+// hasMore reports whether the pattern has another character.
+func (p *parser) hasMore() bool { return p.at < len(p.text) }
 
 // consume moves over piece and returns true, if piece comes next in the pattern.
 func (p *parser) consume(piece string) bool {
@@ -79,7 +79,7 @@ func (p *parser) parseAlternatives() (*node, error) {
 	whole := &node{op: opAlternate}
 	for {
 		branch := &node{op: opConcat}
-		for p.more() && p.text[p.at] != '|' && p.text[p.at] != ')' {
+		for p.hasMore() && p.text[p.at] != '|' && p.text[p.at] != ')' {
 			term, err := p.parseTerm()
 			if err != nil {
 				return nil, err
@@ -147,7 +147,7 @@ func (p *parser) parseQuantifier() (least, most int, found bool, err error) {
 
 // parseNumber reads a decimal number, limited to the constant unlimited.
 func (p *parser) parseNumber() (n int, found bool) {
-	for p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+	for p.hasMore() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 		n, found = min(n*10+int(p.text[p.at]-'0'), unlimited), true
 		p.at++
 	}
@@ -181,14 +181,14 @@ func (p *parser) parseAtom() (*node, error) {
 		}
 		p.at = from + 1
 	}
-	return p.newSetNode(set{c, c})
+	return p.newSetNode(charSet{c, c})
 }
 
 // newSetNode returns a node for a set of characters. It returns an error if all sets of
 // the pattern together are too large.
-func (p *parser) newSetNode(s set) (*node, error) {
+func (p *parser) newSetNode(s charSet) (*node, error) {
 	if p.size += 1 + len(s)/2; p.size > p.most {
-		return nil, errSize(p.most)
+		return nil, tooLargeError(p.most)
 	}
 	return &node{op: opSet, set: s}, nil
 }
@@ -267,7 +267,7 @@ func dialectHint(begin []rune) string {
 // invalid.
 func (p *parser) parseGroupName() (string, bool) {
 	from := p.at
-	for ; p.more() && p.text[p.at] != '>'; p.at++ {
+	for ; p.hasMore() && p.text[p.at] != '>'; p.at++ {
 		c := p.text[p.at]
 		first := c == '$' || c == '_' || unicode.IsLetter(c) || unicode.Is(unicode.Nl, c)
 		if !first && (p.at == from || !unicode.In(c, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc)) {

@@ -38,7 +38,7 @@ type instruction struct {
 	backward    bool // read the characters before the current place
 	lazy        bool
 	negative    bool
-	set         *set
+	set         *charSet
 	to          int // index of an instruction
 	slot        int // for a loop: the slot of its count; the next slot stores the place where the pass began
 	least, most int

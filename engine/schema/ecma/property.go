@@ -24,7 +24,7 @@ var errUnknown = errors.New("unknown Unicode property")
 // ECMA-262 allows; named says that there is a value. It does not support
 // Script_Extensions. It supports only the binary properties in package unicode and in
 // tables.
-func propertySet(name, value string, named bool) (set, error) {
+func propertySet(name, value string, named bool) (charSet, error) {
 	if !named {
 		if s := categorySet(name); s != nil {
 			return s, nil
@@ -48,7 +48,7 @@ func propertySet(name, value string, named bool) (set, error) {
 }
 
 // categorySet returns the characters of a general category, such as Lu; nil if unknown.
-func categorySet(name string) set {
+func categorySet(name string) charSet {
 	if short, ok := unicode.CategoryAliases[name]; ok {
 		name = short
 	}
@@ -74,7 +74,7 @@ var shortNames = map[string]string{
 // binaryPropertySet returns the characters of a binary Unicode property. For a property that
 // package unicode has only in part, binary derives the characters by the rules of
 // Unicode's DerivedCoreProperties.
-func binaryPropertySet(name string) (set, error) {
+func binaryPropertySet(name string) (charSet, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long
 	}
@@ -85,7 +85,7 @@ func binaryPropertySet(name string) (set, error) {
 	case "Any":
 		return anything, nil
 	case "ASCII":
-		return set{0, 0x7f}, nil
+		return charSet{0, 0x7f}, nil
 	case "Assigned":
 		return setOf(unicode.Categories["Cn"]).complement(), nil
 	case "Alphabetic":
@@ -114,13 +114,13 @@ func binaryPropertySet(name string) (set, error) {
 
 // unicodeTables is the decoded content of `tables`.
 type unicodeTables struct {
-	properties map[string]set    // characters of each property, by its name
+	properties map[string]charSet    // characters of each property, by its name
 	scripts    map[string]string // long name of each script, by its short name
 }
 
 // known returns the decoded content of the variable tables. It decodes them once.
 var known = sync.OnceValue(func() unicodeTables {
-	k := unicodeTables{properties: map[string]set{}, scripts: map[string]string{}}
+	k := unicodeTables{properties: map[string]charSet{}, scripts: map[string]string{}}
 	for line := range strings.Lines(tables) {
 		words := strings.Fields(line)
 		switch {
@@ -128,7 +128,7 @@ var known = sync.OnceValue(func() unicodeTables {
 		case words[0] == "Script":
 			k.scripts[words[1]] = words[2]
 		default:
-			var s set
+			var s charSet
 			for _, word := range words[1:] {
 				low, high, isRange := strings.Cut(word, "-")
 				if !isRange {

@@ -14,31 +14,31 @@ type block struct {
 	chain      int32 // the next block in the same bucket of the hash table
 }
 
-// blocks is a KV cache: all blocks, a hash table of the blocks that can be shared,
+// blockCache is a KV cache: all blocks, a hash table of the blocks that can be shared,
 // and a queue of the free blocks in the order in which they were freed, so
 // that the least recently used is taken first. The blocks themselves form the
 // hash table: most of the cost of a row is here, and a map of Go's costs three
 // times as much.
-type blocks struct {
+type blockCache struct {
 	all         []block
 	buckets     []int32 // first block of each bucket of the hash table; the index is the low bits of the hash
 	first, last int32   // first and last block in the queue of free blocks
 	free        int     // number of free blocks
 }
 
-func newBlocks(n int) blocks {
-	b := blocks{all: make([]block, n), buckets: make([]int32, 1<<bits.Len(uint(n))), first: none, last: none}
+func newBlocks(n int) blockCache {
+	b := blockCache{all: make([]block, n), buckets: make([]int32, 1<<bits.Len(uint(n))), first: none, last: none}
 	for i := range n {
 		b.release(int32(i))
 	}
-	b.forget()
+	b.clearHashTable()
 	return b
 }
 
-func (b *blocks) bucket(hash uint64) *int32 { return &b.buckets[hash&uint64(len(b.buckets)-1)] }
+func (b *blockCache) bucket(hash uint64) *int32 { return &b.buckets[hash&uint64(len(b.buckets)-1)] }
 
 // lookup returns the index of the block with this hash, or none.
-func (b *blocks) lookup(hash uint64) int32 {
+func (b *blockCache) lookup(hash uint64) int32 {
 	i := *b.bucket(hash)
 	for i != none && b.all[i].hash != hash {
 		i = b.all[i].chain
@@ -49,7 +49,7 @@ func (b *blocks) lookup(hash uint64) int32 {
 // countCached counts how many blocks at the start of a prompt are cached: the first of hashes,
 // at most limit, until a hash is missing. free is how many of these blocks no request
 // uses.
-func (b *blocks) countCached(hashes []uint64, limit int) (found, free int) {
+func (b *blockCache) countCached(hashes []uint64, limit int) (found, free int) {
 	for _, hash := range hashes[:min(limit, len(hashes))] {
 		i := b.lookup(hash)
 		if i == none {
@@ -65,7 +65,7 @@ func (b *blocks) countCached(hashes []uint64, limit int) (found, free int) {
 
 // share adds a reference to the cached block with this hash, and returns the index of
 // the block. lookup must have found the block.
-func (b *blocks) share(hash uint64) int32 {
+func (b *blockCache) share(hash uint64) int32 {
 	i := b.lookup(hash)
 	if b.all[i].refs == 0 {
 		b.unlink(i)
@@ -74,9 +74,9 @@ func (b *blocks) share(hash uint64) int32 {
 	return i
 }
 
-// take takes the free block that was used least recently, and deletes its content from
+// takeFreeBlock takes the free block that was used least recently, and deletes its content from
 // the cache. The caller makes sure that there is a free block.
-func (b *blocks) take() int32 {
+func (b *blockCache) takeFreeBlock() int32 {
 	i := b.first
 	b.unlink(i)
 	k := &b.all[i]
@@ -93,7 +93,7 @@ func (b *blocks) take() int32 {
 
 // publish adds a computed block to the hash table, unless another block has the
 // same content. Hash 0 means content that is not shared.
-func (b *blocks) publish(i int32, hash uint64) {
+func (b *blockCache) publish(i int32, hash uint64) {
 	if hash == 0 || b.lookup(hash) != none {
 		return
 	}
@@ -102,8 +102,8 @@ func (b *blocks) publish(i int32, hash uint64) {
 	*head = i
 }
 
-// forget removes all blocks from the hash table.
-func (b *blocks) forget() {
+// clearHashTable removes all blocks from the hash table.
+func (b *blockCache) clearHashTable() {
 	for i := range b.all {
 		b.all[i].hash = 0
 	}
@@ -113,13 +113,13 @@ func (b *blocks) forget() {
 }
 
 // releaseReference removes one reference to a block.
-func (b *blocks) releaseReference(i int32) {
+func (b *blockCache) releaseReference(i int32) {
 	if b.all[i].refs--; b.all[i].refs == 0 {
 		b.release(i)
 	}
 }
 
-func (b *blocks) release(i int32) {
+func (b *blockCache) release(i int32) {
 	b.all[i].prev, b.all[i].next = b.last, none
 	if b.last == none {
 		b.first = i
@@ -130,7 +130,7 @@ func (b *blocks) release(i int32) {
 	b.free++
 }
 
-func (b *blocks) unlink(i int32) {
+func (b *blockCache) unlink(i int32) {
 	prev, next := b.all[i].prev, b.all[i].next
 	if prev == none {
 		b.first = next

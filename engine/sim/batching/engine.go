@@ -67,11 +67,11 @@ var (
 // again when the last step is over. Engine is not safe for concurrent use.
 type Engine struct {
 	cfg  Config
-	cost stepCost
-	kv   blocks
+	cost stepTimeModel
+	kv   blockCache
 
-	front, waiting list
-	running        list          // the batch, in the order of admission
+	front, waiting requestQueue
+	running        requestQueue          // the batch, in the order of admission
 	prefill        *Request      // the first request in running that does not decode yet; the requests behind it do not decode either
 	decode         decodeHeap    // the decoding requests in running
 	phases         blockSchedule // the decoding requests by the step in which they need a block
@@ -131,7 +131,7 @@ func New(c Config) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("batching engine: %w", err)
 	}
-	e := &Engine{cfg: c, cost: c.Profile.cost(), kv: newBlocks(c.Profile.KVBlocks())}
+	e := &Engine{cfg: c, cost: c.Profile.newStepTimeModel(), kv: newBlocks(c.Profile.KVBlocks())}
 	e.load.KVBlocks = len(e.kv.all)
 	return e, nil
 }
@@ -184,13 +184,13 @@ func (e *Engine) Remove(r *Request) {
 	r.stage = outside
 }
 
-// Forget empties the prefix cache. Running requests keep their blocks, which other
+// ClearPrefixCache empties the prefix cache. Running requests keep their blocks, which other
 // requests no longer find.
-func (e *Engine) Forget() { e.kv.forget() }
+func (e *Engine) ClearPrefixCache() { e.kv.clearHashTable() }
 
-// Generated returns the number of output tokens of a request, including the tokens of
+// GeneratedTokens returns the number of output tokens of a request, including the tokens of
 // the current step. It also works after the request has left the engine.
-func (e *Engine) Generated(r *Request) int {
+func (e *Engine) GeneratedTokens(r *Request) int {
 	if r.stage == decoding {
 		return r.generated + int(e.step-r.since)
 	}
@@ -226,12 +226,12 @@ func (e *Engine) Step(now time.Duration) (took time.Duration, finished []*Reques
 	if !e.cfg.NoJitter {
 		factor = jitterOf(e.cfg.Seed, e.step)
 	}
-	took = max(seconds(e.cost.step(batch)*factor), 1)
+	took = max(durationFromSeconds(e.cost.stepSeconds(batch)*factor), 1)
 	e.stats.Steps++
 	e.stats.Computed += int64(batch.Prefill)
 	e.stats.Generated += int64(batch.Decoding)
 	e.stats.Busy += took
-	e.complete(now + took)
+	e.completeStep(now + took)
 	return took, e.finished
 }
 
@@ -252,7 +252,7 @@ func (e *Engine) growContexts() (preempted bool) {
 		preempted = true
 	}
 	for _, r := range e.phases[column] {
-		r.blocks = append(r.blocks, e.kv.take())
+		r.blocks = append(r.blocks, e.kv.takeFreeBlock())
 	}
 	return preempted
 }
@@ -292,7 +292,7 @@ func (e *Engine) admit(r *Request) bool {
 		r.blocks = append(r.blocks, e.kv.share(hash))
 	}
 	for range need - cached {
-		r.blocks = append(r.blocks, e.kv.take())
+		r.blocks = append(r.blocks, e.kv.takeFreeBlock())
 	}
 	e.serial++
 	r.stage, r.serial, r.published = prefilling, e.serial, cached
@@ -308,9 +308,9 @@ func (e *Engine) admit(r *Request) bool {
 	return true
 }
 
-// complete updates all requests to the end of the step: it ends prefills and finishes
+// completeStep updates all requests to the end of the step: it ends prefills and finishes
 // requests.
-func (e *Engine) complete(end time.Duration) {
+func (e *Engine) completeStep(end time.Duration) {
 	step := e.step
 	e.step++
 	e.context += int64(len(e.decode))

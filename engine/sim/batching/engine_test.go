@@ -40,7 +40,7 @@ func add(t testing.TB, e *Engine, now time.Duration, r *Request) *Request {
 func prompt(letters string) (hashes []uint64) {
 	before := uint64(0)
 	for i := range letters {
-		before = Chain(before, []byte{letters[i]})
+		before = ChainHash(before, []byte{letters[i]})
 		hashes = append(hashes, before)
 	}
 	return hashes
@@ -81,7 +81,7 @@ func TestOneRequest(t *testing.T) {
 		if done := len(finished) == 1; done != (i == 3) {
 			t.Errorf("step %d: %d finished", i, len(finished))
 		}
-		if got := e.Generated(r); got != max(0, i) {
+		if got := e.GeneratedTokens(r); got != max(0, i) {
 			t.Errorf("step %d: %d tokens", i, got)
 		}
 	}
@@ -116,8 +116,8 @@ func TestDecodeComesFirst(t *testing.T) {
 	e.Step(0)
 	b := add(t, e, 0, &Request{PromptTokens: 20, OutputTokens: 1})
 	e.Step(0)
-	if e.Generated(a) != 2 || b.computed != 9 {
-		t.Errorf("%d tokens decoded, %d of the prompt computed", e.Generated(a), b.computed)
+	if e.GeneratedTokens(a) != 2 || b.computed != 9 {
+		t.Errorf("%d tokens decoded, %d of the prompt computed", e.GeneratedTokens(a), b.computed)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestPrefixCache(t *testing.T) {
 			t.Errorf("%q of %d tokens: %d cached, want %d", c.letters, c.tokens, got, c.cached)
 		}
 	}
-	e.Forget()
+	e.ClearPrefixCache()
 	if got := serve("abc", 50, 5); got != 0 {
 		t.Errorf("%d tokens are cached after all was forgotten", got)
 	}
@@ -248,8 +248,8 @@ func TestPreemption(t *testing.T) {
 	for range 17 { // both grow by one block, and then by another
 		step()
 	}
-	if a.Preempted != 0 || b.Preempted != 1 || e.waiting.first != b || e.Generated(b) != 17 || e.Generated(a) != 18 {
-		t.Fatalf("a: %d times, %d tokens; b: %d times, %d tokens", a.Preempted, e.Generated(a), b.Preempted, e.Generated(b))
+	if a.Preempted != 0 || b.Preempted != 1 || e.waiting.first != b || e.GeneratedTokens(b) != 17 || e.GeneratedTokens(a) != 18 {
+		t.Fatalf("a: %d times, %d tokens; b: %d times, %d tokens", a.Preempted, e.GeneratedTokens(a), b.Preempted, e.GeneratedTokens(b))
 	}
 	computed := e.Stats().Computed
 	for a.Finished == 0 {
@@ -291,7 +291,7 @@ func TestRemove(t *testing.T) {
 		e.Remove(rows[i])
 		e.Remove(rows[i])
 	}
-	if e.Generated(rows[0]) != 1 || e.Generated(rows[1]) != 0 {
+	if e.GeneratedTokens(rows[0]) != 1 || e.GeneratedTokens(rows[1]) != 0 {
 		t.Error("the tokens of removed rows are lost")
 	}
 	drain(e, 10*time.Millisecond)
@@ -300,7 +300,7 @@ func TestRemove(t *testing.T) {
 	}
 	add(t, e, time.Second, rows[0]) // again
 	drain(e, 2*time.Second)
-	if rows[0].Finished < time.Second || e.Generated(rows[0]) != 10 {
+	if rows[0].Finished < time.Second || e.GeneratedTokens(rows[0]) != 10 {
 		t.Errorf("added again: %+v", rows[0])
 	}
 }

@@ -185,13 +185,13 @@ type Batch struct {
 
 // StepTime returns how long the step takes, without jitter.
 func (p Profile) StepTime(b Batch) time.Duration {
-	c := p.cost()
-	return seconds(c.step(b))
+	c := p.newStepTimeModel()
+	return durationFromSeconds(c.stepSeconds(b))
 }
 
-func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+func durationFromSeconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// stepCost is the step time of a profile as coefficients, in seconds:
+// stepTimeModel is the step time of a profile as coefficients, in seconds:
 //
 //	T   = c0 + c1·B + max( 2·P_act·n/(MFU·F·tp), W(n)/(0.85·BW·tp) )
 //	      + 4·L·h·A/(0.5·F·tp) + kv·S·f/(0.8·BW·tp) + T_tp
@@ -200,7 +200,7 @@ func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)
 //
 // with n = B + prompt tokens in the step, B decoding sequences, A Attention
 // and S Context.
-type stepCost struct {
+type stepTimeModel struct {
 	fixed      float64 // c0, and the latency of T_tp
 	decoding   float64 // per decoding sequence
 	compute    float64 // per token
@@ -212,10 +212,10 @@ type stepCost struct {
 	exchangeTP float64 // per token
 }
 
-func (p *Profile) cost() stepCost {
+func (p *Profile) newStepTimeModel() stepTimeModel {
 	tp := float64(p.GPUs)
 	weights := p.BytesPerParam / (weightEfficiency * p.Bandwidth * tp)
-	c := stepCost{
+	c := stepTimeModel{
 		fixed:     p.StepOverhead.Seconds(),
 		decoding:  p.SequenceOverhead.Seconds(),
 		compute:   2 * p.ActiveParams / (p.MFU * p.FLOPS * tp),
@@ -235,8 +235,8 @@ func (p *Profile) cost() stepCost {
 	return c
 }
 
-// step returns the time of a step in seconds.
-func (c *stepCost) step(b Batch) float64 {
+// stepSeconds returns the time of a step in seconds.
+func (c *stepTimeModel) stepSeconds(b Batch) float64 {
 	n := float64(b.Decoding + b.Prefill)
 	weights := c.dense
 	if c.experts > 0 {

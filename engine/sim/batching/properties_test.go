@@ -28,7 +28,7 @@ func TestProperties(t *testing.T) {
 			case 4, 5:
 				w.remove()
 			case 6:
-				e.Forget()
+				e.ClearPrefixCache()
 				w.check()
 			default:
 				w.step()
@@ -85,7 +85,7 @@ func (w *world) remove() {
 	w.e.Remove(&r.Request)
 	if r.Finished == 0 && !r.gone {
 		r.gone = true
-		w.removed += int64(w.e.Generated(&r.Request))
+		w.removed += int64(w.e.GeneratedTokens(&r.Request))
 	}
 	w.check()
 }
@@ -94,8 +94,8 @@ func (w *world) step() (busy bool) {
 	took, finished := w.e.Step(w.now)
 	w.now += took
 	for _, r := range finished {
-		if r.Finished != w.now || w.e.Generated(r) != r.OutputTokens {
-			w.t.Fatalf("finished at %v with %d of %d tokens", r.Finished, w.e.Generated(r), r.OutputTokens)
+		if r.Finished != w.now || w.e.GeneratedTokens(r) != r.OutputTokens {
+			w.t.Fatalf("finished at %v with %d of %d tokens", r.Finished, w.e.GeneratedTokens(r), r.OutputTokens)
 		}
 	}
 	w.check()

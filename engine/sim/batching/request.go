@@ -49,13 +49,13 @@ const (
 	decoding
 )
 
-// list is a queue of requests with O(1) removal.
-type list struct {
+// requestQueue is a queue of requests with O(1) removal.
+type requestQueue struct {
 	first, last *Request
 	n           int
 }
 
-func (l *list) pushBack(r *Request) {
+func (l *requestQueue) pushBack(r *Request) {
 	r.prev, r.next = l.last, nil
 	if l.last == nil {
 		l.first = r
@@ -66,7 +66,7 @@ func (l *list) pushBack(r *Request) {
 	l.n++
 }
 
-func (l *list) pushFront(r *Request) {
+func (l *requestQueue) pushFront(r *Request) {
 	r.prev, r.next = nil, l.first
 	if l.first == nil {
 		l.last = r
@@ -77,7 +77,7 @@ func (l *list) pushFront(r *Request) {
 	l.n++
 }
 
-func (l *list) remove(r *Request) {
+func (l *requestQueue) remove(r *Request) {
 	if r.prev == nil {
 		l.first = r.next
 	} else {

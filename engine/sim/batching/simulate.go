@@ -16,9 +16,9 @@ type Result struct {
 // returns nil if it has no request for this engine. The calls of next are in the
 // order of virtual time; at the start the engines take turns. The policy under
 // test is the order in which next returns rows.
-func Simulate(c Config, n int, next func(engine int) *Request, window int) (Result, error) {
-	if n < 1 || window < 1 {
-		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, window)
+func Simulate(c Config, n int, next func(engine int) *Request, maxInFlight int) (Result, error) {
+	if n < 1 || maxInFlight < 1 {
+		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, maxInFlight)
 	}
 	type station struct {
 		engine   *Engine
@@ -48,7 +48,7 @@ func Simulate(c Config, n int, next func(engine int) *Request, window int) (Resu
 		}
 		stations[i].engine = engine
 	}
-	for range window {
+	for range maxInFlight {
 		for i := range stations {
 			if _, err := give(i); err != nil {
 				return Result{}, err
@@ -67,7 +67,7 @@ func Simulate(c Config, n int, next func(engine int) *Request, window int) (Resu
 			break
 		}
 		s := &stations[i]
-		for s.inFlight < window {
+		for s.inFlight < maxInFlight {
 			more, err := give(i)
 			if err != nil {
 				return Result{}, err

@@ -34,8 +34,8 @@ var (
 	errDeep = fmt.Errorf("the schema demands endless nesting, or more than %d levels", maxDepth)
 )
 
-// A drawing is the state of making one random value.
-type drawing struct {
+// A drawState is the state of making one random value.
+type drawState struct {
 	*Generator
 	random rand.Source
 	limit  int // the drawing ends with errFull when the output has more bytes
@@ -45,8 +45,8 @@ type drawing struct {
 // draw appends a random value to dst. The value may violate keywords that draw ignores.
 // An error names the demand of the schema that cannot be met.
 func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, error) {
-	d := drawing{Generator: g, random: random, limit: len(dst) + limit}
-	dst, err := d.value(dst, g.schema)
+	d := drawState{Generator: g, random: random, limit: len(dst) + limit}
+	dst, err := d.appendValue(dst, g.schema)
 	if err == nil && len(dst) > d.limit {
 		err = errFull
 	}
@@ -54,24 +54,24 @@ func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, err
 }
 
 // below returns a number from 0 to n-1.
-func (d *drawing) below(n int) int {
+func (d *drawState) below(n int) int {
 	high, _ := bits.Mul64(d.random.Uint64(), uint64(n))
 	return int(high)
 }
 
 // between returns a number from low to high.
-func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) }
+func (d *drawState) between(low, high int) int { return low + d.below(high-low+1) }
 
-// requiredOnly reports whether the current part of the value is nested so deep that it must
+// mustBeMinimal reports whether the current part of the value is nested so deep that it must
 // have only its required parts.
-func (d *drawing) requiredOnly() bool { return d.depth > freeDepth }
+func (d *drawState) mustBeMinimal() bool { return d.depth > freeDepth }
 
-// rules are the schemas that one value must satisfy, all of them.
-type rules []*jsonschema.Schema
+// schemaConstraints are the schemas that one value must satisfy, all of them.
+type schemaConstraints []*jsonschema.Schema
 
 // add adds schemas to the rules (nil for none), the schemas that they imply, and one
 // alternative of each anyOf and oneOf.
-func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
+func (r *schemaConstraints) add(d *drawState, schemas ...*jsonschema.Schema) error {
 	for _, s := range schemas {
 		if s == nil || slices.Contains(*r, s) {
 			continue
@@ -82,7 +82,7 @@ func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 		*r = append(*r, s)
 		implied := append([]*jsonschema.Schema{s.Ref}, s.AllOf...)
 		for _, list := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
-			if d.requiredOnly() && slices.ContainsFunc(list, isFlat) {
+			if d.mustBeMinimal() && slices.ContainsFunc(list, isFlat) {
 				list = slices.DeleteFunc(slices.Clone(list), func(s *jsonschema.Schema) bool { return !isFlat(s) })
 			}
 			if len(list) > 0 {
@@ -108,12 +108,12 @@ func isFlat(s *jsonschema.Schema) bool {
 	return s.Const != nil || s.Enum != nil || s.Types != nil && *s.Types&nesting == 0
 }
 
-// value appends a value that satisfies all schemas.
-func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
+// appendValue appends a value that satisfies all schemas.
+func (d *drawState) appendValue(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
 	if len(dst) > d.limit {
 		return dst, errFull
 	}
-	var r rules
+	var r schemaConstraints
 	if err := r.add(d, schemas...); err != nil {
 		return dst, err
 	}
@@ -133,17 +133,17 @@ func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, erro
 	case kindBool:
 		return strconv.AppendBool(dst, d.below(2) == 1), nil
 	case kindNumber:
-		return d.number(dst, r)
+		return d.appendNumber(dst, r)
 	case kindString:
-		text, err := d.text(r)
+		text, err := d.randomText(r)
 		return textfmt.AppendString(dst, []byte(text)), err
 	case kindArray, kindObject:
 		if d.depth++; d.depth > maxDepth {
 			return dst, errDeep
 		}
-		write := d.array
+		write := d.appendArray
 		if kind == kindObject {
-			write = d.object
+			write = d.appendObject
 		}
 		dst, err := write(dst, r)
 		d.depth--
@@ -177,8 +177,8 @@ var (
 
 // drawKind chooses the JSON type of a value from the types that all schemas allow. If
 // all types are allowed, it chooses a type to which a keyword applies, or a string. It
-// chooses null rarely, and arrays and objects only if necessary while d is requiredOnly.
-func (d *drawing) drawKind(r rules) (kinds, error) {
+// chooses null rarely, and arrays and objects only if necessary while d is mustBeMinimal.
+func (d *drawState) drawKind(r schemaConstraints) (kinds, error) {
 	allowed, ofKeywords := allKinds, kinds(0)
 	for _, s := range r {
 		if s.Types == nil {
@@ -202,7 +202,7 @@ func (d *drawing) drawKind(r rules) (kinds, error) {
 	if rest := allowed &^ kindNull; rest != 0 && d.below(6) != 0 {
 		allowed = rest
 	}
-	if rest := allowed &^ nesting; rest != 0 && d.requiredOnly() {
+	if rest := allowed &^ nesting; rest != 0 && d.mustBeMinimal() {
 		allowed = rest
 	}
 	for n := d.below(bits.OnesCount(uint(allowed))); n > 0; n-- {
@@ -228,7 +228,7 @@ func keywordTypes(s *jsonschema.Schema) (about kinds) {
 
 // narrow returns the narrowest bounds that the rules set with a pair of keywords, such
 // as minItems and maxItems. most is -1 if there is no upper bound.
-func (r rules) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
+func (r schemaConstraints) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
 	most = -1
 	for _, s := range r {
 		low, high := bounds(s)
@@ -251,21 +251,21 @@ func withPosition(place string, err error) error {
 	return fmt.Errorf("%s: %w", place, err)
 }
 
-// items returns the schemas of the first items of an array and the schema of all other
+// itemSchemas returns the schemas of the first items of an array and the schema of all other
 // items, from the keywords of 2020-12 or of older drafts.
-func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
+func itemSchemas(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
 	switch list := s.Items.(type) {
 	case []*jsonschema.Schema:
-		return list, schemaOr(s.AdditionalItems)
+		return list, keywordSchema(s.AdditionalItems)
 	case nil:
 		return s.PrefixItems, s.Items2020
 	}
-	return nil, schemaOr(s.Items)
+	return nil, keywordSchema(s.Items)
 }
 
-// schemaOr returns the schema in a keyword, whose value is a boolean or a schema; nil
+// keywordSchema returns the schema in a keyword, whose value is a boolean or a schema; nil
 // if the keyword is not set.
-func schemaOr(keyword any) *jsonschema.Schema {
+func keywordSchema(keyword any) *jsonschema.Schema {
 	switch v := keyword.(type) {
 	case bool:
 		return &jsonschema.Schema{Bool: &v}
@@ -275,19 +275,19 @@ func schemaOr(keyword any) *jsonschema.Schema {
 	return nil
 }
 
-func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
+func (d *drawState) appendArray(dst []byte, r schemaConstraints) ([]byte, error) {
 	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinItems, s.MaxItems })
 	if most >= 0 && least > most {
 		return dst, fmt.Errorf("minItems %d exceeds maxItems %d", least, most)
 	}
 	tuple := 0
 	for _, s := range r {
-		first, _ := items(s)
+		first, _ := itemSchemas(s)
 		tuple = max(tuple, len(first))
 	}
 	length := least
 	switch {
-	case d.requiredOnly():
+	case d.mustBeMinimal():
 	case tuple > 0:
 		length = max(least, tuple)
 	default:
@@ -300,7 +300,7 @@ func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 	for i := range length {
 		var about []*jsonschema.Schema
 		for _, s := range r {
-			if first, rest := items(s); i < len(first) {
+			if first, rest := itemSchemas(s); i < len(first) {
 				about = append(about, first[i])
 			} else {
 				about = append(about, rest)
@@ -310,7 +310,7 @@ func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 			dst = append(dst, ", "...)
 		}
 		var err error
-		if dst, err = d.value(dst, about...); err != nil {
+		if dst, err = d.appendValue(dst, about...); err != nil {
 			return dst, withPosition(fmt.Sprintf("item %d", i), err)
 		}
 	}
@@ -319,7 +319,7 @@ func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 
 // members returns the names of the members that the schemas name, in the order in which
 // they first appear in the schema's text, and which members are required.
-func (d *drawing) members(r rules) (names []string, required map[string]bool) {
+func (d *drawState) members(r schemaConstraints) (names []string, required map[string]bool) {
 	required = make(map[string]bool)
 	for _, s := range r {
 		names = slices.AppendSeq(names, maps.Keys(s.Properties))
@@ -338,12 +338,12 @@ func (d *drawing) members(r rules) (names []string, required map[string]bool) {
 	return slices.Compact(names), required
 }
 
-func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
+func (d *drawState) appendObject(dst []byte, r schemaConstraints) ([]byte, error) {
 	names, required := d.members(r)
 	dst = append(dst, '{')
 	begin := len(dst)
 	for _, name := range names {
-		if !required[name] && (d.requiredOnly() || d.below(4) == 0) {
+		if !required[name] && (d.mustBeMinimal() || d.below(4) == 0) {
 			continue
 		}
 		var about []*jsonschema.Schema
@@ -351,7 +351,7 @@ func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
 			if member, listed := s.Properties[name]; listed {
 				about = append(about, member)
 			} else {
-				about = append(about, schemaOr(s.AdditionalProperties))
+				about = append(about, keywordSchema(s.AdditionalProperties))
 			}
 		}
 		if len(dst) > begin {
@@ -359,7 +359,7 @@ func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
 		}
 		dst = append(textfmt.AppendString(dst, []byte(name)), ": "...)
 		var err error
-		if dst, err = d.value(dst, about...); err != nil {
+		if dst, err = d.appendValue(dst, about...); err != nil {
 			return dst, withPosition(fmt.Sprintf("member %q", name), err)
 		}
 	}

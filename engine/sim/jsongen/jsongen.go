@@ -167,8 +167,8 @@ func (g *Generator) Validate(value []byte) error {
 // ErrTooLoose means that a schema accepts all values that Violate tries.
 var ErrTooLoose = errors.New("no value violates the schema")
 
-// Violate returns valid JSON that does not conform to the schema.
-func (g *Generator) Violate() ([]byte, error) {
+// GenerateViolation returns valid JSON that does not conform to the schema.
+func (g *Generator) GenerateViolation() ([]byte, error) {
 	for _, value := range []string{`{"simulated_violation": true}`, `"simulated violation"`, `-0.5`, `[[]]`, `false`, `null`} {
 		if conforms := g.Validate([]byte(value)) == nil; !conforms {
 			return []byte(value), nil

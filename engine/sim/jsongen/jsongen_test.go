@@ -230,7 +230,7 @@ func TestViolate(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`{"type":"object","required":["a"]}`, `{"type":"object"}`, `{"type":["object","string"]}`, `{"type":"integer"}`} {
 		g := compile(t, schema)
-		value, err := g.Violate()
+		value, err := g.GenerateViolation()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestViolate(t *testing.T) {
 		}
 	}
 	g := compile(t, `true`)
-	if _, err := g.Violate(); err == nil {
+	if _, err := g.GenerateViolation(); err == nil {
 		t.Error("a schema that accepts everything was violated")
 	}
 }

@@ -31,10 +31,10 @@ const (
 	patternTries = 64
 )
 
-// number appends a multiple of multipleOf. Without multipleOf it appends an integer if
+// appendNumber appends a multiple of multipleOf. Without multipleOf it appends an integer if
 // the schema demands one, and otherwise a number with two decimals, or with more
 // decimals in a narrow range.
-func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
+func (d *drawState) appendNumber(dst []byte, r schemaConstraints) ([]byte, error) {
 	var step *big.Rat
 	for _, s := range r {
 		switch {
@@ -57,7 +57,7 @@ func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 }
 
 // multiple appends a random multiple of step within the bounds of the rules.
-func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
+func (d *drawState) multiple(dst []byte, r schemaConstraints, step *big.Rat) ([]byte, error) {
 	var first, last *big.Int // smallest and largest multiple of step
 	for _, s := range r {
 		first = tighterBound(first, s.Minimum, step, 1, false)
@@ -107,8 +107,8 @@ func tighterBound(known *big.Int, bound, step *big.Rat, sign int64, open bool) *
 	return up
 }
 
-// text returns a random string that satisfies the rules.
-func (d *drawing) text(r rules) (string, error) {
+// randomText returns a random string that satisfies the rules.
+func (d *drawState) randomText(r schemaConstraints) (string, error) {
 	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinLength, s.MaxLength })
 	switch {
 	case most >= 0 && least > most:
@@ -138,7 +138,7 @@ func (d *drawing) text(r rules) (string, error) {
 }
 
 // textOfPattern returns a string that matches all patterns and has an allowed length.
-func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
+func (d *drawState) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
 	admits := func(text []byte) bool {
 		for _, p := range patterns {
 			if !p.MatchString(string(text)) {
@@ -156,7 +156,7 @@ func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (
 		// In some tries parts repeat a few times, in other tries until one part fills
 		// the length.
 		size := []int{maxRepeats, 0, least, max(0, least-i)}[i%4]
-		text := d.match(nil, tree, size, 4*most+64)
+		text := d.appendMatch(nil, tree, size, 4*most+64)
 		for n := utf8.RuneCount(text); !admits(text) && n < least; n++ { // a pattern without $ allows more letters
 			text = append(text, d.letter())
 		}
@@ -167,11 +167,11 @@ func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (
 	return "", errors.New("no string with the demanded pattern and length was found")
 }
 
-func (d *drawing) letter() byte { return 'a' + byte(d.below(26)) }
+func (d *drawState) letter() byte { return 'a' + byte(d.below(26)) }
 
-// match appends a text that matches tree. Once dst is longer than stop, match repeats
+// appendMatch appends a text that matches tree. Once dst is longer than stop, match repeats
 // no further parts, because the text is too long anyway.
-func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
+func (d *drawState) appendMatch(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {
 	case syntax.OpLiteral:
@@ -182,11 +182,11 @@ func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte 
 		return append(dst, d.letter())
 	case syntax.OpCapture, syntax.OpConcat:
 		for _, sub := range tree.Sub {
-			dst = d.match(dst, sub, size, stop)
+			dst = d.appendMatch(dst, sub, size, stop)
 		}
 		return dst
 	case syntax.OpAlternate:
-		return d.match(dst, tree.Sub[d.below(len(tree.Sub))], size, stop)
+		return d.appendMatch(dst, tree.Sub[d.below(len(tree.Sub))], size, stop)
 	case syntax.OpStar:
 		least, most = 0, -1
 	case syntax.OpPlus:
@@ -205,14 +205,14 @@ func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte 
 		times = d.between(least, most)
 	}
 	for i := 0; i < times && len(dst) <= stop; i++ {
-		dst = d.match(dst, tree.Sub[0], size, stop)
+		dst = d.appendMatch(dst, tree.Sub[0], size, stop)
 	}
 	return dst
 }
 
 // pick returns a random character of a class (pairs of first and last character): a
 // printable ASCII character if the class has one, else any character.
-func (d *drawing) pick(class []rune) rune {
+func (d *drawState) pick(class []rune) rune {
 	var printable []rune
 	for i := 0; i < len(class); i += 2 {
 		if low, high := max(class[i], ' '), min(class[i+1], '~'); low <= high {
@@ -236,11 +236,11 @@ var nouns = [...]string{
 	"river", "saddle", "silver", "summit", "timber", "tunnel", "valley", "willow", "window", "winter",
 }
 
-func (d *drawing) noun() string { return nouns[d.below(len(nouns))] }
+func (d *drawState) noun() string { return nouns[d.below(len(nouns))] }
 
 // words returns free text of an allowed length. It begins with "simulated" if there is
 // room.
-func (d *drawing) words(least, most int) string {
+func (d *drawState) words(least, most int) string {
 	low, high := min(max(least, usualTextMin), most), min(max(least, usualTextMax), most)
 	length := d.between(low, high)
 	text := []byte("simulated ")
@@ -258,7 +258,7 @@ func (d *drawing) words(least, most int) string {
 
 // textOfFormat returns a random string of a usual format. It returns an empty string
 // for other formats.
-func (d *drawing) textOfFormat(format string) string {
+func (d *drawState) textOfFormat(format string) string {
 	n := d.between
 	switch format {
 	case "date-time":

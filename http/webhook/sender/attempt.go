@@ -26,50 +26,50 @@ const (
 	userAgent = "Rowmill-Webhooks/1"
 )
 
-// handle claims a delivery whose attempt is due at the time now, sends it and stores
+// attemptDelivery claims a delivery whose attempt is due at the time now, sends it and stores
 // the outcome. It does nothing if another node has the claim.
-func (s *Sender) handle(d store.Delivery, now time.Time) error {
+func (s *Sender) attemptDelivery(d store.WebhookDelivery, now time.Time) error {
 	d, err := s.Store.PutDelivery(s.ctx, webhook.ScheduleAt(d, now.Add(claimTTL)))
 	if err != nil {
 		return ignoreLostClaim(err)
 	}
-	all, err := webhook.Load(s.ctx, s.Store, d.Account)
+	all, err := webhook.LoadEndpoints(s.ctx, s.Store, d.Account)
 	if err != nil {
 		return err
 	}
 	e, found := all.Find(d.Endpoint)
 	switch {
 	case !found:
-		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook was deleted", now) })
+		return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery { return webhook.Abandon(d, "the webhook was deleted", now) })
 	case e.Disabled != nil:
-		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook is disabled", now) })
+		return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery { return webhook.Abandon(d, "the webhook is disabled", now) })
 	}
-	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
-	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
-		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.ScheduleAt(d, now) })
+	attempt := s.SendOnce(s.ctx, e, d.ID, d.Payload)
+	if s.ctx.Err() != nil && !webhook.IsSuccess(attempt) {
+		return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery { return webhook.ScheduleAt(d, now) })
 	}
 	if attempt.Status == http.StatusGone {
-		if err := s.disable(d.Account, d.Endpoint); err != nil {
+		if err := s.disableEndpoint(d.Account, d.Endpoint); err != nil {
 			return err
 		}
 	}
-	return s.storeOutcome(d, func(now time.Time) store.Delivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
+	return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
 }
 
-// Try sends a body to an endpoint once and returns the outcome.
-func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
-	return s.poster.post(ctx, message{
+// SendOnce sends a body to an endpoint once and returns the outcome.
+func (s *Sender) SendOnce(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
+	return s.poster.post(ctx, signedRequest{
 		url: e.URL, contentType: "application/json", id: id, body: body,
-		sign: func(at time.Time) (string, error) { return e.Signatures(id, at, body) },
+		sign: func(at time.Time) (string, error) { return e.SignBody(id, at, body) },
 	})
 }
 
-// disable disables an endpoint that answered 410 Gone.
-func (s *Sender) disable(account, endpoint string) error {
+// disableEndpoint disables an endpoint that answered 410 Gone.
+func (s *Sender) disableEndpoint(account, endpoint string) error {
 	var err error
 	for range disableTries {
 		var all webhook.Endpoints
-		if all, err = webhook.Load(s.ctx, s.Store, account); err != nil {
+		if all, err = webhook.LoadEndpoints(s.ctx, s.Store, account); err != nil {
 			return err
 		}
 		e, found := all.Find(endpoint)
@@ -90,7 +90,7 @@ func (s *Sender) disable(account, endpoint string) error {
 
 // storeOutcome calls transition with the store's time and stores the delivery that transition returns. If
 // transition added an attempt, record also counts the attempt.
-func (s *Sender) storeOutcome(d store.Delivery, transition func(now time.Time) store.Delivery) error {
+func (s *Sender) storeOutcome(d store.WebhookDelivery, transition func(now time.Time) store.WebhookDelivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
 	now, err := s.Store.Time(ctx)
@@ -116,7 +116,7 @@ func ignoreLostClaim(err error) error {
 
 // countAttempt adds an attempt to the metric of outcomes, by the delivery's new state. It logs
 // a delivery that failed for good.
-func (s *Sender) countAttempt(d store.Delivery) {
+func (s *Sender) countAttempt(d store.WebhookDelivery) {
 	switch d.State {
 	case store.DeliveryDelivered:
 		s.outcomes.WithLabelValues(outcomeDelivered).Inc()

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/http/webhook"
 )
 
-// A loop has the parts that a Sender and a Stream share: it sends requests, and times the
+// A pollLoop has the parts that a Sender and a Stream share: it sends requests, and times the
 // polls until Stop.
-type loop struct {
+type pollLoop struct {
 	Config
 	poster   poster
 	wake     chan struct{}
@@ -21,7 +21,7 @@ type loop struct {
 	running  sync.WaitGroup
 }
 
-func newLoop(cfg Config) *loop {
+func newLoop(cfg Config) *pollLoop {
 	if cfg.Schedule == nil {
 		cfg.Schedule = webhook.DefaultSchedule()
 	}
@@ -31,7 +31,7 @@ func newLoop(cfg Config) *loop {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	l := &loop{Config: cfg, wake: make(chan struct{}, 1), poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
+	l := &pollLoop{Config: cfg, wake: make(chan struct{}, 1), poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.stopping, l.stop = context.WithCancel(l.ctx)
 	return l
@@ -40,7 +40,7 @@ func newLoop(cfg Config) *loop {
 // Stop ends the loop. It starts no more attempts, waits stopGrace for running attempts,
 // then cancels the attempts that still run, and returns when all have ended. Any node
 // may repeat the cancelled attempts. Stop may be called twice.
-func (l *loop) Stop(context.Context) error {
+func (l *pollLoop) Stop(context.Context) error {
 	l.stop()
 	grace := time.AfterFunc(stopGrace, l.cancel)
 	defer grace.Stop()
@@ -51,15 +51,15 @@ func (l *loop) Stop(context.Context) error {
 }
 
 // Wake makes the loop poll now.
-func (l *loop) Wake() {
+func (l *pollLoop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
 	default: // a wake-up is pending, so the loop will poll anyway
 	}
 }
 
-// pause waits until the time of the next poll, or until Wake or Stop is called.
-func (l *loop) pause() {
+// waitForNextPoll waits until the time of the next poll, or until Wake or Stop is called.
+func (l *pollLoop) waitForNextPoll() {
 	select {
 	case <-l.stopping.Done():
 	case <-l.wake:

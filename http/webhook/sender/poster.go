@@ -28,15 +28,15 @@ func newPoster(transport http.RoundTripper, clock func() time.Time, reason func(
 	}
 }
 
-// A message is the content of one request to a receiver.
-type message struct {
+// A signedRequest is the content of one request to a receiver.
+type signedRequest struct {
 	url, contentType string
 	id, body         string
 	sign             func(at time.Time) (string, error) // returns the value of HeaderSignature
 }
 
 // post sends a message once and returns the outcome.
-func (c poster) post(ctx context.Context, m message) (a store.DeliveryAttempt) {
+func (c poster) post(ctx context.Context, m signedRequest) (a store.DeliveryAttempt) {
 	begun := time.Now()
 	a.At = c.clock().UTC().Truncate(time.Millisecond)
 	defer func() { a.Millis = time.Since(begun).Milliseconds() }()
@@ -65,7 +65,7 @@ func (c poster) post(ctx context.Context, m message) (a store.DeliveryAttempt) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	a.Answer = strings.ToValidUTF8(string(text), "\uFFFD")
 	switch {
-	case webhook.Succeeded(a): // an error in reading the rest of the answer does not matter
+	case webhook.IsSuccess(a): // an error in reading the rest of the answer does not matter
 	case a.Status >= 300 && a.Status < 400:
 		a.Error = "the receiver redirects the request, which is not followed; set the webhook's URL to the new address"
 	case a.Status == http.StatusGone:

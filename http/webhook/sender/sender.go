@@ -59,7 +59,7 @@ type Config struct {
 	// contain the URL, which may hold credentials.
 	Reason func(error) string
 	// Schedule has the pauses between attempts. Default: webhook.DefaultSchedule.
-	Schedule webhook.Schedule
+	Schedule webhook.RetrySchedule
 	// Nodes returns the number of nodes that share the store, this node included.
 	// Default: 1.
 	Nodes func() int
@@ -72,7 +72,7 @@ type Config struct {
 
 // A Sender sends the deliveries whose next attempt is due.
 type Sender struct {
-	*loop
+	*pollLoop
 	outcomes *prometheus.CounterVec
 
 	mu   sync.Mutex
@@ -84,7 +84,7 @@ type Sender struct {
 
 // New returns a Sender. Try may be called before Start; nothing else runs before Start.
 func New(cfg Config) *Sender {
-	s := &Sender{loop: newLoop(cfg), busy: map[string]bool{}}
+	s := &Sender{pollLoop: newLoop(cfg), busy: map[string]bool{}}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_webhook_attempts_total", Help: "Attempts to send an event to a webhook, by outcome: delivered, again (it will be tried again) or failed (for good).",
 	}, []string{"outcome"})
@@ -105,7 +105,7 @@ func (s *Sender) run() {
 		} else if err == nil {
 			s.pollFailed = false
 		}
-		s.pause()
+		s.waitForNextPoll()
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *Sender) poll() error {
 			continue
 		}
 		s.running.Go(func() {
-			err := s.handle(d, now)
+			err := s.attemptDelivery(d, now)
 			s.markFree(d.Endpoint)
 			if err == nil {
 				s.Wake() // the endpoint may have more deliveries

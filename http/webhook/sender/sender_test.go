@@ -72,7 +72,7 @@ type rig struct {
 	store *records.Store
 	receiver
 	senders []*Sender
-	streams []*Stream
+	streams []*AuditStream
 }
 
 // inVirtualTime runs a test in virtual time.
@@ -104,7 +104,7 @@ func inVirtualTime(t *testing.T, run func(r *rig)) {
 func (r *rig) sender() *Sender {
 	s := New(Config{
 		Store: r.store, Transport: &r.receiver, Reason: func(err error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler),
-		Registerer: prometheus.NewRegistry(), Schedule: webhook.Schedule{10 * time.Second, time.Hour},
+		Registerer: prometheus.NewRegistry(), Schedule: webhook.RetrySchedule{10 * time.Second, time.Hour},
 	})
 	s.Start()
 	r.senders = append(r.senders, s)
@@ -114,7 +114,7 @@ func (r *rig) sender() *Sender {
 // endpoint adds an endpoint to the account.
 func (r *rig) endpoint(host string) webhook.Endpoint {
 	r.Helper()
-	all, err := webhook.Load(r.Context(), r.store, "a")
+	all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
 	must(r, err)
 	e := webhook.NewEndpoint(time.Now())
 	e.URL = "http://" + host + "/hook"
@@ -128,14 +128,14 @@ func (r *rig) endJob() {
 	now := time.Now().UTC()
 	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusSucceeded, Created: now, Completed: &now}, Spec: rowmill.Spec{Account: "a"}}
 	for range 2 {
-		if made, err := webhook.Announce(r.Context(), r.store, &rec); err != nil || !made {
+		if made, err := webhook.CreateDeliveries(r.Context(), r.store, &rec); err != nil || !made {
 			r.Fatalf("announce: %v, %v", made, err)
 		}
 	}
 }
 
 // log returns the deliveries of an endpoint, newest first.
-func (r *rig) log(e webhook.Endpoint) []store.Delivery {
+func (r *rig) log(e webhook.Endpoint) []store.WebhookDelivery {
 	r.Helper()
 	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.Page{Limit: 100})
 	must(r, err)
@@ -215,7 +215,7 @@ func TestSender_GoneDisables(t *testing.T) {
 		r.endJob()
 		r.sender()
 		time.Sleep(time.Minute)
-		all, err := webhook.Load(r.Context(), r.store, "a")
+		all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
 		if err != nil || all.Endpoints[0].Disabled == nil || all.Endpoints[0].DisabledReason == "" {
 			r.Errorf("%+v, %v", all, err)
 		}
@@ -375,7 +375,7 @@ func TestSender_DeletedEndpoint(t *testing.T) {
 	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.endJob()
-		all, err := webhook.Load(r.Context(), r.store, "a")
+		all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
 		must(r, err)
 		all.Remove(e.ID)
 		must(r, all.Save(r.Context(), r.store, "a"))

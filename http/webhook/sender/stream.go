@@ -42,22 +42,22 @@ const (
 // streamPauses has the pauses after failed attempts of a Stream. Entries are sent until
 // the receiver accepts them, and the last pause repeats. So a receiver that works again
 // gets its next request within a minute.
-var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
+var streamPauses = webhook.RetrySchedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
-// StreamConfig configures a Stream. Config.Transport may use any address. Config.Schedule
+// AuditStreamConfig configures a Stream. Config.Transport may use any address. Config.Schedule
 // is not used, because a Stream pauses by streamPauses.
-type StreamConfig struct {
+type AuditStreamConfig struct {
 	Config
 	URL     string
 	Secrets []string // a body gets one signature per secret, in this order
 }
 
-// A Stream sends the entries of the audit record to one receiver, in order. It repeats a
+// An AuditStream sends the entries of the audit record to one receiver, in order. It repeats a
 // request until the receiver accepts the entries. The position in the record is a value in
 // the store, so that any node continues where another node stopped. One node sends at a
 // time.
-type Stream struct {
-	*loop
+type AuditStream struct {
+	*pollLoop
 	url     string
 	secrets atomic.Pointer[[]string]
 
@@ -68,8 +68,8 @@ type Stream struct {
 	failing bool // the last step failed and was logged; used by run only
 }
 
-// A position says which entries of the audit record the receiver has accepted.
-type position struct {
+// A streamPosition says which entries of the audit record the receiver has accepted.
+type streamPosition struct {
 	Began time.Time `json:"began"` // the stream starts with entries of this time
 	At    time.Time `json:"at"`    // time of the latest accepted entry
 	// Sent has the accepted entries of the last lateTolerance before At.
@@ -87,12 +87,12 @@ type sentEntry struct {
 	At time.Time `json:"at"`
 }
 
-// NewStream returns a Stream. If the store has no position yet, the stream sends only
+// NewAuditStream returns a Stream. If the store has no position yet, the stream sends only
 // entries that are recorded from now on.
-func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
-	s := &Stream{loop: newLoop(cfg.Config), url: cfg.URL}
+func NewAuditStream(ctx context.Context, cfg AuditStreamConfig) (*AuditStream, error) {
+	s := &AuditStream{pollLoop: newLoop(cfg.Config), url: cfg.URL}
 	s.SetSecrets(cfg.Secrets)
-	if _, _, err := s.load(ctx); err != nil {
+	if _, _, err := s.loadPosition(ctx); err != nil {
 		return nil, err
 	}
 	metrics := promauto.With(cfg.Registerer)
@@ -112,22 +112,22 @@ func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 }
 
 // SetSecrets replaces the signing secrets from the next attempt on.
-func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
+func (s *AuditStream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
 
 // Start starts the goroutine that sends audit entries.
-func (s *Stream) Start() { s.running.Go(s.run) }
+func (s *AuditStream) Start() { s.running.Go(s.run) }
 
 // WrapStore returns a store that wraps records and changes only AppendAudit: the new
 // AppendAudit gives each entry the store's time, and wakes the stream, which sends
 // entries in the order of these times.
-func (s *Stream) WrapStore(records store.Store) store.Store { return streamed{records, s} }
+func (s *AuditStream) WrapStore(records store.Store) store.Store { return auditStreamStore{records, s} }
 
-type streamed struct {
+type auditStreamStore struct {
 	store.Store
-	stream *Stream
+	stream *AuditStream
 }
 
-func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
+func (s auditStreamStore) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
 	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
 	now, err := s.Store.Time(ctx)
@@ -142,21 +142,21 @@ func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error
 	return nil
 }
 
-func (s *Stream) run() {
+func (s *AuditStream) run() {
 	for s.stopping.Err() == nil {
 		more, err := s.sendNextBatch()
 		if err != nil && s.ctx.Err() == nil && s.recordFailure() {
 			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
 		}
 		if !more {
-			s.pause()
+			s.waitForNextPoll()
 		}
 	}
 }
 
 // recordFailure stores that a step failed, and reports whether to log the failure: only
 // the first failure after a success is logged.
-func (s *Stream) recordFailure() bool {
+func (s *AuditStream) recordFailure() bool {
 	first := !s.failing
 	s.failing = true
 	return first
@@ -164,8 +164,8 @@ func (s *Stream) recordFailure() bool {
 
 // sendNextBatch sends one body with the oldest entries that wait. more is true if further
 // entries may wait.
-func (s *Stream) sendNextBatch() (more bool, err error) {
-	p, now, err := s.load(s.ctx)
+func (s *AuditStream) sendNextBatch() (more bool, err error) {
+	p, now, err := s.loadPosition(s.ctx)
 	if err != nil {
 		return false, err
 	}
@@ -187,18 +187,18 @@ func (s *Stream) sendNextBatch() (more bool, err error) {
 	}
 	until := now.Add(claimTTL)
 	p.Until = &until
-	if err := s.save(s.ctx, &p); err != nil {
+	if err := s.savePosition(s.ctx, &p); err != nil {
 		return false, ignoreLostClaim(err)
 	}
-	body, err := lines(batch)
+	body, err := encodeJSONLines(batch)
 	if err != nil {
 		return false, err
 	}
 	id := webhook.DeriveMessageID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
-	attempt := s.poster.post(s.ctx, message{url: s.url, contentType: streamContentType, id: id, body: body, sign: func(at time.Time) (string, error) {
+	attempt := s.poster.post(s.ctx, signedRequest{url: s.url, contentType: streamContentType, id: id, body: body, sign: func(at time.Time) (string, error) {
 		return webhook.SignAll(*s.secrets.Load(), id, at, body)
 	}})
-	accepted := webhook.Succeeded(attempt)
+	accepted := webhook.IsSuccess(attempt)
 	switch {
 	case accepted:
 		p.markSent(batch)
@@ -212,7 +212,7 @@ func (s *Stream) sendNextBatch() (more bool, err error) {
 		p.Until = nil
 	default:
 		p.Tries++
-		pause, _ := streamPauses.Next(min(p.Tries, len(streamPauses)), rand.Float64())
+		pause, _ := streamPauses.PauseAfter(min(p.Tries, len(streamPauses)), rand.Float64())
 		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
 		p.Until = &again
 		s.attempts.WithLabelValues(outcomeAgain).Inc()
@@ -222,12 +222,12 @@ func (s *Stream) sendNextBatch() (more bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
-	return accepted, ignoreLostClaim(s.save(ctx, &p))
+	return accepted, ignoreLostClaim(s.savePosition(ctx, &p))
 }
 
 // markSent adds accepted entries to the position, and removes entries that are too old
 // to be read from the store again.
-func (p *position) markSent(batch []store.AuditEntry) {
+func (p *streamPosition) markSent(batch []store.AuditEntry) {
 	for _, e := range batch {
 		p.Sent = append(p.Sent, sentEntry{e.ID, e.At})
 		if e.At.After(p.At) {
@@ -240,7 +240,7 @@ func (p *position) markSent(batch []store.AuditEntry) {
 
 // nextBatch returns the oldest entries that the receiver has not accepted: as many as fit
 // into one body, and not more than most.
-func (s *Stream) nextBatch(p position, most int) (batch []store.AuditEntry, err error) {
+func (s *AuditStream) nextBatch(p streamPosition, maxEntries int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
 		sent[t.ID] = true
@@ -249,7 +249,7 @@ func (s *Stream) nextBatch(p position, most int) (batch []store.AuditEntry, err 
 	if at.Before(p.Began) {
 		at = p.Began
 	}
-	limit := min(most+len(p.Sent), batchEntries) // entries per page
+	limit := min(maxEntries+len(p.Sent), batchEntries) // entries per page
 	for size := 0; ; {
 		page, err := s.Store.AuditAfter(s.ctx, at, id, limit)
 		if err != nil {
@@ -263,7 +263,7 @@ func (s *Stream) nextBatch(p position, most int) (batch []store.AuditEntry, err 
 			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the other fields of a line
 				return batch, nil
 			}
-			if batch = append(batch, e); len(batch) == most {
+			if batch = append(batch, e); len(batch) == maxEntries {
 				return batch, nil
 			}
 		}
@@ -273,8 +273,8 @@ func (s *Stream) nextBatch(p position, most int) (batch []store.AuditEntry, err 
 	}
 }
 
-// lines encodes entries as JSON Lines, in the format of the audit file.
-func lines(batch []store.AuditEntry) (string, error) {
+// encodeJSONLines encodes entries as JSON Lines, in the format of the audit file.
+func encodeJSONLines(batch []store.AuditEntry) (string, error) {
 	var text strings.Builder
 	for _, e := range batch {
 		line, err := json.Marshal(e)
@@ -287,33 +287,33 @@ func lines(batch []store.AuditEntry) (string, error) {
 	return text.String(), nil
 }
 
-// load returns the stored position of the stream, and the store's time. If the store
+// loadPosition returns the stored position of the stream, and the store's time. If the store
 // has no position, load stores a position at the current time.
-func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error) {
+func (s *AuditStream) loadPosition(ctx context.Context) (p streamPosition, now time.Time, err error) {
 	if now, err = s.Store.Time(ctx); err != nil {
-		return position{}, now, err
+		return streamPosition{}, now, err
 	}
 	for {
 		doc, version, err := s.Store.GetValue(ctx, positionValue)
 		if err == nil {
 			if err := json.Unmarshal(doc, &p); err != nil {
-				return position{}, now, fmt.Errorf("read the position of the audit stream: %w", err)
+				return streamPosition{}, now, fmt.Errorf("read the position of the audit stream: %w", err)
 			}
 			p.version = version
 			return p, now, nil
 		}
 		if !errors.Is(err, rowmill.ErrNotFound) {
-			return position{}, now, err
+			return streamPosition{}, now, err
 		}
-		if err := s.save(ctx, &position{Began: now.UTC(), At: now.UTC()}); err != nil && !errors.Is(err, rowmill.ErrConflict) {
-			return position{}, now, err
+		if err := s.savePosition(ctx, &streamPosition{Began: now.UTC(), At: now.UTC()}); err != nil && !errors.Is(err, rowmill.ErrConflict) {
+			return streamPosition{}, now, err
 		}
 	}
 }
 
-// save stores the position of the stream. It returns rowmill.ErrConflict if another
+// savePosition stores the position of the stream. It returns rowmill.ErrConflict if another
 // node has stored a position after load.
-func (s *Stream) save(ctx context.Context, p *position) error {
+func (s *AuditStream) savePosition(ctx context.Context, p *streamPosition) error {
 	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
 	if err == nil {
 		p.version = version

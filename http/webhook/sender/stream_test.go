@@ -28,9 +28,9 @@ const (
 )
 
 // stream starts a Stream that stops with the test.
-func (r *rig) stream() *Stream {
+func (r *rig) stream() *AuditStream {
 	r.Helper()
-	s, err := NewStream(r.Context(), StreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{
+	s, err := NewAuditStream(r.Context(), AuditStreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{
 		Store: r.store, Transport: &r.receiver, Reason: func(error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}})
 	must(r, err)
@@ -40,7 +40,7 @@ func (r *rig) stream() *Stream {
 }
 
 // appendAudit records an entry through the stream, as a node does.
-func (r *rig) appendAudit(s *Stream, id string) {
+func (r *rig) appendAudit(s *AuditStream, id string) {
 	r.Helper()
 	must(r, s.WrapStore(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
 }
@@ -156,7 +156,7 @@ func TestStream_TwoNodesSendOnce(t *testing.T) {
 	inVirtualTime(t, func(r *rig) {
 		k := &siem{t: t, down: true}
 		r.answer = k.answer
-		nodes := []*Stream{r.stream(), r.stream()}
+		nodes := []*AuditStream{r.stream(), r.stream()}
 		var want []string
 		for i := range batchEntries + 100 {
 			id := fmt.Sprintf("%04d", i)
@@ -221,11 +221,11 @@ func TestStream_NextNodeRepeats(t *testing.T) {
 		k.wantIDs(t, "one")
 		_ = second.Stop(r.Context()) // never fails
 
-		p, now, err := second.load(r.Context())
+		p, now, err := second.loadPosition(r.Context())
 		must(t, err)
 		until := now.Add(claimTTL)
 		p.Until = &until
-		if err := second.save(r.Context(), &p); err != nil { // by a node that crashes then
+		if err := second.savePosition(r.Context(), &p); err != nil { // by a node that crashes then
 			t.Fatal(err)
 		}
 		r.appendAudit(second, "two")

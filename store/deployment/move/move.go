@@ -124,7 +124,7 @@ type Move struct {
 
 // Begin begins a move to a place, which must be empty or hold an unfinished move. If again
 // is true, Begin removes the data of the unfinished move; otherwise it returns a
-// *deployment.UnfinishedError. progress receives the number of objects or records that
+// *deployment.UnfinishedMoveError. progress receives the number of objects or records that
 // were moved so far. Several goroutines may call progress.
 func Begin(ctx context.Context, to Location, again bool, progress func(phase string, done int64)) (*Move, error) {
 	records, bucket, err := to.FindUnfinishedMove(ctx, again)
@@ -202,7 +202,7 @@ func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(n
 
 // eachObject calls visit for each object of a bucket that a move copies. At any time, it
 // has only the object list of one job in memory.
-func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) error) error {
+func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.ObjectInfo) error) error {
 	list := func(prefix string) error {
 		objects, err := bucket.List(ctx, prefix)
 		for _, o := range objects {
@@ -228,7 +228,7 @@ func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) e
 func (m *Move) CopyObjects(ctx context.Context, from blob.Bucket) error {
 	copies, ctx := errgroup.WithContext(ctx)
 	copies.SetLimit(copiesAtOnce)
-	err := eachObject(ctx, from, func(o blob.Info) error {
+	err := eachObject(ctx, from, func(o blob.ObjectInfo) error {
 		copies.Go(func() error {
 			object, err := from.Open(ctx, o.Key)
 			if err != nil {
@@ -244,7 +244,7 @@ func (m *Move) CopyObjects(ctx context.Context, from blob.Bucket) error {
 
 // CountObjects counts the objects of a bucket that would be moved.
 func CountObjects(ctx context.Context, from blob.Bucket) (objects int64, err error) {
-	err = eachObject(ctx, from, func(blob.Info) error { objects++; return nil })
+	err = eachObject(ctx, from, func(blob.ObjectInfo) error { objects++; return nil })
 	return objects, err
 }
 

@@ -99,7 +99,7 @@ func filled(t *testing.T) move.Location {
 	put(t, p.Bucket, "files/file-1", "uploaded")
 	put(t, p.Bucket, "uploads/upload_1/parts/1", "")
 	put(t, p.Bucket, layout.ProbeKey("node"), "never moved")
-	if _, _, _, err := p.Adopt(t.Context()); err != nil {
+	if _, _, _, err := p.AdoptIdentity(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -180,7 +180,7 @@ func TestThereAndBack(t *testing.T) {
 		if diff := cmp.Diff(want, objects(t, p.Bucket)); diff != "" {
 			t.Errorf("objects at %s (-want +got):\n%s", p.BucketName, diff)
 		}
-		id, err := p.Settle(t.Context())
+		id, err := p.SettleIdentity(t.Context())
 		if from, bad := first.SourceIdentity(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
 			t.Errorf("it is %+v, and was %+v: %v, %v", id, from, err, bad)
 		}
@@ -192,14 +192,14 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
 	for name, fill := range map[string]func(p move.Location) error{
-		"AnotherDeployment": func(p move.Location) error { _, err := p.Settle(t.Context()); return err },
+		"AnotherDeployment": func(p move.Location) error { _, err := p.SettleIdentity(t.Context()); return err },
 		"Records": func(p move.Location) error {
 			_, err := p.Records.PutValue(t.Context(), "settings/a", json.RawMessage("1"), 0)
 			return err
 		},
 		"Objects": func(p move.Location) error { put(t, p.Bucket, "files/a", "x"); return nil },
 		"RecordsOfAnotherBesideAnUnfinishedBucket": func(p move.Location) error {
-			if _, err := p.Settle(t.Context()); err != nil {
+			if _, err := p.SettleIdentity(t.Context()); err != nil {
 				return err
 			}
 			other := single(t)
@@ -269,11 +269,11 @@ func TestUnfinished(t *testing.T) {
 			if _, err := moved(t.Context(), from, place(to.Records, &bad, "bad"), false); err == nil {
 				t.Fatal("it went well")
 			}
-			var unfinished *deployment.UnfinishedError
-			if _, err := to.Settle(t.Context()); !errors.As(err, &unfinished) {
+			var unfinished *deployment.UnfinishedMoveError
+			if _, err := to.SettleIdentity(t.Context()); !errors.As(err, &unfinished) {
 				t.Errorf("a node starts there: %v", err)
 			}
-			if _, _, _, err := to.Adopt(t.Context()); !errors.As(err, &unfinished) {
+			if _, _, _, err := to.AdoptIdentity(t.Context()); !errors.As(err, &unfinished) {
 				t.Errorf("it is adopted: %v", err)
 			}
 			if _, err := moved(t.Context(), to, single(t), false); !errors.As(err, &unfinished) {
@@ -289,7 +289,7 @@ func TestUnfinished(t *testing.T) {
 			if diff := cmp.Diff(objects(t, from.Bucket), objects(t, to.Bucket)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
-			if _, err := to.Settle(t.Context()); err != nil {
+			if _, err := to.SettleIdentity(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -321,8 +321,8 @@ func TestKilledAtEachStep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var unfinished *deployment.UnfinishedError
-		switch _, err := to.Settle(ctx); {
+		var unfinished *deployment.UnfinishedMoveError
+		switch _, err := to.SettleIdentity(ctx); {
 		case steps > 2 && err != nil:
 			t.Errorf("after all steps: %v", err)
 		case steps < 3 && !errors.As(err, &unfinished):

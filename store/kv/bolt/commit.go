@@ -28,8 +28,8 @@ const (
 	writeAbandoned        // the caller's context ended before the write was taken
 )
 
-// A write is the transaction of one caller, which becomes part of a commit.
-type write struct {
+// A queuedWrite is the transaction of one caller, which becomes part of a commit.
+type queuedWrite struct {
 	run   func(kv.Tx) error
 	state atomic.Int32
 	err   error
@@ -49,7 +49,7 @@ type committer struct {
 
 	mu          sync.Mutex
 	filled      sync.Cond // signals that queue has grown or closed was set
-	queue       []*write
+	queue       []*queuedWrite
 	closed      bool
 	broken      error     // set after a failed sync, never cleared
 	lastSuccess time.Time // time of the last successful commit
@@ -88,7 +88,7 @@ func (c *committer) submit(ctx context.Context, run func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &write{run: run, done: make(chan struct{})}
+	w := &queuedWrite{run: run, done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *committer) loop() {
 			return
 		}
 		if err != nil {
-			answer(batch, err)
+			finishWrites(batch, err)
 			continue
 		}
 		c.commit(batch)
@@ -134,7 +134,7 @@ func (c *committer) loop() {
 
 // next waits for writes and takes a batch from the queue. The error is not nil when the
 // batch can no longer be committed; the caller must answer its writes with this error.
-func (c *committer) next() ([]*write, error) {
+func (c *committer) next() ([]*queuedWrite, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -145,7 +145,7 @@ func (c *committer) next() ([]*write, error) {
 			return nil, nil
 		}
 		n := min(len(c.queue), c.maxBatch)
-		batch := make([]*write, 0, n)
+		batch := make([]*queuedWrite, 0, n)
 		for _, w := range c.queue[:n] {
 			if w.state.CompareAndSwap(writeWaits, writeTaken) {
 				batch = append(batch, w)
@@ -185,15 +185,15 @@ var errNothing = errors.New("nothing to commit")
 // commit runs a batch in one bbolt transaction and answers all its writes. A failed write
 // changes nothing. When the commit itself fails, each write gets a commit of its own, so
 // that one write that is too large does not fail the others.
-func (c *committer) commit(batch []*write) {
+func (c *committer) commit(batch []*queuedWrite) {
 	err := c.try(batch)
 	if err != nil && len(batch) > 1 && c.canWrite() {
 		for _, w := range batch {
-			c.commit([]*write{w})
+			c.commit([]*queuedWrite{w})
 		}
 		return
 	}
-	answer(batch, err)
+	finishWrites(batch, err)
 }
 
 // canWrite reports whether the file still accepts writes. It does not after a failed
@@ -204,8 +204,8 @@ func (c *committer) canWrite() bool {
 	return c.broken == nil
 }
 
-// answer answers every write with its own error, or else with err.
-func answer(batch []*write, err error) {
+// finishWrites answers every write with its own error, or else with err.
+func finishWrites(batch []*queuedWrite, err error) {
 	for _, w := range batch {
 		if w.err == nil {
 			w.err = err
@@ -215,7 +215,7 @@ func answer(batch []*write, err error) {
 }
 
 // try runs a batch in one bbolt transaction.
-func (c *committer) try(batch []*write) error {
+func (c *committer) try(batch []*queuedWrite) error {
 	start := time.Now()
 	err := c.update(func(btx *bbolt.Tx) error {
 		wrote := false
@@ -258,7 +258,7 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 	var own error // error that run returned; the file is not the cause
 	defer func() {
 		if p := recover(); p != nil {
-			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damagedFileError(p)))
+			err = c.refuseWrites(fmt.Errorf("record file %s: %w", c.db.Path(), damagedFileError(p)))
 		}
 	}()
 	err = c.db.Update(func(btx *bbolt.Tx) error {
@@ -268,15 +268,15 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 	switch {
 	case err == nil || own != nil:
 		return err
-	case syncFailed(err):
-		return c.breakDown(fmt.Errorf("record file %s could not be synced to disk; writes are refused until the process is restarted: %w", c.db.Path(), err))
+	case isSyncError(err):
+		return c.refuseWrites(fmt.Errorf("record file %s could not be synced to disk; writes are refused until the process is restarted: %w", c.db.Path(), err))
 	}
 	return fmt.Errorf("write record file %s: %w", c.db.Path(), err)
 }
 
-// breakDown makes all later writes fail with err, because the state of the file is
+// refuseWrites makes all later writes fail with err, because the state of the file is
 // unknown.
-func (c *committer) breakDown(err error) error {
+func (c *committer) refuseWrites(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil {
@@ -286,10 +286,10 @@ func (c *committer) breakDown(err error) error {
 	return c.broken
 }
 
-// syncFailed distinguishes a failed sync from a failed write. bbolt returns the plain
+// isSyncError distinguishes a failed sync from a failed write. bbolt returns the plain
 // errno of fdatasync, and "file sync error" when it grows the file; a failed write is
 // an *fs.PathError.
-func syncFailed(err error) bool {
+func isSyncError(err error) bool {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return false

@@ -253,7 +253,7 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 		"sync":        {syscall.EIO, true},
 		"sync growth": {errors.New("file sync error: input/output error"), true},
 	} {
-		if got := syncFailed(tt.err); got != tt.broken {
+		if got := isSyncError(tt.err); got != tt.broken {
 			t.Errorf("%s: broken %v, want %v", name, got, tt.broken)
 		}
 	}

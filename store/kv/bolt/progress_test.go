@@ -28,7 +28,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 		}
 	}()
 	system := strings.Repeat("s", 1<<20)
-	rec := storetest.Record("job-big", "a", strings.Repeat("x", 64<<10))
+	rec := storetest.NewRecord("job-big", "a", strings.Repeat("x", 64<<10))
 	rec.Job.System, rec.Spec.System = &system, system
 	if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	before := backend.PagesWritten()
 	const commits = 20
 	for i := range commits {
-		one := store.Totals{Rows: 1, InputTokens: 100}
+		one := store.RowTotals{Rows: 1, InputTokens: 100}
 		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv/bolt/pages"
 )
 
-// A Loss is a page of a table that cannot be read. Its entries are lost.
-type Loss = pages.Loss
+// A LostPage is a page of a table that cannot be read. Its entries are lost.
+type LostPage = pages.LostPage
 
 // salvageBatch is how many entries Salvage writes in one transaction. The limit keeps the
 // memory of a transaction small.
@@ -22,7 +22,7 @@ const salvageBatch = 10_000
 // Salvage copies the entries that can be read from a damaged record file into the new file
 // to. Then it calls finish while the damaged file is still locked. It does not copy entries
 // with a wrong checksum; damaged is their number. The record file must not be open.
-func Salvage(ctx context.Context, config Config, to string, finish func() error) (losses []Loss, damaged int, err error) {
+func Salvage(ctx context.Context, config Config, to string, finish func() error) (losses []LostPage, damaged int, err error) {
 	config = config.WithDefaults()
 	file, err := os.Open(config.Path)
 	if err != nil {

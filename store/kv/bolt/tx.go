@@ -61,8 +61,8 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// Absent reports whether a key has no value.
-func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+// IsAbsent reports whether a key has no value.
+func (t *tx) IsAbsent(table kv.Table, key []byte) (bool, error) {
 	value, err := t.Get(table, key)
 	return value == nil, err
 }
@@ -90,7 +90,7 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	c := bucket.Cursor()
 	first, next := rangeSteps(c, r)
 	key, stored := first()
-	for n := 0; inside(r, key) && (r.Limit == 0 || n < r.Limit); n++ {
+	for n := 0; isInRange(r, key) && (r.Limit == 0 || n < r.Limit); n++ {
 		id, value, err := kv.Unseal(r.Table, key, stored)
 		if !yield(kv.Entry{Table: r.Table, Key: key, Value: value, Tx: id}, err) {
 			return false
@@ -117,9 +117,9 @@ func rangeSteps(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []b
 	}, c.Prev
 }
 
-// inside reports whether key, which a cursor has reached from the start of the range, is
+// isInRange reports whether key, which a cursor has reached from the start of the range, is
 // still in the range.
-func inside(r kv.Range, key []byte) bool {
+func isInRange(r kv.Range, key []byte) bool {
 	switch {
 	case key == nil:
 		return false
@@ -149,10 +149,10 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.writes.Put(table, key, value)
 }
 
-// Alive reports whether sessions are alive.
-func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+// AreAlive reports whether sessions are alive.
+func (t *tx) AreAlive(sessions ...string) (alive []bool, err error) {
 	for _, session := range sessions {
-		alive = append(alive, t.sessions.Alive(session))
+		alive = append(alive, t.sessions.IsAlive(session))
 	}
 	return alive, nil
 }

@@ -22,7 +22,7 @@ func testConflicts(s *suite) {
 	get := func(key string) func(kv.Tx) error {
 		return func(t kv.Tx) error { _, err := t.Get(table, []byte(key)); return err }
 	}
-	absent := func(t kv.Tx) error { _, err := t.Absent(table, []byte("none")); return err }
+	absent := func(t kv.Tx) error { _, err := t.IsAbsent(table, []byte("none")); return err }
 	scan := func(t kv.Tx) error {
 		for _, err := range t.Scan(kv.Range{Table: table}) {
 			if err != nil {
@@ -77,7 +77,7 @@ func testConflicts(s *suite) {
 		{"a key that was scanned is written", scan, put("a"), 1},
 		{"a key of Want before a scan is written after the scan", wanted, func() {}, 2},
 		{"a transaction fails because of a value that has changed since", fails, put("b"), 2},
-		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.Alive(session); return err }, func() {
+		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.AreAlive(session); return err }, func() {
 			if err := s.CloseSession(s.Context(), session); err != nil {
 				s.Fatal(err)
 			}

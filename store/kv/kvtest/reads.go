@@ -136,7 +136,7 @@ func testScanMany(s *suite) {
 			s.Errorf("reverse %v (-want +got):\n%s", reverse, diff)
 		}
 		var got []string
-		for r.Limit = page; len(got) < many; r = r.Beyond([]byte(got[len(got)-1])) {
+		for r.Limit = page; len(got) < many; r = r.RestAfter([]byte(got[len(got)-1])) {
 			keys := s.keys(r)
 			if len(keys) != min(page, many-len(got)) {
 				s.Fatalf("reverse %v: a page of %d keys after %d of %d keys, want a full page or the rest", reverse, len(keys), len(got), many)

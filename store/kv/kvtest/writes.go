@@ -99,7 +99,7 @@ func testOneCreatesAKey(s *suite) {
 		first := false
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			key := fmt.Appendf(nil, "k%d", round)
-			absent, err := t.Absent(table, key)
+			absent, err := t.IsAbsent(table, key)
 			if first = err == nil && absent; first {
 				t.Put(table, key, nil)
 			}
@@ -224,7 +224,7 @@ func testAddsDoNotConflict(s *suite) {
 func (s *suite) alive(session string) (alive bool) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {
-		both, err := t.Alive("never", session)
+		both, err := t.AreAlive("never", session)
 		if err == nil {
 			alive = both[1] && !both[0]
 		}
@@ -288,7 +288,7 @@ func testFenceHoldsAtCommit(s *suite) {
 		}
 		dead := closed.Load()
 		err := s.Update(s.Context(), func(t kv.Tx) error {
-			alive, err := t.Alive(session)
+			alive, err := t.AreAlive(session)
 			if err == nil && !alive[0] {
 				err = errDead
 			}

@@ -31,12 +31,12 @@ type Backend struct {
 	again sync.Mutex // locked by a transaction that runs again after a conflict
 
 	mu     sync.Mutex
-	now    State
+	now    TableSnapshot
 	closed bool
 }
 
-// A State holds all tables at one moment. It never changes.
-type State struct {
+// A TableSnapshot holds all tables at one moment. It never changes.
+type TableSnapshot struct {
 	tables map[kv.Table][]kv.Entry // sorted by key; values as kv.Seal returns them
 	last   uint64                  // id of the last transaction
 }
@@ -49,18 +49,18 @@ func New(clock func() time.Time) *Backend {
 // Reopen returns a new backend with the tables of e, which is closed, and without sessions.
 func (e *Backend) Reopen() *Backend {
 	again := New(e.clock)
-	again.now = e.State()
+	again.now = e.Snapshot()
 	return again
 }
 
-// State returns the present tables.
-func (e *Backend) State() State {
+// Snapshot returns the present tables.
+func (e *Backend) Snapshot() TableSnapshot {
 	now, _ := e.state() // the error of a closed backend does not matter here
 	return now
 }
 
 // Restore restores an earlier state: it replaces all tables. The sessions stay.
-func (e *Backend) Restore(to State) {
+func (e *Backend) Restore(to TableSnapshot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = to
@@ -68,7 +68,7 @@ func (e *Backend) Restore(to State) {
 
 // Fork returns a new backend with the same tables and sessions.
 func (e *Backend) Fork() *Backend {
-	return &Backend{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.State()}
+	return &Backend{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.Snapshot()}
 }
 
 // Damage flips one bit in the stored value of a key.
@@ -83,7 +83,7 @@ func (e *Backend) Damage(t kv.Table, key []byte, at int) {
 	e.now.tables[t][i] = found
 }
 
-func (e *Backend) state() (State, error) {
+func (e *Backend) state() (TableSnapshot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -118,7 +118,7 @@ func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	if err == nil {
 		err = read(t)
 	}
-	if err == nil && t.wrote() {
+	if err == nil && t.hasWrites() {
 		err = kv.ErrViewWrites
 	}
 	return err
@@ -160,7 +160,7 @@ func (e *Backend) begin(ctx context.Context) (*tx, error) {
 // commit applies the writes of a transaction. failed is the error of the transaction; if it
 // is not nil, nothing is written. done is false when the transaction conflicted and must
 // run again.
-func (e *Backend) commit(t *tx, failed error) (done bool, err error) {
+func (e *Backend) commit(t *tx, txErr error) (done bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for at, id := range t.read {
@@ -168,14 +168,14 @@ func (e *Backend) commit(t *tx, failed error) (done bool, err error) {
 			return false, nil
 		}
 	}
-	if slices.ContainsFunc(t.alive, func(session string) bool { return !e.Alive(session) }) {
+	if slices.ContainsFunc(t.alive, func(session string) bool { return !e.IsAlive(session) }) {
 		return false, nil
 	}
 	list, err := t.writes.All()
-	if err = cmp.Or(failed, err); err != nil || !t.wrote() {
+	if err = cmp.Or(txErr, err); err != nil || !t.hasWrites() {
 		return true, err
 	}
-	next := State{maps.Clone(e.now.tables), e.now.last + 1}
+	next := TableSnapshot{maps.Clone(e.now.tables), e.now.last + 1}
 	if next.tables == nil {
 		next.tables = map[kv.Table][]kv.Entry{}
 	}

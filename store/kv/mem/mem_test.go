@@ -57,9 +57,9 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(e, "1")
-	one := e.State()
+	one := e.Snapshot()
 	put(e, "2")
-	two, fork := e.State(), e.Fork()
+	two, fork := e.Snapshot(), e.Fork()
 	e.Restore(one)
 	want(e, "1")
 	put(e, "3")
@@ -71,7 +71,7 @@ func TestStates(t *testing.T) {
 	want(e, "3")
 	e.Restore(two)
 	want(e, "2")
-	if !e.Alive(session) || fork.Alive(session) {
+	if !e.IsAlive(session) || fork.IsAlive(session) {
 		t.Error("a fork shares its sessions")
 	}
 }

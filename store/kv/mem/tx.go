@@ -16,7 +16,7 @@ func find(entries []kv.Entry, key []byte) (int, bool) {
 }
 
 // get returns the value of a key, nil for none.
-func (s State) get(t kv.Table, key []byte) ([]byte, error) {
+func (s TableSnapshot) get(t kv.Table, key []byte) ([]byte, error) {
 	i, found := find(s.tables[t], key)
 	if !found {
 		return nil, nil
@@ -26,7 +26,7 @@ func (s State) get(t kv.Table, key []byte) ([]byte, error) {
 }
 
 // lastWriterID returns the id of the transaction that wrote a key, 0 for none.
-func (s State) lastWriterID(at tableKey) uint64 {
+func (s TableSnapshot) lastWriterID(at tableKey) uint64 {
 	if i, found := find(s.tables[at.table], []byte(at.key)); found {
 		return s.tables[at.table][i].Tx
 	}
@@ -34,7 +34,7 @@ func (s State) lastWriterID(at tableKey) uint64 {
 }
 
 // write applies a write to s, a new state that no transaction reads yet.
-func (s State) write(w kv.Write) {
+func (s TableSnapshot) write(w kv.Write) {
 	entries := s.tables[w.Table]
 	i, found := find(entries, w.Key)
 	if found {
@@ -62,7 +62,7 @@ type counterAdd struct {
 // A tx is one run of a transaction on the state at its start.
 type tx struct {
 	backend *Backend
-	state   State
+	state   TableSnapshot
 	now     time.Time
 	read    map[tableKey]uint64
 	alive   []string
@@ -70,7 +70,7 @@ type tx struct {
 	adds    []counterAdd
 }
 
-func (t *tx) wrote() bool {
+func (t *tx) hasWrites() bool {
 	list, err := t.writes.All()
 	return err != nil || len(list)+len(t.adds) > 0
 }
@@ -85,8 +85,8 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return t.state.get(table, key)
 }
 
-// Absent reports whether a key has no value.
-func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+// IsAbsent reports whether a key has no value.
+func (t *tx) IsAbsent(table kv.Table, key []byte) (bool, error) {
 	value, err := t.Get(table, key)
 	return value == nil, err
 }
@@ -134,10 +134,10 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, slices.Clone(more)})
 }
 
-// Alive reports whether sessions are alive.
-func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+// AreAlive reports whether sessions are alive.
+func (t *tx) AreAlive(sessions ...string) (alive []bool, err error) {
 	for _, session := range sessions {
-		lives := t.backend.Alive(session)
+		lives := t.backend.IsAlive(session)
 		if lives {
 			t.alive = append(t.alive, session)
 		}

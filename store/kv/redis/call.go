@@ -89,18 +89,18 @@ func classify(ctx context.Context, err error) errorClass {
 	return errorClass{cause: "connection", maybeExecuted: true, retryable: true, explain: "the Redis server does not answer or breaks its connections: check its log, its load and its maxclients"}
 }
 
-// try repeats a call until the server answers, at most as long as Timeouts.Retry allows.
+// retryCall repeats a call until the server answers, at most as long as Timeouts.Retry allows.
 // maybeExecuted means that the server may have executed an attempt that failed. If the last
 // attempt of a write fails and the server may have executed any attempt, the error is
 // store.ErrOutcomeUnknown.
-func (e *Backend) try(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
+func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	start := time.Now()
 	defer func() { e.latency.Observe(time.Since(start).Seconds()) }()
 	var v errorClass // class of the error of the last attempt
-	err = retry.Redis.Within(e.config.Timeouts.Retry).Do(ctx, func() error {
+	err = retry.Redis.WithTimeLimit(e.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
@@ -121,14 +121,14 @@ func (e *Backend) try(ctx context.Context, write bool, call func(context.Context
 
 // callError returns the error of a call after the last attempt has failed with err, an error
 // of class v. unknown means that the server may have executed a write.
-func (e *Backend) callError(ctx context.Context, unknown bool, v errorClass, err error) error {
+func (e *Backend) callError(ctx context.Context, unknown bool, class errorClass, err error) error {
 	switch {
-	case v.cause == "closed":
+	case class.cause == "closed":
 		err = errClosed
-	case v.full:
-		err = fmt.Errorf("%w: %s: %w", rowmill.ErrFull, v.explain, err)
-	case v.explain != "":
-		err = fmt.Errorf("%w: %s: %w", rowmill.ErrUnavailable, v.explain, err)
+	case class.full:
+		err = fmt.Errorf("%w: %s: %w", rowmill.ErrFull, class.explain, err)
+	case class.explain != "":
+		err = fmt.Errorf("%w: %s: %w", rowmill.ErrUnavailable, class.explain, err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)

@@ -49,7 +49,7 @@ func (e *Backend) lockOf(at tableKey) *sync.Mutex {
 func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	return e.retryConflicts(ctx, false, func(t *tx) error {
 		err := read(t)
-		if err == nil && t.wrote() {
+		if err == nil && t.hasWrites() {
 			err = kv.ErrViewWrites
 		}
 		return err
@@ -92,11 +92,11 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 	if own == nil {
 		own = err
 	}
-	writes := update && own == nil && t.wrote()
+	writes := update && own == nil && t.hasWrites()
 	if !writes && t.trips < 2 && (!optimistic || len(t.alive) == 0) {
 		return own // all reads came in one answer, so they saw the tables at the same moment
 	}
-	r := request{read: t.read, alive: t.alive}
+	r := scriptRequest{read: t.read, alive: t.alive}
 	if !writes {
 		_, err := e.runScript(ctx, r)
 		if err != nil {
@@ -155,8 +155,8 @@ func (e *Backend) dropCached(t *tx, err error) {
 	}
 }
 
-// A request holds the arguments of the script.
-type request struct {
+// A scriptRequest holds the arguments of the script.
+type scriptRequest struct {
 	token  string
 	read   map[tableKey][]byte
 	alive  []string
@@ -166,22 +166,22 @@ type request struct {
 	scans  []kv.Range
 }
 
-// An answer holds the result of the script.
-type answer struct {
+// A scriptAnswer holds the result of the script.
+type scriptAnswer struct {
 	id          string
 	gets, scans []any
 }
 
 // runScript sends a request to the script and decodes the answer.
-func (e *Backend) runScript(ctx context.Context, r request) (answer, error) {
+func (e *Backend) runScript(ctx context.Context, r scriptRequest) (scriptAnswer, error) {
 	args := e.args(r)
 	var list []any
-	_, err := e.try(ctx, r.token != "", func(ctx context.Context) (err error) {
+	_, err := e.retryCall(ctx, r.token != "", func(ctx context.Context) (err error) {
 		list, err = script.Run(ctx, e.client, nil, args...).Slice()
 		return err
 	})
 	if err != nil {
-		return answer{}, err
+		return scriptAnswer{}, err
 	}
 	text := func(i int) string {
 		if i >= len(list) {
@@ -192,24 +192,24 @@ func (e *Backend) runScript(ctx context.Context, r request) (answer, error) {
 	}
 	switch text(0) {
 	case "stale":
-		return answer{}, &staleError{tableKey{kv.Table(text(1)), text(2)}}
+		return scriptAnswer{}, &staleError{tableKey{kv.Table(text(1)), text(2)}}
 	case "damaged":
 		table := strings.TrimPrefix(text(1), e.tableName(""))
-		return answer{}, &kv.DamagedError{Table: kv.Table(table), Key: []byte(text(2))}
+		return scriptAnswer{}, &kv.DamagedError{Table: kv.Table(table), Key: []byte(text(2))}
 	}
 	micros, err := strconv.ParseInt(text(1), 10, 64)
 	if err != nil || len(list) != 5 {
-		return answer{}, fmt.Errorf("the answer of the Redis script is not valid: %q", list)
+		return scriptAnswer{}, fmt.Errorf("the answer of the Redis script is not valid: %q", list)
 	}
 	e.recordServerTime(time.UnixMicro(micros))
-	a := answer{id: text(2)}
+	a := scriptAnswer{id: text(2)}
 	a.gets, _ = list[3].([]any)
 	a.scans, _ = list[4].([]any)
 	return a, nil
 }
 
 // args encodes a request as the arguments of the script.
-func (e *Backend) args(r request) []any {
+func (e *Backend) args(r scriptRequest) []any {
 	var args []any
 	list := func(n int, of ...any) { args = append(append(args, n), of...) }
 	args = append(args, e.config.Prefix, r.token)

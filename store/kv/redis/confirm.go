@@ -21,7 +21,7 @@ func (e *Backend) Confirm(ctx context.Context) error {
 		return nil
 	}
 	var own string
-	if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+	if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 		own, err = runID(ctx, e.client)
 		return err
 	}); err != nil {

@@ -48,5 +48,5 @@
 //
 // A loss always concerns the last transactions, each completely. Ids of lost
 // transactions are not used again, unless the server's clock goes back.
-// Backend.Durability reports which of these cases apply.
+// Backend.ListDurabilityRisks reports which of these cases apply.
 package redis

@@ -27,7 +27,7 @@ func newDriverLog(logger *slog.Logger) *driverLog {
 
 // Printf logs a message of the driver, or leaves it out. The driver calls Printf.
 func (l *driverLog) Printf(ctx context.Context, format string, args ...any) {
-	leftOut, due := l.limit.Due(format, time.Now())
+	leftOut, due := l.limit.ShouldLog(format, time.Now())
 	if due {
 		l.logger.WarnContext(ctx, "message of the redis driver", slog.String("text", fmt.Sprintf(format, args...)), slog.Int("left_out", leftOut))
 	}

@@ -97,10 +97,10 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	e.client = e.connect(at)
 	server, err := e.inspect(ctx)
 	if err == nil {
-		err = server.refusal(e.sentinels, config.AllowLostWrites)
+		err = server.checkUsable(e.sentinels, config.AllowLostWrites)
 	}
 	if err == nil {
-		err = e.refuseOld(ctx)
+		err = e.refuseOldLayout(ctx)
 	}
 	if err == nil {
 		_, err = e.Time(ctx)
@@ -111,11 +111,11 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	return e, nil
 }
 
-// refuseOld returns an error if a version of rowmill with an older layout wrote records to
+// refuseOldLayout returns an error if a version of rowmill with an older layout wrote records to
 // the server.
-func (e *Backend) refuseOld(ctx context.Context) error {
+func (e *Backend) refuseOldLayout(ctx context.Context) error {
 	var found string
-	_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+	_, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 		found, err = e.client.HGet(ctx, e.config.Prefix+"meta", "schema").Result()
 		return err
 	})
@@ -147,7 +147,7 @@ func (e *Backend) SetURL(url string) error {
 
 // Time returns the time of the server's clock.
 func (e *Backend) Time(ctx context.Context) (now time.Time, err error) {
-	if _, err = e.try(ctx, false, func(ctx context.Context) (err error) {
+	if _, err = e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 		now, err = e.client.Time(ctx).Result()
 		return err
 	}); err != nil {

@@ -88,7 +88,7 @@ func TestAnotherBackendWrites(t *testing.T) {
 		taken := false
 		put(others, "there")
 		err = mine.Update(t.Context(), func(tx kv.Tx) error {
-			absent, err := tx.Absent(table, key)
+			absent, err := tx.IsAbsent(table, key)
 			taken = !absent
 			return errors.Join(err, end(tx))
 		})

@@ -15,8 +15,8 @@ import (
 // clock.
 const minMajor, minMinor = 6, 2
 
-// A server holds the information that a Redis server reports about itself.
-type server struct {
+// A serverInfo holds the information that a Redis server reports about itself.
+type serverInfo struct {
 	info   map[string]string // fields of the answer to INFO
 	config map[string]string // settings from CONFIG GET; nil if the server forbids CONFIG GET
 	denied error             // error of CONFIG GET; explains why config is nil
@@ -27,10 +27,10 @@ type server struct {
 var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
 // inspect reads the server's information and settings.
-func (e *Backend) inspect(ctx context.Context) (server, error) {
-	found := server{info: map[string]string{}, config: map[string]string{}}
+func (e *Backend) inspect(ctx context.Context) (serverInfo, error) {
+	found := serverInfo{info: map[string]string{}, config: map[string]string{}}
 	var text string
-	if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+	if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 		text, err = e.client.Info(ctx).Result()
 		return err
 	}); err != nil {
@@ -43,7 +43,7 @@ func (e *Backend) inspect(ctx context.Context) (server, error) {
 	}
 	for _, name := range settings {
 		var values map[string]string
-		_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+		_, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 			values, err = e.client.ConfigGet(ctx, name).Result()
 			return err
 		})
@@ -60,9 +60,9 @@ func (e *Backend) inspect(ctx context.Context) (server, error) {
 	return found, nil
 }
 
-// refusal returns the reason why the server cannot hold records, or nil. sentinels says that a
+// checkUsable returns the reason why the server cannot hold records, or nil. sentinels says that a
 // Sentinel may make a replica the primary.
-func (v server) refusal(sentinels, allowLostWrites bool) error {
+func (v serverInfo) checkUsable(sentinels, allowLostWrites bool) error {
 	switch {
 	case sentinels && !allowLostWrites && v.config["min-replicas-to-write"] == "0":
 		return errors.New("the server has min-replicas-to-write 0, so a primary that a partition has cut off takes writes that a failover loses: " +
@@ -72,15 +72,15 @@ func (v server) refusal(sentinels, allowLostWrites bool) error {
 			"use a primary without cluster mode, with Sentinels for failover")
 	case v.info["role"] != "master":
 		return fmt.Errorf("the server's role is %q: let the URL name the primary, or the Sentinels that know it", v.info["role"])
-	case v.tooOld():
+	case v.isTooOld():
 		return fmt.Errorf("the server's version is %s: version %d.%d is the oldest that works", v.info["redis_version"], minMajor, minMinor)
-	case v.evicts():
+	case v.canEvict():
 		return fmt.Errorf("the server's maxmemory-policy is %s, which deletes records when memory is short: set it to noeviction", v.info["maxmemory_policy"])
 	}
 	return nil
 }
 
-func (v server) tooOld() bool {
+func (v serverInfo) isTooOld() bool {
 	major, rest, _ := strings.Cut(v.info["redis_version"], ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, err := strconv.Atoi(major)
@@ -88,25 +88,25 @@ func (v server) tooOld() bool {
 	return err == nil && bad == nil && (a < minMajor || a == minMajor && b < minMinor)
 }
 
-func (v server) evicts() bool {
+func (v serverInfo) canEvict() bool {
 	policy := v.info["maxmemory_policy"]
 	return policy != "" && policy != "noeviction"
 }
 
-// Durability returns one sentence for each way in which the server's settings can lose
+// ListDurabilityRisks returns one sentence for each way in which the server's settings can lose
 // acknowledged writes, or the reason why the settings cannot be read. It returns
 // nothing when no loss is possible.
-func (e *Backend) Durability(ctx context.Context) ([]string, error) {
+func (e *Backend) ListDurabilityRisks(ctx context.Context) ([]string, error) {
 	found, err := e.inspect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the Redis server's settings: %w", err)
 	}
-	return found.losses(e.sentinels), nil
+	return found.describeLosses(e.sentinels), nil
 }
 
-// losses returns one sentence for each way in which the server can lose acknowledged
+// describeLosses returns one sentence for each way in which the server can lose acknowledged
 // writes. sentinels means that a Sentinel may make a replica the primary.
-func (v server) losses(sentinels bool) []string {
+func (v serverInfo) describeLosses(sentinels bool) []string {
 	var lost []string
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
 	if v.info["aof_enabled"] == "0" {
@@ -128,7 +128,7 @@ func (v server) losses(sentinels bool) []string {
 			say("Redis could not write its append-only file the last time it tried: check for a full or failing disk.")
 		}
 	}
-	if v.evicts() {
+	if v.canEvict() {
 		say("Redis deletes records when memory is short (maxmemory-policy %s). Set maxmemory-policy noeviction.", v.info["maxmemory_policy"])
 	}
 	if replicas := v.info["connected_slaves"]; sentinels || replicas != "" && replicas != "0" {

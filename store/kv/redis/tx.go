@@ -47,8 +47,8 @@ type tx struct {
 // was assumed to be absent. It forces a check at the end, even when nothing is written.
 const unchecked = 2
 
-// wrote reports whether there is anything to write.
-func (t *tx) wrote() bool {
+// hasWrites reports whether there is anything to write.
+func (t *tx) hasWrites() bool {
 	list, err := t.writes.All()
 	return err != nil || len(list)+len(t.adds) > 0
 }
@@ -67,9 +67,9 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return unsealStored(at, t.read[at])
 }
 
-// Absent reports whether a key has no value. It may assume this without a read; the
+// IsAbsent reports whether a key has no value. It may assume this without a read; the
 // commit then verifies the assumption.
-func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+func (t *tx) IsAbsent(table kv.Table, key []byte) (bool, error) {
 	at := tableKey{table, string(key)}
 	_, read := t.read[at]
 	if _, written := t.writes.Get(table, key); t.optimistic && !read && !written {
@@ -122,7 +122,7 @@ func (t *tx) readWanted(ranges ...kv.Range) (scans []any, err error) {
 	if len(gets)+len(ranges) == 0 {
 		return nil, nil
 	}
-	got, err := t.backend.runScript(t.ctx, request{gets: gets, scans: ranges})
+	got, err := t.backend.runScript(t.ctx, scriptRequest{gets: gets, scans: ranges})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 		if !more || len(list) < 2*r.Limit {
 			return
 		}
-		r, left = r.Beyond(last), left-r.Limit
+		r, left = r.RestAfter(last), left-r.Limit
 	}
 }
 
@@ -215,17 +215,17 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, append([]int64(nil), more...)})
 }
 
-// Alive reports whether sessions are alive.
-func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+// AreAlive reports whether sessions are alive.
+func (t *tx) AreAlive(sessions ...string) (alive []bool, err error) {
 	alive = make([]bool, len(sessions))
 	var ask []int
 	for i, session := range sessions {
-		if alive[i] = t.optimistic && t.backend.probablyAlive(session); !alive[i] && session != "" {
+		if alive[i] = t.optimistic && t.backend.isProbablyAlive(session); !alive[i] && session != "" {
 			ask = append(ask, i)
 		}
 	}
 	if len(ask) > 0 {
-		if _, err := t.backend.try(t.ctx, false, func(ctx context.Context) error {
+		if _, err := t.backend.retryCall(t.ctx, false, func(ctx context.Context) error {
 			_, err := t.backend.client.Pipelined(ctx, func(p driver.Pipeliner) error {
 				found := make([]*driver.IntCmd, len(ask))
 				for n, i := range ask {

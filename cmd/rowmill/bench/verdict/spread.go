@@ -30,12 +30,12 @@ func NewSpread(values []float64) Spread {
 	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
 }
 
-// Text formats the Spread for people. one formats a single value.
-func (s Spread) Text(one func(float64) string) string {
+// Format formats the Spread for people. one formats a single value.
+func (s Spread) Format(formatValue func(float64) string) string {
 	if s.N == 0 {
 		return "not measured"
 	}
-	return fmt.Sprintf("%s (%s–%s, n=%d)", one(s.Median), one(s.Least), one(s.Most), s.N)
+	return fmt.Sprintf("%s (%s–%s, n=%d)", formatValue(s.Median), formatValue(s.Least), formatValue(s.Most), s.N)
 }
 
 // MarshalJSON returns null if there is no value.
@@ -47,9 +47,9 @@ func (s Spread) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// ratios divides each value of the first list by the value of the same round in the
+// divideRounds divides each value of the first list by the value of the same round in the
 // second list. It leaves out rounds in which the second value is 0.
-func ratios(numerators, denominators []float64) []float64 {
+func divideRounds(numerators, denominators []float64) []float64 {
 	var all []float64
 	for i := range min(len(numerators), len(denominators)) {
 		if denominators[i] > 0 {
@@ -61,11 +61,11 @@ func ratios(numerators, denominators []float64) []float64 {
 
 // slowestPart returns the Part with the lowest rows per second. It ignores parts without a
 // known rate.
-func slowestPart(parts []Part) (first Part, found bool) {
+func slowestPart(parts []PartCapacity) (slowest PartCapacity, found bool) {
 	for _, p := range parts {
-		if p.Rows > 0 && (!found || cmp.Less(p.Rows, first.Rows)) {
-			first, found = p, true
+		if p.Rows > 0 && (!found || cmp.Less(p.Rows, slowest.Rows)) {
+			slowest, found = p, true
 		}
 	}
-	return first, found
+	return slowest, found
 }

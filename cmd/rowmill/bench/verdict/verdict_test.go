@@ -31,81 +31,81 @@ func TestOver(t *testing.T) {
 }
 
 // sound returns a healthy deployment of two nodes.
-func sound() Measured {
-	fast := func(node string) Storage {
-		return Storage{Node: node, Commits: []float64{0.002, 0.001, 0.003}, Puts: []float64{0.02, 0.01, 0.03}, Gets: []float64{0.01}, ObjectBytes: 1 << 20}
+func sound() Measurements {
+	fast := func(node string) StorageTimes {
+		return StorageTimes{Node: node, Commits: []float64{0.002, 0.001, 0.003}, Puts: []float64{0.02, 0.01, 0.03}, Gets: []float64{0.01}, ObjectBytes: 1 << 20}
 	}
-	job := Job{Rows: 1000, Seconds: 10.1, Window: 256, InFlight: 512, Bytes: 500_000}
-	return Measured{
-		Kinds: []string{"vllm"}, Nodes: 2, Steps: []Step{{128, 80}, {256, 100}, {512, 99}},
-		Direct: []float64{100, 101, 99}, Jobs: []Job{job, job, job},
-		Storage: []Storage{fast("gpu1"), fast("gpu2")}, Interval: 5 * time.Second,
+	job := JobMeasurement{Rows: 1000, Seconds: 10.1, Window: 256, InFlight: 512, Bytes: 500_000}
+	return Measurements{
+		Kinds: []string{"vllm"}, Nodes: 2, Steps: []LoadStep{{128, 80}, {256, 100}, {512, 99}},
+		Direct: []float64{100, 101, 99}, Jobs: []JobMeasurement{job, job, job},
+		Storage: []StorageTimes{fast("gpu1"), fast("gpu2")}, Interval: 5 * time.Second,
 	}
 }
 
 func TestOf(t *testing.T) {
 	t.Parallel()
-	each := func(m *Measured, change func(*Job)) {
+	each := func(m *Measurements, change func(*JobMeasurement)) {
 		for i := range m.Jobs {
 			change(&m.Jobs[i])
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*Measured)
+		change func(*Measurements)
 		want   []string // level and words of every finding; "…" means any text
 	}{
-		"sound": {func(*Measured) {}, []string{"ok Rowmill reaches 0.99", "ok fastest with 256 rows in flight … --max-num-seqs (vllm)", "ok the servers are the bottleneck … more than 2500 nodes … commits"}},
-		"simulated": {func(m *Measured) { m.Simulated, m.Kinds = true, []string{"rowmill-sim"} }, []string{
+		"sound": {func(*Measurements) {}, []string{"ok Rowmill reaches 0.99", "ok fastest with 256 rows in flight … --max-num-seqs (vllm)", "ok the servers are the bottleneck … more than 2500 nodes … commits"}},
+		"simulated": {func(m *Measurements) { m.Simulated, m.Kinds = true, []string{"rowmill-sim"} }, []string{
 			"note simulated", "ok reaches", "ok fastest with 256 … simulator.slots", "ok the servers are the bottleneck",
 		}},
-		"not reached": {func(m *Measured) {
+		"not reached": {func(m *Measurements) {
 			m.Unreached, m.Direct, m.Steps = "vllm of node gpu2: it listens at http://127.0.0.1:8000", nil, nil
 		}, []string{"note not driven directly … gpu2 … that reaches them", "ok the servers are the bottleneck"}},
-		"others": {func(m *Measured) { m.OtherRows = 7 }, []string{"note 7 rows of other jobs", "ok reaches", "ok fastest", "ok bottleneck"}},
-		"still rising": {func(m *Measured) { m.Rising, m.Steps = true, m.Steps[:2] }, []string{
+		"others": {func(m *Measurements) { m.OtherRows = 7 }, []string{"note 7 rows of other jobs", "ok reaches", "ok fastest", "ok bottleneck"}},
+		"still rising": {func(m *Measurements) { m.Rising, m.Steps = true, m.Steps[:2] }, []string{
 			"note faster at 256 in flight … --length 5m", "ok reaches", "ok bottleneck",
 		}},
-		"rows failed": {func(m *Measured) { m.Jobs[1].Failed = 3 }, []string{"warn 3 of 1000 rows failed", "ok reaches", "ok fastest", "ok bottleneck"}},
-		"a job failed": {func(m *Measured) { m.Jobs[0].Problem = "job-1 is failed: no server" }, []string{
+		"rows failed": {func(m *Measurements) { m.Jobs[1].Failed = 3 }, []string{"warn 3 of 1000 rows failed", "ok reaches", "ok fastest", "ok bottleneck"}},
+		"a job failed": {func(m *Measurements) { m.Jobs[0].Problem = "job-1 is failed: no server" }, []string{
 			"warn job-1 is failed: no server", "ok reaches", "ok fastest", "ok bottleneck",
 		}},
-		"rounds that disagree": {func(m *Measured) { m.Jobs[0].Seconds, m.Jobs[2].Seconds = 20, 8 }, []string{
+		"rounds that disagree": {func(m *Measurements) { m.Jobs[0].Seconds, m.Jobs[2].Seconds = 20, 8 }, []string{
 			"note 0.98 … from 0.50 to 1.26 … --rounds", "ok fastest", "ok bottleneck",
 		}},
-		"short jobs": {func(m *Measured) { each(m, func(j *Job) { j.Seconds = 14 }) }, []string{
+		"short jobs": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Seconds = 14 }) }, []string{
 			"warn reaches 0.71 … jobs of 14.0 s … --max-rows", "ok fastest", "ok bottleneck",
 		}},
-		"a window that still grows": {func(m *Measured) { each(m, func(j *Job) { j.Seconds, j.Window = 14, 64 }) }, []string{
+		"a window that still grows": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Seconds, j.Window = 14, 64 }) }, []string{
 			"warn 64 rows in flight … best number is 256 … still searching for this number … --length", "ok fastest", "ok bottleneck",
 		}},
-		"a window that is too small": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 }) }, []string{
+		"a window that is too small": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 }) }, []string{
 			"warn 64 rows in flight … best number is 256 … --metrics", "ok fastest", "ok bottleneck",
 		}},
-		"slow nodes": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds = 10_000, 140 }) }, []string{
+		"slow nodes": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Rows, j.Seconds = 10_000, 140 }) }, []string{
 			"warn with as many rows in flight … more cores", "ok fastest", "ok bottleneck",
 		}},
-		"slow Redis": {func(m *Measured) { m.Storage[1].Commits = []float64{0.2} }, []string{
+		"slow Redis": {func(m *Measurements) { m.Storage[1].Commits = []float64{0.2} }, []string{
 			"ok reaches", "ok fastest", "warn gpu2: a commit takes 200 ms … Redis nearer", "ok bottleneck",
 		}},
-		"slow disk": {func(m *Measured) { m.Embedded, m.Storage[1].Commits = true, []float64{0.2} }, []string{
+		"slow disk": {func(m *Measurements) { m.Embedded, m.Storage[1].Commits = true, []float64{0.2} }, []string{
 			"ok reaches", "ok fastest", "warn gpu2: a commit takes 200 ms … faster disk", "ok bottleneck … needs Redis",
 		}},
-		"slow bucket": {func(m *Measured) { m.Storage[0].Puts = []float64{3} }, []string{
+		"slow bucket": {func(m *Measurements) { m.Storage[0].Puts = []float64{3} }, []string{
 			"ok reaches", "ok fastest", "warn gpu1: to write an object of 1 MiB takes 3e+03 ms … jobs.part_interval", "ok bottleneck",
 		}},
-		"nothing timed": {func(m *Measured) { m.Storage = []Storage{{Node: "old"}} }, []string{
+		"nothing timed": {func(m *Measurements) { m.Storage = []StorageTimes{{Node: "old"}} }, []string{
 			"ok reaches", "ok fastest", "warn old could not time its records", "warn old could not time its bucket", "ok bottleneck",
 		}},
-		"objects are the bottleneck": {func(m *Measured) { each(m, func(j *Job) { j.Bytes = 5e9 }) }, []string{
+		"objects are the bottleneck": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Bytes = 5e9 }) }, []string{
 			"ok reaches", "ok fastest", "warn objects can handle 6 rows/s … faster disk or bucket",
 		}},
-		"commits are the bottleneck": {func(m *Measured) {
+		"commits are the bottleneck": {func(m *Measurements) {
 			m.Interval = 100 * time.Millisecond
 			for i := range m.Storage {
 				m.Storage[i].Commits, m.Storage[i].Puts = []float64{0.06}, []float64{0.01}
 			}
 		}, []string{"ok reaches", "ok fastest", "warn gpu1: a commit", "warn gpu2: a commit", "warn commits can handle 83 rows/s … jobs.part_interval"}},
-		"nothing": {func(m *Measured) { *m = Measured{} }, nil},
+		"nothing": {func(m *Measurements) { *m = Measurements{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,13 +144,13 @@ func holds(text, words string) bool {
 func TestOf_Parts(t *testing.T) {
 	t.Parallel()
 	v := Explain(sound())
-	want := []Part{
+	want := []PartCapacity{
 		{Name: "engines", Rows: 100, Nodes: 2},
 		{Name: "ingest of one job", Rows: ingestRows, Nodes: 2840},
 		{Name: "commits", Rows: 125_000, Nodes: 2500}, // 2 ms each within 5 s, for 50 rows/s each
 		{Name: "objects", Rows: 2 * (1 << 20) / 0.02 / (3.6 * 500)},
 	}
-	same := func(a, b Part) bool {
+	same := func(a, b PartCapacity) bool {
 		return a.Name == b.Name && a.Nodes == b.Nodes && a.Rows > 0.999*b.Rows && a.Rows < 1.001*b.Rows && a.Basis != ""
 	}
 	if !slices.EqualFunc(v.Parts, want, same) {

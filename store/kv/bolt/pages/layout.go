@@ -31,18 +31,18 @@ const (
 
 var order = binary.NativeEndian
 
-// A meta is the content of a meta page, which describes one state of the file. Transaction
+// A metaPage is the content of a meta page, which describes one state of the file. Transaction
 // n writes meta page n modulo 2.
-type meta [metaBytes]byte
+type metaPage [metaBytes]byte
 
 const metaBytes = 64
 
-func (m *meta) pageSize() int { return int(order.Uint32(m[8:])) }
-func (m *meta) root() uint64  { return order.Uint64(m[16:]) }
-func (m *meta) pages() uint64 { return order.Uint64(m[40:]) }
-func (m *meta) tx() uint64    { return order.Uint64(m[48:]) }
+func (m *metaPage) pageSize() int { return int(order.Uint32(m[8:])) }
+func (m *metaPage) root() uint64  { return order.Uint64(m[16:]) }
+func (m *metaPage) pages() uint64 { return order.Uint64(m[40:]) }
+func (m *metaPage) tx() uint64    { return order.Uint64(m[48:]) }
 
-func (m *meta) valid() bool {
+func (m *metaPage) isValid() bool {
 	hash := fnv.New64a()
 	_, _ = hash.Write(m[:56])
 	return order.Uint32(m[0:]) == magicBolt && order.Uint32(m[4:]) == versionBolt && order.Uint64(m[56:]) == hash.Sum64()
@@ -50,23 +50,23 @@ func (m *meta) valid() bool {
 
 // readMeta reads the meta page with this page number. For an incomplete page it returns
 // an invalid meta.
-func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
+func readMeta(file io.ReaderAt, pageSize int, page uint64) (m metaPage, err error) {
 	_, err = file.ReadAt(m[:], int64(page)*int64(pageSize)+pageHeader)
 	if errors.Is(err, io.EOF) {
-		return meta{}, nil
+		return metaPage{}, nil
 	}
 	return m, err
 }
 
 // readNewestMeta reads both meta pages and returns the newer valid one, or an invalid
 // meta when neither is valid.
-func readNewestMeta(file io.ReaderAt) (meta, error) {
+func readNewestMeta(file io.ReaderAt) (metaPage, error) {
 	first, err := readMeta(file, 0, 0)
 	if err != nil {
-		return meta{}, err
+		return metaPage{}, err
 	}
 	sizes := []int{first.pageSize()}
-	if !first.valid() { // the page size is unknown, so try all sizes
+	if !first.isValid() { // the page size is unknown, so try all sizes
 		sizes = sizes[:0]
 		for size := 1 << 10; size <= 1<<16; size <<= 1 {
 			sizes = append(sizes, size)
@@ -75,9 +75,9 @@ func readNewestMeta(file io.ReaderAt) (meta, error) {
 	for _, size := range sizes {
 		second, err := readMeta(file, size, 1)
 		if err != nil {
-			return meta{}, err
+			return metaPage{}, err
 		}
-		if second.valid() && second.pageSize() == size && (!first.valid() || second.tx() > first.tx()) {
+		if second.isValid() && second.pageSize() == size && (!first.isValid() || second.tx() > first.tx()) {
 			return second, nil
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // no checksums: Check only verifies that the pages form a tree with ordered keys.
 func Check(file *os.File) error {
 	last, err := readNewestMeta(file)
-	if err != nil || !last.valid() {
+	if err != nil || !last.isValid() {
 		return err // bbolt itself refuses a file without a valid meta page
 	}
 	info, err := file.Stat()
@@ -27,12 +27,12 @@ func Check(file *os.File) error {
 	if least := int64(last.pages()) * int64(last.pageSize()); last.pages() > maxPages || info.Size() < least {
 		return fmt.Errorf("it has %d bytes, but its meta page claims %d pages of %d bytes", info.Size(), last.pages(), last.pageSize())
 	}
-	w := walk{file: file, pageSize: last.pageSize(), seen: make([]bool, last.pages())}
+	w := pageWalker{file: file, pageSize: last.pageSize(), seen: make([]bool, last.pages())}
 	w.next = []pageRef{{id: last.root()}}
 	for len(w.next) > 0 {
 		at := w.next[len(w.next)-1]
 		w.next = w.next[:len(w.next)-1]
-		if err := w.visit(at); err != nil {
+		if err := w.visitPage(at); err != nil {
 			return fmt.Errorf("page %d: %w", at.id, err)
 		}
 	}
@@ -43,8 +43,8 @@ func Check(file *os.File) error {
 // pages.
 const maxPages = 1 << 36
 
-// A walk visits the pages of a file. Each page must be reached only once.
-type walk struct {
+// A pageWalker visits the pages of a file. Each page must be reached only once.
+type pageWalker struct {
 	file     io.ReaderAt
 	pageSize int
 	seen     []bool
@@ -59,7 +59,7 @@ type pageRef struct {
 	first, next []byte
 }
 
-func (w *walk) visit(at pageRef) error {
+func (w *pageWalker) visitPage(at pageRef) error {
 	if at.id < 2 || at.id >= uint64(len(w.seen)) {
 		return fmt.Errorf("the file has only %d pages", len(w.seen))
 	}
@@ -79,7 +79,7 @@ func (w *walk) visit(at pageRef) error {
 	if err := w.queueBuckets(p); err != nil {
 		return err
 	}
-	keys := keyOrder{pageRef: at}
+	keys := keyOrderChecker{pageRef: at}
 	err = p.eachElement(func(_ bool, key, _ []byte) error {
 		keys.checkKey(key)
 		return nil
@@ -88,7 +88,7 @@ func (w *walk) visit(at pageRef) error {
 }
 
 // read reads a page. The result is valid until the next read.
-func (w *walk) read(id uint64) (page, error) {
+func (w *pageWalker) read(id uint64) (page, error) {
 	offset := int64(id) * int64(w.pageSize)
 	w.scratch = slices.Grow(w.scratch[:0], w.pageSize)[:w.pageSize]
 	if _, err := w.file.ReadAt(w.scratch, offset); err != nil {
@@ -107,11 +107,11 @@ func (w *walk) read(id uint64) (page, error) {
 
 // checkBranch adds the child pages of a branch page to the pages to visit, and checks the
 // order of the keys.
-func (w *walk) checkBranch(at pageRef, p page) error {
+func (w *pageWalker) checkBranch(at pageRef, p page) error {
 	if p.count() == 0 {
 		return errors.New("it is a branch without pages")
 	}
-	keys, from := keyOrder{pageRef: at}, len(w.next)
+	keys, from := keyOrderChecker{pageRef: at}, len(w.next)
 	err := p.eachChild(func(key []byte, id uint64) {
 		keys.checkKey(key)
 		w.next = append(w.next, pageRef{id: id, first: bytes.Clone(key), next: at.next})
@@ -123,7 +123,7 @@ func (w *walk) checkBranch(at pageRef, p page) error {
 }
 
 // queueBuckets adds the root pages of the buckets in a leaf to the pages to visit.
-func (w *walk) queueBuckets(p page) error {
+func (w *pageWalker) queueBuckets(p page) error {
 	return p.eachBucket(func(name []byte, root uint64, inline page) error {
 		switch {
 		case root != 0:
@@ -136,14 +136,14 @@ func (w *walk) queueBuckets(p page) error {
 	})
 }
 
-// A keyOrder checks that the keys of a page are in order and in the range of its pageRef.
-type keyOrder struct {
+// A keyOrderChecker checks that the keys of a page are in order and in the range of its pageRef.
+type keyOrderChecker struct {
 	pageRef
 	last  []byte
 	wrong error
 }
 
-func (k *keyOrder) checkKey(key []byte) {
+func (k *keyOrderChecker) checkKey(key []byte) {
 	if bytes.Compare(key, k.first) < 0 || k.next != nil && bytes.Compare(key, k.next) >= 0 || k.last != nil && bytes.Compare(key, k.last) <= 0 {
 		k.wrong = errors.New("its keys belong to another page, or are out of order")
 	}

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// A Loss is a page of a bucket that cannot be read. Its elements are lost; if a part of the
+// A LostPage is a page of a bucket that cannot be read. Its elements are lost; if a part of the
 // page can be read, only some of its elements are lost.
-type Loss struct {
+type LostPage struct {
 	Bucket string // name of the bucket; empty if the page lists buckets, so that whole buckets may be lost
 	Page   uint64
 	Err    error
@@ -18,7 +18,7 @@ type Loss struct {
 // Salvage calls entry with each element that can be read from the buckets of a damaged
 // file. An element may still be damaged: pages have no checksums. Salvage returns an error
 // of the file, or the first error of entry.
-func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) ([]Loss, error) {
+func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) ([]LostPage, error) {
 	last, err := readNewestMeta(file)
 	if err != nil {
 		return nil, err
@@ -28,26 +28,26 @@ func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) 
 		return nil, err
 	}
 	pages := uint64(info.Size()) / uint64(max(last.pageSize(), 1))
-	if !last.valid() || last.pages() > maxPages {
+	if !last.isValid() || last.pages() > maxPages {
 		return nil, errors.New("both meta pages of the file are damaged")
 	}
-	s := salvage{walk: walk{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
+	s := salvager{pageWalker: pageWalker{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
 	err = s.salvagePage("", last.root())
 	return s.losses, err
 }
 
-type salvage struct {
-	walk
+type salvager struct {
+	pageWalker
 	entry  func(bucket string, key, value []byte) error
-	losses []Loss
+	losses []LostPage
 }
 
-func (s *salvage) recordLoss(bucket string, page uint64, err error) {
-	s.losses = append(s.losses, Loss{bucket, page, err})
+func (s *salvager) recordLoss(bucket string, page uint64, err error) {
+	s.losses = append(s.losses, LostPage{bucket, page, err})
 }
 
 // salvagePage salvages the elements of a page and of all pages below this page.
-func (s *salvage) salvagePage(bucket string, id uint64) error {
+func (s *salvager) salvagePage(bucket string, id uint64) error {
 	if id < 2 || id >= uint64(len(s.seen)) || s.seen[id] {
 		s.recordLoss(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
 		return nil
@@ -76,7 +76,7 @@ func (s *salvage) salvagePage(bucket string, id uint64) error {
 
 // salvageLeaf salvages the elements of a leaf. If bucket is empty, the leaf is part of the root
 // and its elements are buckets.
-func (s *salvage) salvageLeaf(bucket string, id uint64, p page) error {
+func (s *salvager) salvageLeaf(bucket string, id uint64, p page) error {
 	bad := 0
 	for i := range p.count() {
 		key, value, isBucket, ok := p.element(i)
@@ -100,7 +100,7 @@ func (s *salvage) salvageLeaf(bucket string, id uint64, p page) error {
 }
 
 // salvageBucket salvages a bucket with pages of its own, or inline in page id.
-func (s *salvage) salvageBucket(name string, id uint64, value []byte) error {
+func (s *salvager) salvageBucket(name string, id uint64, value []byte) error {
 	if root := order.Uint64(value); root != 0 {
 		return s.salvagePage(name, root)
 	}
