@@ -58,9 +58,9 @@ func (s *claims) scanLimit() int {
 
 const extraOrphans = 16
 
-// beginClaim notes that the node is claiming a job, until markOwned or end is called. ok is
-// false if the node must not claim the job: no place is free for the account, the node
-// has the job already, or the job must wait because of another job that may crash its
+// beginClaim notes that the node is claiming a job, until markOwned or forgetJob is called.
+// ok is false if the node must not claim the job: no place is free for the account, the
+// node has the job already, or the job must wait because of another job that may crash its
 // owners.
 func (s *claims) beginClaim(o store.Orphan, stage poison.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
@@ -120,11 +120,11 @@ func (w *slotWaits) message(node, account string) string {
 // isIdle reports whether no job is owned or being claimed.
 func (s *claims) isIdle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
-// orphansToClaim returns the orphans that this node should claim now. delay returns how long the
-// node leaves an orphan to other nodes, counted from the first scan that found the
-// orphan. Jobs with the most earlier owners come first: a process with few other jobs
+// orphansToClaim returns the orphans that this node should claim now. delay returns how
+// long the node leaves an orphan to other nodes, counted from the first scan that found
+// the orphan. Jobs with the most earlier owners come first: a process with few other jobs
 // shows soonest whether such a job crashes the process.
-func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (orphansToClaim []store.Orphan) {
+func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -133,12 +133,12 @@ func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan,
 		}
 		seen[o.JobID] = since
 		if now.Sub(since) >= delay(o, now) {
-			orphansToClaim = append(orphansToClaim, o)
+			due = append(due, o)
 		}
 	}
 	s.orphans = seen
-	slices.SortStableFunc(orphansToClaim, func(a, b store.Orphan) int { return len(b.Claims) - len(a.Claims) })
-	return orphansToClaim
+	slices.SortStableFunc(due, func(a, b store.Orphan) int { return len(b.Claims) - len(a.Claims) })
+	return due
 }
 
 // isFirstClaim reports whether a claim was the first one of a job. version is the version

@@ -20,9 +20,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// notifyEnded calls Config.Ended for a job that has ended. Each cleanup calls announce
-// first, and is repeated until Ended has succeeded once. If a job is cleaned up once
-// more, because an object was stored late, announce does nothing.
+// notifyEnded calls Config.Ended for a job that has ended. Each cleanup calls notifyEnded
+// first, and is repeated until Ended has succeeded once. If a job is cleaned up once more,
+// because an object was stored late, notifyEnded does nothing.
 func (p *deps) notifyEnded(ctx context.Context, rec *store.Record) error {
 	if p.cfg.Ended == nil || rec.IsCleanedUp() {
 		return nil
@@ -30,7 +30,7 @@ func (p *deps) notifyEnded(ctx context.Context, rec *store.Record) error {
 	return p.cfg.Ended(ctx, rec)
 }
 
-// notifyIfEnded reads the record of a job and, if the job has ended, calls announce.
+// notifyIfEnded reads the record of a job and, if the job has ended, calls notifyEnded.
 func (p *deps) notifyIfEnded(ctx context.Context, job string) error {
 	if p.cfg.Ended == nil {
 		return nil

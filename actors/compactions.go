@@ -20,7 +20,7 @@ type compactionTask struct {
 	name    string                                                            // name of the work in logs and traces
 	begin   func() *commit.Compaction                                         // called for each attempt
 	record  func(ctx context.Context, m *commit.Compaction, size int64) error // records the object in the store; nil if it is not recorded
-	onMade  func(c actor.Context, m *commit.Compaction, size int64)           // the committer calls made after the object is made and recorded
+	onMade  func(c actor.Context, m *commit.Compaction, size int64)           // the committer calls onMade after the object is made and recorded
 	isLocal bool                                                              // this node must make the object, because another node failed or the object is small
 }
 

@@ -116,8 +116,8 @@ type Ownership struct {
 
 	// LeaseTTL is how long the node owns its jobs after its last renewal. Default 6
 	// s: long enough for a slow disk, short enough that another node takes over
-	// before workers wait for an owner. A worker starts no more rows about two
-	// Parts.Intervals after the last commit.
+	// before workers wait for an owner. A worker starts no more rows after about twice
+	// Parts.Interval without a commit.
 	LeaseTTL time.Duration
 
 	// AdoptionTimeout has two uses. After the loss of a job's owner, a node keeps

@@ -6,7 +6,7 @@
 //
 // # Supervision
 //
-//	node ─┬─ engine-<name>          one for each inference server: server
+//	node ─┬─ engine-<name>          one for each inference server: engineActor
 //	      ├─ worker-<job>-<epoch>   one for each job with rows on this node
 //	      └─ job-<id>-<epoch>       one for each owned job
 //	           └─ results           committer: records parts, merges, makes the result
@@ -27,9 +27,9 @@
 // An actor also sends messages to itself: the result of slow work (taskGroup.runAndSend), and
 // the name of a timer (timers.sendAfter). Such a message does not arrive if the task group
 // or the timer was stopped before. All messages that a job sends to itself have names:
-// begun, inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver
-// and the timers in job.go. A job has the most phases of all actors, and the code must
-// show which message it takes in which phase.
+// newShards, inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver
+// and the timers in job.go. A job has the most phases of all actors, and the code must show
+// which message it takes in which phase.
 //
 // A step is a function that is sent as a message: the actor calls the function when
 // slow work is done (taskGroup.run) or a timer fires (timers.runAfter). The node, workers,
@@ -51,13 +51,14 @@
 //	dismiss *       job → node       the job has ended                    yes, the worker reads the record
 //	Heartbeat *     worker → job     my rows, my room, my written parts   yes, the next one repeats it
 //	Assignment *    job → worker     your rows, your committed parts      yes, the next one repeats it
-//	compact *       committer →      state of this compaction? It starts  yes, repeated; answered without
+//	compactionRequest *
+//	                committer →      state of this compaction? It starts  yes, repeated; answered without
 //	                System           if it is unknown                     the node actor
 //	getRow          System → job     where is this row?                   answered
-//	countRows *     System → job     which node has how many rows?        answered
+//	LocateRows *    System → job     which node has how many rows?        answered
 //	facts *         System → System  send the facts about your node       answered without the node actor, which may be blocked
 //	figures *       System → System  send your load and your work         the same
-//	actors *        System → System  list your actors                     the same
+//	listActors *    System → System  list your actors                     the same
 //	jobOver         job → node       nothing is left to do                no
 //	jobHarmless     job → node       the job has not crashed the node     no, the end of the job has the same effect
 //	workerEnded     worker → node    the worker has ended                 no
@@ -99,25 +100,25 @@
 // Actors move messages. Plain structs and packages without actors make the
 // decisions.
 //
-//	job     ownership (its record), intake (its input), crew (its workers, and the messages
-//	        to them), invitations, closing (its end); ingest, assign, commit
+//	job     jobOwnership (its record), inputReader (its input), jobWorkers (its workers, and
+//	        the messages to them), invitations, jobEnder (its end); ingest, assign, commit
 //	worker  report (heartbeats to the owner), work (which rows are loaded, sent and flushed
 //	        within the memory), order (which row is next)
 //	server  dispatch (which row goes to the server when, its outcome, whether the server is
 //	        in use) and engine.Window (how many rows at a time)
-//	node    claims (which jobs it owns or should claim), workers (its workers and its places
-//	        for workers), engines (the engines here and on other nodes), neighbours (the
-//	        order of nodes, lost processes), reach (whether it can use the bucket), nodes
-//	        (the states that nodes send each other), retention (expired data)
+//	node    claims (which jobs it owns or should claim), workerTable (its workers and its
+//	        places for workers), engines (the engines here and on other nodes), clusterView
+//	        (the order of nodes, lost processes), bucketReach (whether it can use the
+//	        bucket), nodes (the states that nodes send each other), retention (expired data)
 //
 // The node actor has three parts that run in its mailbox: nodeJobs, nodeWorkers and
 // cleaner. Each has its own task, state and timers.
 //
-// The crew of a job collects messages to workers, and the job sends them after each
+// The jobWorkers of a job collects messages to workers, and the job sends them after each
 // message. An assignment states the complete situation, so a worker gets at most one
 // message.
 //
 // Rows travel between goroutines as *dispatch.Task. A dispatcher's goroutines take
-// tasks from its queues and put them, with their outcome, into the worker's completions.
-// The completions announces any number of tasks with one message.
+// tasks from its queues and put them, with their outcome, into the worker's
+// dispatch.Completions. Completions announces any number of tasks with one message.
 package actors

@@ -40,9 +40,9 @@ func (i *invitations) shouldInvite(address string, now time.Time) bool {
 	return true
 }
 
-// recordAnswer notes the answer to an invite. await means that the node already has a
-// worker of the job, and that the owner must wait for this worker's heartbeat. refusal
-// is the code of a refusal, or empty. A busy or full node is invited again at once.
+// recordAnswer notes the answer to an invite. hasWorker means that the node already has a
+// worker of the job, and that the owner must wait for this worker's heartbeat. refusal is
+// the code of a refusal, or empty. A busy or full node is invited again at once.
 func (i *invitations) recordAnswer(address string, hasWorker bool, refusal string) {
 	i.unanswered--
 	if hasWorker {

@@ -77,9 +77,9 @@ const (
 )
 
 // A job is the actor that owns one job on this node, from claim to end. The decisions
-// are made by four structs that know no actors: ownership (the record), intake (the
-// input), crew (the workers) and closing (the end). After each message the job actor
-// sends the outgoing messages of crew.
+// are made by four structs that know no actors: jobOwnership (the record), inputReader (the
+// input), jobWorkers (the workers) and jobEnder (the end). After each message the job actor
+// sends the outgoing messages of jobWorkers.
 type job struct {
 	*deps
 	own     *jobOwnership

@@ -28,7 +28,7 @@ type jobContext struct {
 	ctx      context.Context // ends when this node stops work on the job
 	trace    *tracing.JobTrace    // nil if the job is not traced
 
-	// Set by pin, or from the owner's invite.
+	// Set by pinContextLength, or from the owner's invite.
 	context   int // context length in tokens; 0 if unknown
 	maxTokens int // longest answer in tokens; 0 if unknown
 }
@@ -73,7 +73,7 @@ func (j *jobContext) pinContextLength(engines []engineView) (warning string, fai
 }
 
 // sampling returns the sampling parameters of requests. max_tokens has the value that
-// pin has set.
+// pinContextLength has set.
 func (j *jobContext) sampling() map[string]any {
 	sent := maps.Clone(j.spec.Sampling)
 	if j.maxTokens > 0 {

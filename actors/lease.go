@@ -15,10 +15,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A lease is a node's session in the store, which the method keep renews. Its context
-// allows the node to act as owner of jobs; the context ends as soon as the session may
-// have expired. The method watch ends the context, so a slow call to the store cannot
-// delay the end.
+// A lease is a node's session in the store, which the method renewUntilEnd renews. Its
+// context allows the node to act as owner of jobs; the context ends as soon as the session
+// may have expired. The method cancelAtDeadline ends the context, so a slow call to the
+// store cannot delay the end.
 type lease struct {
 	session  string
 	ctx      context.Context

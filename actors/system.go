@@ -101,7 +101,7 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
-	s.maintainLease(l) // after the spawn, because keep sends messages to the node
+	s.maintainLease(l) // after the spawn, because maintainLease sends messages to the node
 	s.all.Add(1)
 	go s.followChanges()
 	return nil

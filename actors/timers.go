@@ -15,7 +15,7 @@ type timers struct {
 }
 
 // A timerName is the name of a timer, and the message that the timer sends after a call of
-// send. An actor has at most one timer with the same name.
+// sendAfter. An actor has at most one timer with the same name.
 type timerName string
 
 // runAfter makes the actor run a step after d.

@@ -143,9 +143,9 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	w.pump(c)
 }
 
-// releaseOwned gives the owner up to n rows that were not sent to engines: first rows that
-// are not loaded, then the rows that would be sent next, which another worker can start
-// at once.
+// giveBack gives the owner up to n rows that were not sent to engines: first rows that are
+// not loaded, then the rows that would be sent next, which another worker can start at
+// once.
 func (w *worker) giveBack(n int) {
 	for _, s := range w.loader.Revoke(n) {
 		n -= s.Count()

@@ -95,7 +95,7 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 }
 
 // copyBody copies a response body to w, and cancels the request if no byte arrives for
-// StallTimeout. It calls tick, if not nil, with the number of bytes copied so far. An
+// StallTimeout. It calls onProgress, if not nil, with the number of bytes copied so far. An
 // error of the network is an *UnreachableError; an error of w is wrapped.
 func (c *Client) copyBody(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, onProgress func(int64)) (int64, error) {
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {

@@ -4,11 +4,12 @@
 // listed member may have died a moment ago. Leases in the store decide who owns a job,
 // never this package.
 //
-//	Join, JoinDNS, JoinFile, former members ──► seek ──► memberlist.Join
+//	Join, JoinDNS, JoinFile,
+//	former members ──────► seekMissingMembers ─────────► memberlist.Join
 //	                                                          │
 //	UDP and TCP ◄──► memberlist ── callbacks ──► roster ──► Members, Changed
 //	                      ▲                        ▲
-//	                      └──── spread ◄──────── SetState
+//	                      └──── runDeliveries ◄─ SetState
 //
 // Callbacks run under memberlist's locks: they write to the roster and never call
 // memberlist.
@@ -50,7 +51,7 @@ type Cluster struct {
 	gossip  memberlist.TransmitLimitedQueue // goodbyes to send by gossip: messages that say that a member leaves
 	changed chan struct{}                   // holds a token after a change of members or their states
 
-	ctx  context.Context // ends when the Cluster closes, which stops seek and spread
+	ctx  context.Context // ends when the Cluster closes, which stops seekMissingMembers and runDeliveries
 	stop context.CancelFunc
 	work sync.WaitGroup
 
@@ -65,9 +66,9 @@ type Cluster struct {
 	aliveCount atomic.Int64 // number of alive members; atomic, because memberlist reads it while mu may be locked
 }
 
-// Open joins the cluster. It returns once this node listens; seek keeps looking for
-// missing members in the background. The context limits the time for DNS look-ups of
-// Bind and Advertise.
+// Open joins the cluster. It returns once this node listens; seekMissingMembers keeps
+// looking for missing members in the background. The context limits the time for DNS
+// look-ups of Bind and Advertise.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

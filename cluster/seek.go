@@ -29,8 +29,8 @@ const (
 )
 
 // seekMissingMembers looks for missing members until the Cluster closes. memberlist forgets a member
-// that did not answer for DeadTime. So without seek, the two parts of a cluster would
-// stay separate after a longer network partition.
+// that did not answer for DeadTime. So without seekMissingMembers, the two parts of a
+// cluster would stay separate after a longer network partition.
 func (c *Cluster) seekMissingMembers() {
 	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// spreadPause is the shortest time between two rounds in which spread sends
+	// spreadPause is the shortest time between two rounds in which runDeliveries sends
 	// messages.
 	spreadPause = 250 * time.Millisecond
 
@@ -53,7 +53,7 @@ func (o *outbox) dropExcept(here map[string]aliveMember) {
 	}
 }
 
-// wake makes spread start a round of deliveries.
+// wake makes runDeliveries start a round of deliveries.
 func (o *outbox) wake() {
 	select {
 	case o.due <- struct{}{}:
@@ -119,7 +119,7 @@ func (c *Cluster) runDeliveries() {
 	}
 }
 
-// delivered records the result of a delivery, and makes spread repeat a failed or
+// delivered records the result of a delivery, and makes runDeliveries repeat a failed or
 // outdated delivery.
 func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Lock()

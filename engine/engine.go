@@ -176,9 +176,9 @@ func (s ServedModel) Names() []string {
 	return names
 }
 
-// FindModel returns the served model whose name is m.EventID or one of m.EngineNames; false if
-// there is none. It compares ServedModel.Name of all models first, because several
-// served models may share their other names (see ServedModel.Names).
+// FindModel returns the served model whose name is m.ID or one of m.EngineNames; false if
+// there is none. It compares ServedModel.Name of all models first, because several served
+// models may share their other names (see ServedModel.Names).
 func (i Info) FindModel(m rowmill.Model) (ServedModel, bool) {
 	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
@@ -226,7 +226,7 @@ var ErrNoGauges = fmt.Errorf("server publishes no gauges")
 // where Rowmill retries the row.
 type ErrorClass uint8
 
-// The values of Class.
+// The values of ErrorClass.
 const (
 	// RowFault is a permanent error of the row: a retry cannot help.
 	RowFault ErrorClass = iota + 1

@@ -227,8 +227,8 @@ func (w *Window) secondsInFlight(inFlight int) float64 {
 	return max(1, float64(inFlight)*decayTime.Seconds()/max(w.answers, 1))
 }
 
-// tryShrink reduces the window to the size to, unless shrink reduced it recently: a
-// reduction shows its effect only after some rows in flight have ended. It reports
+// tryShrink reduces the window to the size to, unless an earlier call reduced it recently:
+// a reduction shows its effect only after some rows in flight have ended. It reports
 // whether it reduced the window.
 func (w *Window) tryShrink(to float64, inFlight int, now time.Time) bool {
 	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.secondsInFlight(inFlight)/8) {

@@ -81,7 +81,8 @@ func (s *idSet) addIfNew(id string) bool {
 	return len(s.hashes) > before
 }
 
-// OpenBatch returns a Batch that reads src. All requests must have the given URL path.
+// OpenBatch returns a BatchReader that reads src. All requests must have the given URL
+// path.
 func OpenBatch(src io.Reader, path string, limits Limits) *BatchReader {
 	limits = limits.WithDefaults()
 	return &BatchReader{

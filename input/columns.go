@@ -114,7 +114,7 @@ func findColumns(names []string, opts Options) (text, id int, err error) {
 	return text, id, nil
 }
 
-// findColumn returns the position of the column with a name. field says in the error
+// findColumn returns the position of the column with a name. namedBy says in the error
 // message who named the column.
 func findColumn(names []string, name, namedBy string) (int, error) {
 	switch countName(names, name) {

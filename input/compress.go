@@ -78,7 +78,7 @@ func (c *Compressor) Close() (err error) {
 	return err
 }
 
-// OpenOriginal returns a reader of the client's original file. kept is the file as a
+// OpenOriginal returns a reader of the client's original file. stored is the file as a
 // Compressor wrote it.
 func OpenOriginal(stored io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(stored, sniffBytes)

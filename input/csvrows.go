@@ -70,7 +70,7 @@ type csvRowReader struct {
 	rowCounter
 	src     *csvSource
 	columns *columnSelection
-	cell    func(column int) (string, error) // method text, as a function value
+	cell    func(column int) (string, error) // method readCell, as a function value
 }
 
 func openCSV(text *textReader, opts Options) (Reader, error) {

@@ -123,7 +123,7 @@ func newGuard(cfg Config) *addressGuard {
 }
 
 // checkDial returns an error if a connection to address is forbidden. The dialer calls
-// check before each connection attempt.
+// checkDial before each connection attempt.
 func (g *addressGuard) checkDial(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

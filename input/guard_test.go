@@ -70,7 +70,7 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	_, otherPort, _ := net.SplitHostPort(other.Listener.Addr().String())
 	for _, own := range []string{"127.0.0.1:" + port, "localhost:" + port, ":" + port, "0.0.0.0:" + port, "[::]:" + port, "[::ffff:127.0.0.1]:" + port} {
-		var all atomic.Pointer[[]string] // a dial that was stopped may still call Own
+		var all atomic.Pointer[[]string] // a dial that was stopped may still call OwnAddresses
 		all.Store(&[]string{"no..name:" + port, "no address", "127.0.0.1:" + otherPort})
 		d, _ := downloader(t, func(c *input.Config) {
 			c.AllowPrivateNetworks = true

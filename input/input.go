@@ -202,7 +202,7 @@ type rowCounter struct {
 }
 
 // countRow sets row.Index. It returns an error if the input has too many rows. Readers call
-// next for each row, after the check for io.EOF.
+// countRow for each row, after the check for io.EOF.
 func (c *rowCounter) countRow(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
 		return invalidFileError("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
@@ -212,7 +212,7 @@ func (c *rowCounter) countRow(row *rowmill.Row) error {
 	return nil
 }
 
-// checkSize returns an error if a text or an ID is too long. what names the value in
+// checkSize returns an error if a text or an ID is too long. valueName names the value in
 // the message. size is in bytes.
 func (c *rowCounter) checkSize(valueName string, size int64) error {
 	if size > c.limits.MaxRowBytes {

@@ -25,7 +25,7 @@ func newLines(src io.Reader, maxBytes int64) *lineReader {
 }
 
 // readLine reads a line without its line end. The line is valid until the next call. If the
-// line is too long, next skips it and whole is false. After the last line the error is
+// line is too long, readLine skips it and whole is false. After the last line the error is
 // io.EOF.
 func (l *lineReader) readLine() (line []byte, whole bool, err error) {
 	l.number++

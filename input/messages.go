@@ -49,7 +49,7 @@ func ConvertMessages(src io.Reader, w io.Writer, path string, limits Limits) (mo
 	return m.model, m.count, m.out.Flush()
 }
 
-// messagesConverter is the state of one call of Messages.
+// messagesConverter is the state of one call of ConvertMessages.
 type messagesConverter struct {
 	src    *budgetReader
 	body   *json.Decoder
@@ -69,6 +69,7 @@ func (m *messagesConverter) read() error {
 	if err := m.expect(json.Delim('{')); err != nil {
 		return err
 	}
+	found := false
 	for m.hasMore() {
 		name, err := m.token()
 		if err != nil {
@@ -76,14 +77,15 @@ func (m *messagesConverter) read() error {
 		}
 		if name != "requests" {
 			var skipped json.RawMessage
-			if err := m.decodeValue(&skipped); err != nil {
+			if err := m.decodeValue(fmt.Sprint(name), &skipped); err != nil {
 				return err
 			}
 			continue
 		}
-		if m.count > 0 {
+		if found {
 			m.addFault("requests", "appears twice; send it once")
 		}
+		found = true
 		if err := m.readRequests(); err != nil {
 			return err
 		}
@@ -120,7 +122,7 @@ func (m *messagesConverter) readRequests() error {
 			return m.faultsError()
 		}
 		var request json.RawMessage
-		if err := m.decodeValue(&request); err != nil {
+		if err := m.decodeValue(m.requestField(), &request); err != nil {
 			return err
 		}
 		if err := m.writeRequest(request); err != nil {
@@ -133,7 +135,7 @@ func (m *messagesConverter) readRequests() error {
 // writeRequest writes one request as a line of m.out. If the request has faults, it adds
 // them to m.faults instead.
 func (m *messagesConverter) writeRequest(request []byte) error {
-	field := "requests." + strconv.FormatInt(m.count-1, 10)
+	field := m.requestField()
 	if !isObject(request) || !utf8.Valid(request) {
 		m.addFault(field, "must be a JSON object in UTF-8 with custom_id and params")
 		return nil
@@ -250,12 +252,17 @@ func (m *messagesConverter) expect(delim json.Delim) error {
 	return err
 }
 
-// decodeValue decodes one JSON value. The value can be as long as a row, MaxRowBytes.
-func (m *messagesConverter) decodeValue(into *json.RawMessage) error {
+// requestField returns the name of the current request in a fault.
+func (m *messagesConverter) requestField() string {
+	return "requests." + strconv.FormatInt(m.count-1, 10)
+}
+
+// decodeValue decodes the JSON value of a field. The value can be as long as a row, MaxRowBytes.
+func (m *messagesConverter) decodeValue(field string, into *json.RawMessage) error {
 	m.src.budget = m.limits.MaxRowBytes
 	err := m.body.Decode(into)
 	if errors.Is(err, errElementTooLong) {
-		m.addTooLongFault("requests." + strconv.FormatInt(max(0, m.count-1), 10))
+		m.addTooLongFault(field)
 		return m.faultsError()
 	}
 	return m.bodyError(err)

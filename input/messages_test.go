@@ -16,7 +16,7 @@ import (
 
 const messagesPath = "/v1/messages"
 
-// readLines returns the IDs and bodies of the lines that Messages wrote.
+// readLines returns the IDs and bodies of the lines that ConvertMessages wrote.
 func readLines(t testing.TB, lines []byte) (ids, bodies []string, model string) {
 	t.Helper()
 	b := OpenBatch(bytes.NewReader(lines), messagesPath, Limits{})
@@ -54,17 +54,35 @@ func TestMessages_BecomeLines(t *testing.T) {
 	}
 }
 
-// A request that never ends must be refused before it is in memory.
-func TestMessages_BoundsARequest(t *testing.T) {
+// A value that never ends must be refused before it is in memory. The error names its field.
+func TestMessages_BoundsAValue(t *testing.T) {
 	t.Parallel()
-	src := &counted{Reader: io.MultiReader(strings.NewReader(`{"requests":[{"custom_id":"`), endless{})}
-	_, _, err := ConvertMessages(src, io.Discard, messagesPath, Limits{MaxRowBytes: 1 << 20})
-	invalid := (*rowmill.InvalidError)(nil)
-	if !errors.As(err, &invalid) || invalid.Fields[0].Field != "requests.0" {
-		t.Errorf("error %v", err)
+	for begin, field := range map[string]string{
+		`{"requests":[{"custom_id":"`: "requests.0",
+		`{"requests":[{"custom_id":"a","params":{"model":"m"}},{"custom_id":"`: "requests.1",
+		`{"comment":"`: "comment",
+		`{"requests":[{"custom_id":"a","params":{"model":"m"}}],"comment":"`: "comment",
+	} {
+		src := &counted{Reader: io.MultiReader(strings.NewReader(begin), endless{})}
+		_, _, err := ConvertMessages(src, io.Discard, messagesPath, Limits{MaxRowBytes: 1 << 20})
+		invalid := (*rowmill.InvalidError)(nil)
+		if !errors.As(err, &invalid) || invalid.Fields[0].Field != field {
+			t.Errorf("%s: error %v", begin, err)
+		}
+		if src.n > 1<<20+2*readAhead {
+			t.Errorf("%s: %d bytes were read", begin, src.n)
+		}
 	}
-	if src.n > 1<<20+2*readAhead {
-		t.Errorf("%d bytes were read", src.n)
+}
+
+func TestMessages_RefuseTwoLists(t *testing.T) {
+	t.Parallel()
+	const one = `[{"custom_id":"a","params":{"model":"m"}}]`
+	for _, body := range []string{`{"requests":[],"requests":` + one + `}`, `{"requests":` + one + `,"requests":[]}`} {
+		_, _, err := ConvertMessages(strings.NewReader(body), io.Discard, messagesPath, Limits{})
+		if err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%s: error %v", body, err)
+		}
 	}
 }
 

@@ -20,9 +20,9 @@ const maxSpoolLine = 6*(64<<20) + 3
 // client's fault, and its error is not a *rowmill.Failure.
 func NewSpooledReader(src io.Reader) Reader { return NewSpooledObjects(src, nil) }
 
-// NewSpooledObjects is like Spooled, but a line can also be a JSON object. The function
-// object returns the text and the fields of such a line; it must not keep the line. If
-// it returns a *rowmill.Failure, reading ends with that Failure.
+// NewSpooledObjects is like NewSpooledReader, but a line can also be a JSON object. The
+// function object returns the text and the fields of such a line; it must not keep the
+// line. If it returns a *rowmill.Failure, reading ends with that Failure.
 func NewSpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
 	return &spooledRowReader{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }

@@ -68,7 +68,7 @@ func newClient(cfg Config) *http.Client {
 }
 
 // redirectError means that the client does not follow a redirect. reason continues a
-// sentence, as in Reason.
+// sentence, like the result of FailureReason.
 type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return e.reason }

@@ -52,7 +52,7 @@ func ConcatParts(ctx context.Context, w io.Writer, s Schema, parts []Source, v F
 // columns. It copies column chunks without decoding. The parts must follow each other
 // from row first on. The columns for clients become one contiguous byte range and the
 // reserved columns another, so the object store can build both result files by
-// server-side copy. Join returns the number of rows.
+// server-side copy. JoinParts returns the number of rows.
 func JoinParts(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
 	next := first
 	err := writeSpliced(w, s, s.columns(), func(to *columnar.Splicer) error {
@@ -125,14 +125,14 @@ func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table
 	return splice.Append(ctx, t)
 }
 
-// ConcatRows is like Concat, but writes the "rows" file: the reserved columns and the
-// attempts at rows. Failures and ReadRow read this file.
+// ConcatRows is like ConcatParts, but writes the "rows" file: the reserved columns and the
+// attempts at rows. ListFailures and ReadRow read this file.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
 	return concatColumns(ctx, w, s, parts, s.rowsColumns(), true)
 }
 
-// concatColumns implements Concat and ConcatRows. If tries is true, it also copies the
-// attempts at rows.
+// concatColumns implements ConcatParts and ConcatRows. If withAttempts is true, it also
+// copies the attempts at rows.
 func concatColumns(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, withAttempts bool) (int64, error) {
 	rows := int64(0)
 	err := writeSpliced(w, s, columns, func(to *columnar.Splicer) error {

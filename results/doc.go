@@ -3,10 +3,10 @@
 // into one complete part. The complete parts are concatenated by copying column chunks,
 // in one pass per file. JSON and CSV are streamed from the full file.
 //
-//	rows ──► PartWriter ──► parts of a shard ──► Merge ──► complete part
-//	                                                           │ of every shard
-//	            Subset ◄── full file ◄── Concat ◄──────────────┤
-//	WriteJSON, WriteCSVZip ◄─┘    "rows" file ◄── ConcatRows ◄─┘
+//	rows ──► PartWriter ──► parts of a shard ──► MergeParts ──► complete part
+//	                                                                │ of every shard
+//	       WriteSubset ◄── full file ◄── ConcatParts ◄──────────────┤
+//	WriteJSON, WriteCSVZip ◄─┘         "rows" file ◄── ConcatRows ◄─┘
 //
 // If a row needed more than one attempt, the log of its attempts is stored beside the
 // columns of parts and of the "rows" file. Files for clients do not have this log.

@@ -15,7 +15,8 @@ import (
 type RowVisitor func(row *rowmill.Row, out *rowmill.Output) error
 
 // VisitPartRows calls visit for the accepted rows of a shard's parts, each row once, in
-// order. Rows of the shard may be missing. VisitPartRows needs no more memory than Merge.
+// order. Rows of the shard may be missing. VisitPartRows needs no more memory than
+// MergeParts.
 func VisitPartRows(ctx context.Context, s Schema, parts []PartSource, visit RowVisitor) error {
 	var waiting []*mergePart
 	for i, p := range parts {

@@ -17,7 +17,7 @@ import (
 // written.
 const exportBytes = 64 << 10
 
-// exporter reads the columns of a Variant from the full file, and writes them as JSON
+// exporter reads the columns of a FileVariant from the full file, and writes them as JSON
 // or CSV text.
 type exporter struct {
 	ctx            context.Context

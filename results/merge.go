@@ -97,7 +97,7 @@ func mergeShard(ctx context.Context, w io.Writer, s Schema, parts []PartSource) 
 	return interleave(ctx, w, s, open, first)
 }
 
-// mergePart is a part that Merge or VisitPartRows reads. It is opened only when it is
+// mergePart is a part that MergeParts or VisitPartRows reads. It is opened only when it is
 // needed.
 type mergePart struct {
 	PartSource

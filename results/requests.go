@@ -46,7 +46,7 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 	return &RequestWriter{table: table, inputs: inputs}, nil
 }
 
-// Add writes a request and its reply. It can be used as a Visit.
+// Add writes a request and its reply. It can be used as a RowVisitor.
 func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
 	text := func(s string, exists bool) {

@@ -76,10 +76,10 @@ type Deliveries interface {
 	CreateDelivery(ctx context.Context, d WebhookDelivery) error
 	// GetDelivery returns a delivery, or rowmill.ErrNotFound.
 	GetDelivery(ctx context.Context, id string) (WebhookDelivery, error)
-	// PutDelivery replaces the delivery with the id d.EventID if the stored version equals
-	// d.Version, and returns the delivery with its new version. If the versions differ,
-	// the error is rowmill.ErrConflict; if the id is unknown, rowmill.ErrNotFound. Of two
-	// calls with the same version, one succeeds. Id, account and endpoint never change.
+	// PutDelivery replaces the delivery with the id d.ID if the stored version equals
+	// d.Version, and returns the delivery with its new version. If the versions differ, the
+	// error is rowmill.ErrConflict; if the id is unknown, rowmill.ErrNotFound. Of two calls
+	// with the same version, one succeeds. Id, account and endpoint never change.
 	PutDelivery(ctx context.Context, d WebhookDelivery) (WebhookDelivery, error)
 	// ListDeliveries returns a page of an endpoint's deliveries. more reports whether
 	// further deliveries follow.

@@ -63,11 +63,11 @@ func (rec *Record) EndedAt() time.Time {
 	return *rec.Job.Completed
 }
 
-// RecordEnd completes the record of a job that this change has ended; was is the status before
-// the change, and now is the time of the store's clock. RecordEnd clears rec.Claims. If the end
-// time in the record differs from now by more than EndTolerance, RecordEnd sets rec.Ended to
-// now. The clock of the node that ended the job may be wrong by days; retention by that
-// clock would delete the data at once, or never.
+// RecordEnd completes the record of a job that this change has ended; previous is the
+// status before the change, and now is the time of the store's clock. RecordEnd clears
+// rec.Claims. If the end time in the record differs from now by more than EndTolerance,
+// RecordEnd sets rec.Ended to now. The clock of the node that ended the job may be wrong by
+// days; retention by that clock would delete the data at once, or never.
 func (rec *Record) RecordEnd(previous rowmill.Status, now time.Time) {
 	if previous.Terminal() || !rec.Job.Status.Terminal() {
 		return
@@ -137,7 +137,7 @@ func (rec *Record) MarkContinued(successorID string) (changed bool, err error) {
 
 // RemoveData applies Retention.RemoveData to rec and reports whether the record must be
 // written. It must be written even if the data was removed before: the write acknowledges
-// the removal to the caller and counts as one of the caller's writes (see Writer).
+// the removal to the caller and counts as one of the caller's writes (see WriteCounter).
 func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():

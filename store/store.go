@@ -223,7 +223,7 @@ type Idempotency struct {
 }
 
 // Jobs holds the job records. Every change of a record, by this interface and by Parts,
-// Ledger and Retention, counts as a write of the Writer in the context.
+// Ledger and Retention, counts as a write of the WriteCounter in the context.
 type Jobs interface {
 	// Create stores a pending job. idem may be nil. If idem.Key was used before, within
 	// its TTL, Create stores no job: with the same BodyHash it returns the first record
@@ -231,9 +231,9 @@ type Jobs interface {
 	// id exists, the error is rowmill.ErrConflict.
 	//
 	// If the new job continues an ended job (Spec.Continue), Create also records this in
-	// the ended job, as Continued does. If another job already continues the ended job,
-	// Create returns that other job and existed true, unless Spec.Continue.AllowDuplicate is set.
-	// Of several concurrent calls, only one creates a job.
+	// the ended job, as MarkContinued does. If another job already continues the ended job,
+	// Create returns that other job and existed true, unless Spec.Continue.AllowDuplicate
+	// is set. Of several concurrent calls, only one creates a job.
 	Create(ctx context.Context, rec Record, idem *Idempotency) (stored Record, existed bool, err error)
 
 	// Lookup returns the record that was created with an idempotency key of the

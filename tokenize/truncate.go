@@ -96,7 +96,7 @@ func (m *boundaries) last() boundary { return m.ring[(m.n-1)%len(m.ring)] }
 
 // lastBefore returns the last boundary that is at least lookahead bytes before end, or the
 // beginning of the text. A text that ends at end has the same pieces before this
-// boundary. If known is false, the pattern has no scanner, and before returns the
+// boundary. If known is false, the pattern has no scanner, and lastBefore returns the
 // oldest such boundary.
 func (m *boundaries) lastBefore(end int, known bool) boundary {
 	first := max(0, m.n-len(m.ring))

@@ -111,7 +111,7 @@ func (t *wordTable) findShort(hash, head, tail uint64) token {
 }
 
 // shortTokenKey returns the key of the bytes s[i:end], which must be 1 to shortWord bytes: the
-// bytes and their number, in two integers as in word.
+// bytes and their number, in two integers as in shortToken.
 func shortTokenKey(s string, i, end int) (head, tail uint64) {
 	n := end - i
 	if i+16 <= len(s) {

@@ -15,7 +15,7 @@ type copyTracker struct {
 	next    int           // no shard before this shard has copies that must still be written
 }
 
-// copiesAhead is the number of shards that one call of Copyable examines. Most
+// copiesAhead is the number of shards that one call of NextCopyableShard examines. Most
 // originals are in the same shard as their copies, or a few shards earlier.
 const copiesAhead = 64
 

@@ -19,7 +19,7 @@ type Owner struct {
 	Assigning bool
 	Nodes     int // number of known nodes that could run rows of the job
 	// Wary is true if the job may crash its owners. Each worker then has at most waryRows
-	// rows at a time, until Trust is called.
+	// rows at a time, until ClearWary is called.
 	Wary bool
 
 	rows    int64 // number of rows in all shards
@@ -29,8 +29,8 @@ type Owner struct {
 	sorted  []*Assignee            // workers, sorted by name
 	at      map[string][]*Assignee // workers by address of their node
 	counts  workerCounts                 // sums over all workers
-	toServe []*Assignee            // workers that the next call of Serve examines
-	dueAll  bool                   // the next Serve examines all workers, because rows have become free
+	toServe []*Assignee            // workers that the next call of AssignRows examines
+	dueAll  bool                   // the next call of AssignRows examines all workers, because rows have become free
 	retired map[string]bool        // names of removed or refused workers: they must drop their rows
 	split   time.Time              // since when only some nodes can use the bucket; zero if all or none can
 	known   map[string]bool        // keys of the parts that earlier owners recorded
@@ -292,8 +292,8 @@ func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.dueAll = true
 }
 
-// queueForServe updates the counts of a worker, and makes the next call of Serve examine the
-// worker.
+// queueForServe updates the counts of a worker, and makes the next call of AssignRows
+// examine the worker.
 func (o *Owner) queueForServe(a *Assignee) {
 	o.updateCounts(a, a.counts())
 	o.toServe = append(o.toServe, a)

@@ -137,7 +137,7 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []sto
 // writeObject creates an object and lets the function write fill it. It returns an error if
 // the number of written rows is not rows. about is the approximate size of the object
 // in bytes.
-func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, writeObject func(io.Writer) (int64, error)) (info blob.ObjectInfo, err error) {
+func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.ObjectInfo, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return info, err
@@ -148,7 +148,7 @@ func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, abou
 		buffered.to = to
 		to.Expect(about)
 	}
-	written, err := writeObject(buffered)
+	written, err := write(buffered)
 	switch {
 	case err != nil:
 		return info, err

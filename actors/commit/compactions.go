@@ -26,8 +26,8 @@ type CompactionRunner struct {
 // dropped. It is longer than a lease: by then the job has another owner.
 const ownerSilenceLimit = 10 * time.Second
 
-// runningCompaction is a compaction that runs, or that has ended and whose result its owner may
-// still request.
+// A runningCompaction is a compaction that the runner still knows: it runs, or it has ended
+// and its owner may still ask for its result.
 type runningCompaction struct {
 	job    string             // id of the job
 	end    context.CancelFunc // cancels the compaction
@@ -44,7 +44,8 @@ type CompactionState struct {
 	Failed string // error message; empty if the compaction has not failed
 }
 
-// NewCompactionRunner returns a Compactions without compactions. all counts its goroutines.
+// NewCompactionRunner returns a CompactionRunner without compactions. all counts its
+// goroutines.
 func NewCompactionRunner(all *sync.WaitGroup) *CompactionRunner {
 	s := &CompactionRunner{all: all, running: make(map[string]*runningCompaction)}
 	s.life, s.stop = context.WithCancel(context.Background())
@@ -55,7 +56,7 @@ func NewCompactionRunner(all *sync.WaitGroup) *CompactionRunner {
 func (s *CompactionRunner) Stop() { s.stop() }
 
 // StartOrQuery returns the state of the compaction that makes the object at key. If no such
-// compaction is known, Ask starts one, which calls run.
+// compaction is known, StartOrQuery starts one, which calls run.
 func (s *CompactionRunner) StartOrQuery(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

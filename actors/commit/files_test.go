@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maker returns Files over a real bucket.
+// maker returns a CompactionPlanner over a real bucket.
 func maker(t *testing.T, count int) *CompactionPlanner {
 	t.Helper()
 	bucket := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)

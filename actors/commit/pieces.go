@@ -35,10 +35,10 @@ type joinPlan struct {
 	left  int64               // number of rows of the job that are in no piece
 	made  map[int]joinedRange // the pieces that are made, by their first shard
 	begun int                 // number of pieces that are being made
-	ended bool                // rest was called: no more pieces begin
+	ended bool                // cutRemaining was called: no more pieces begin
 }
 
-// A joinShard is the state of one shard in pieces.
+// A joinShard is the state of one shard in a joinPlan.
 type joinShard struct {
 	size, rows int64 // size in bytes and rows of the complete part; 0 if there is none
 	taken      bool  // the shard is in a piece
@@ -76,21 +76,21 @@ func (p *joinPlan) target() int64 {
 	return max(min(int64(left)/nearEnd, p.sizes.Most), p.sizes.Most/nearEnd, p.sizes.Least)
 }
 
-// freeRangeAround returns the longest range of shards around shard n that all have complete parts
-// and are in no piece, and the total size of these parts in bytes.
-func (p *joinPlan) freeRangeAround(n int) (freeRangeAround ShardRange, size int64) {
+// freeRangeAround returns the longest range of shards around shard n that all have
+// complete parts and are in no piece, and the total size of these parts in bytes.
+func (p *joinPlan) freeRangeAround(n int) (run ShardRange, size int64) {
 	free := func(i int) bool { return p.parts[i].size > 0 && !p.parts[i].taken }
-	freeRangeAround = ShardRange{n, n}
-	for freeRangeAround.From > 0 && free(freeRangeAround.From-1) {
-		freeRangeAround.From--
+	run = ShardRange{n, n}
+	for run.From > 0 && free(run.From-1) {
+		run.From--
 	}
-	for freeRangeAround.To < len(p.parts) && free(freeRangeAround.To) {
-		freeRangeAround.To++
+	for run.To < len(p.parts) && free(run.To) {
+		run.To++
 	}
-	for _, s := range p.parts[freeRangeAround.From:freeRangeAround.To] {
+	for _, s := range p.parts[run.From:run.To] {
 		size += s.size
 	}
-	return freeRangeAround, size
+	return run, size
 }
 
 // cutRemaining returns the pieces of the remaining shards at the end of the job. It returns

@@ -17,7 +17,7 @@ type Progress struct {
 	proposed   []assign.Proposal // parts that wait to be recorded
 	recording  bool              // a batch is being recorded
 	recorded   bool              // this owner has recorded a batch
-	resting    bool              // proposed parts wait until Rested, unless they complete the job
+	resting    bool              // proposed parts wait until ReleaseBatch is called, unless they complete the job
 	touched    []int             // shards that may have become mergeable
 	merging    map[int]bool      // numbers of the shards whose parts are being merged
 	pieces     joinPlan
@@ -30,9 +30,9 @@ type Progress struct {
 // A NextSteps lists the steps that the caller must start now. Next returns each step once.
 type NextSteps struct {
 	Failed  int64        // number of failed rows if the job tolerates fewer; then all other fields are zero
-	Record  *Batch       // a batch to record; the caller then calls Recorded
+	Record  *Batch       // a batch to record; the caller then calls MarkRecorded
 	Merge   []int        // shards whose parts to merge; the caller then calls Merged for each shard
-	Join    []ShardRange // pieces to join; the caller then calls Joined for each piece
+	Join    []ShardRange // pieces to join; the caller then calls MarkJoined for each piece
 	Final   bool         // all rows are done: the caller must make the result or the estimate
 	Drained bool         // Drain was called, and no batch, merge or result is in progress
 }
@@ -89,8 +89,8 @@ func (p *Progress) MarkMerged(complete store.Part) (replaced []store.Part) {
 	return replaced
 }
 
-// HoldBatch makes proposed parts wait until Rested is called, unless they complete the job.
-// Otherwise each part would cause a write of its own.
+// HoldBatch makes proposed parts wait until ReleaseBatch is called, unless they complete
+// the job. Otherwise each part would cause a write of its own.
 func (p *Progress) HoldBatch() { p.resting = true }
 
 // ReleaseBatch ends the wait that HoldBatch began: the next batch has all proposed parts.

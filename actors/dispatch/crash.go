@@ -50,8 +50,8 @@ const (
 	trialShare = 4
 )
 
-// keepBrokenRows stores the rows of request r whose connection broke, until Judge decides about
-// them.
+// keepBrokenRows stores the rows of request r whose connection broke, until ResolveCrash
+// decides about them.
 func (d *Dispatcher) keepBrokenRows(r *request, tasks []brokenRow, now time.Time) {
 	c := &d.crash
 	if c.at.IsZero() {

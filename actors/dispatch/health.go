@@ -136,8 +136,8 @@ func (h *Health) StartReading(now time.Time) bool {
 	return true
 }
 
-// StartEarlyReading is Read for a window that has become full. It returns false if less than
-// next has passed since the last reading started.
+// StartEarlyReading is StartReading for a window that has become full. It returns false if
+// less than next has passed since the last reading started.
 func (h *Health) StartEarlyReading(next time.Duration, now time.Time) bool {
 	return now.Sub(h.read) >= next && h.StartReading(now)
 }

@@ -18,8 +18,8 @@ const (
 	timeoutFactor = 4
 	// overhead is the number of tokens that stands for the time of the prompt and the queue.
 	overhead = 16
-	// leastLongest is the number of tokens that an answer without a limit may have. If spare
-	// times the longest answer so far is more, that number counts.
+	// leastLongest is the number of tokens that an answer without a limit may have. If
+	// timeoutFactor times the longest answer so far is more, that number counts.
 	leastLongest = 4096
 	// slowestDecay is the factor by which latency.slowest shrinks with each answer.
 	slowestDecay = 0.999

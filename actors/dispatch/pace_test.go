@@ -127,8 +127,8 @@ func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 	})
 }
 
-// Paced names the limit that rows wait for, and the time: not before there are rows, and
-// not after the limit allows them.
+// RateLimitMessage names the limit that rows wait for, and the time: not before there are
+// rows, and not after the limit allows them.
 func TestPace_IsShownWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ type PendingRows struct {
 	suspects []*Task
 }
 
-// NewPendingRows returns an empty Rows for a job that has total rows.
+// NewPendingRows returns an empty PendingRows for a job that has total rows.
 func NewPendingRows(total int64) *PendingRows {
 	q := &PendingRows{total: total}
 	q.now = order.NewPool[*Task](&q.lengths, total)

@@ -98,7 +98,7 @@ func (q *Queue) answerTimeout(timeouts int, usual time.Duration) time.Duration {
 // codeTimeout is the Code of the engine.Error of a request that timed out.
 const codeTimeout = "timeout"
 
-// errOverdue is the reason with which supervised cancels a request.
+// errOverdue is the reason with which superviseRequest cancels a request.
 var errOverdue = errors.New("no complete answer within the timeout, which follows the measured speed of the server")
 
 // superviseRequest returns a context for a request that is sent before the server's speed is
@@ -125,7 +125,7 @@ func (q *Queue) superviseRequest(timeouts int) (ctx context.Context, end func())
 	return ctx, func() { cancel(nil) }
 }
 
-// orTimeout returns a timeout error if supervised has cancelled the request, and err
+// orTimeout returns a timeout error if superviseRequest has cancelled the request, and err
 // otherwise.
 func orTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
@@ -244,7 +244,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		q.cannotCount.Store(true)
 		return q.fit(t)
 	default:
-		text, fits, _ = q.job.Counter.TruncateToFit(q.job.Ctx, t.Row.Text, limit, nil) // without a server Fit returns no error
+		text, fits, _ = q.job.Counter.TruncateToFit(q.job.Ctx, t.Row.Text, limit, nil) // without a server TruncateToFit returns no error
 	}
 	if !fits && !doubt {
 		return "", q.failTooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))

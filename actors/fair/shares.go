@@ -48,7 +48,7 @@ type reservedSlot struct {
 	urgent  bool // the job in the place is urgent
 }
 
-// NewSlotPool returns a Shares in which all places are free.
+// NewSlotPool returns a SlotPool in which all places are free.
 func NewSlotPool(c Config) *SlotPool {
 	return &SlotPool{Config: c, held: make(map[string]int), waiting: make(map[string]time.Time)}
 }

@@ -30,8 +30,8 @@ type copyFinder struct {
 	object   blob.Writer                 // the list of copies; nil before the first copy
 	buffered *bufio.Writer
 	out      *shard.CopiesWriter
-	// rels has the copies in the current shard: row numbers in the job, until end turns
-	// them into positions in the shard.
+	// rels has the copies in the current shard: row numbers in the job, until endShard
+	// turns them into positions in the shard.
 	rels      []uint32
 	distances []int64 // for each copy in rels: its row number minus the row number of its original
 }
@@ -41,8 +41,8 @@ type copyFinder struct {
 // 10⁻²², and no client can construct such texts.
 type digest [sha256.Size / 2]byte
 
-// newCopyFinder returns copies that remember up to limit different texts. create opens the
-// list for writing; it is nil if no list is written.
+// newCopyFinder returns a copyFinder that remembers up to limit different texts. create
+// opens the list for writing; it is nil if no list is written.
 func newCopyFinder(limit int, create func() (blob.Writer, error)) *copyFinder {
 	return &copyFinder{limit: limit, seen: make(map[digest]uint32), create: create}
 }
@@ -76,7 +76,7 @@ func (c *copyFinder) first(row int64, text string) (first int64, again bool) {
 }
 
 // endShard finishes shard n and returns the positions of the copies in the shard; nil if
-// there are none. first is the row number of the shard's first row. Call end once for
+// there are none. first is the row number of the shard's first row. Call endShard once for
 // each shard, in order.
 func (c *copyFinder) endShard(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {

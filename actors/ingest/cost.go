@@ -67,7 +67,7 @@ func EstimateFromInput(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (
 // sample: its first rows. parts are the parts of the sample, and rows is the number of
 // rows that would run. The bounds are a 95 % confidence interval of the mean answer,
 // from the variance between the parts (Cochran, Sampling Techniques, 1977, cluster
-// sampling). With fewer than three parts, the bounds are the bounds of Unsampled.
+// sampling). With fewer than three parts, the bounds are the bounds of EstimateFromInput.
 func EstimateFromSample(spec *rowmill.Spec, rows int64, size shard.TokenCounts, parts []store.Part) (float64, rowmill.Estimate) {
 	_, e := EstimateFromInput(spec, rows, size)
 	e.Method = rowmill.EstimateSampled

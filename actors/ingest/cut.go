@@ -149,9 +149,9 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputTokenCounter, index i
 // processors. Then other inputs get a turn.
 type processorTurn struct {
 	*ingester
-	began time.Time // when the current moment began
-	leave func()    // gives the processor back; nil while there is no moment
-	rows  int       // number of rows read, in all moments
+	began time.Time // when the current turn began
+	leave func()    // gives the processor back; nil while there is no turn
+	rows  int       // number of rows read, in all turns
 }
 
 // A moment lasts momentTime, which is checked every momentRows rows. This is long enough
@@ -162,8 +162,8 @@ const (
 	momentRows = 64
 )
 
-// acquire waits for a processor and begins a moment. It returns the error of ctx if ctx
-// ends first.
+// acquire waits for a processor and begins a turn. It returns the error of ctx if ctx ends
+// first.
 func (m *processorTurn) acquire(ctx context.Context) error {
 	leave, ok := m.Compute(ctx)
 	if !ok {
@@ -173,8 +173,8 @@ func (m *processorTurn) acquire(ctx context.Context) error {
 	return nil
 }
 
-// yieldIfDue must be called after each row. If the moment has lasted momentTime, pass ends it
-// and waits for the next moment.
+// yieldIfDue must be called after each row. If the turn has lasted momentTime, yieldIfDue
+// ends the turn and waits for the next turn.
 func (m *processorTurn) yieldIfDue(ctx context.Context) error {
 	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
 		return nil
@@ -183,8 +183,8 @@ func (m *processorTurn) yieldIfDue(ctx context.Context) error {
 	return m.acquire(ctx)
 }
 
-// releaseDuring calls wait without using a processor. If there was a moment before, rest then
-// waits for the next moment.
+// releaseDuring calls wait without using a processor. If there was a turn before,
+// releaseDuring then waits for the next turn.
 func (m *processorTurn) releaseDuring(ctx context.Context, wait func()) error {
 	had := m.leave != nil
 	m.end()
@@ -195,7 +195,7 @@ func (m *processorTurn) releaseDuring(ctx context.Context, wait func()) error {
 	return m.acquire(ctx)
 }
 
-// end ends the moment, if there is one, and gives its processor back.
+// end ends the turn, if there is one, and gives its processor back.
 func (m *processorTurn) end() {
 	if m.leave != nil {
 		m.leave()

@@ -156,7 +156,7 @@ type follower struct {
 	download *download
 	bucket   blob.Bucket
 	key      string                  // key of the stored input
-	rest     func(wait func()) error // see inputTokenCounter.releaseDuring
+	rest     func(wait func()) error // see processorTurn.releaseDuring
 
 	at     int64       // number of bytes read so far
 	object blob.Object // the stored input; nil before the follower needs it

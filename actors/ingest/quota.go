@@ -6,7 +6,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// checkRows returns a failure if a number of rows exceeds the job's quota. more means
+// checkRows returns a failure if a number of rows exceeds the job's quota. mayBeMore means
 // that further rows may follow.
 func checkRows(rows int64, mayBeMore bool, spec *rowmill.Spec) error {
 	if spec.RowQuota == 0 || rows <= spec.RowQuota {

@@ -86,7 +86,7 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 }
 
 // findOldJob reads the record of the old job: the job to continue. If that job ended before
-// it took over the rows of its own predecessor, find uses the predecessor, which has
+// it took over the rows of its own predecessor, findOldJob uses the predecessor, which has
 // all rows. cut is true if the old job has shards.
 func (t *takeover) findOldJob(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
@@ -248,8 +248,8 @@ func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.ShardI
 var errNoRows = errors.New("no rows are taken over")
 
 // carryShard writes the rows of shard n to take over as a carried part, commits the part,
-// and returns its rows. own has rows that the new job has run itself; carry leaves them
-// out. The totals have no tokens, because the tokens of these rows belong to the old
+// and returns its rows. own has rows that the new job has run itself; carryShard leaves
+// them out. The totals have no tokens, because the tokens of these rows belong to the old
 // job.
 func (t *takeover) carryShard(ctx context.Context, n int, info shard.ShardInfo, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema

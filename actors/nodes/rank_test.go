@@ -10,8 +10,9 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// All members compute the same ranks: 0, 1, 2 … for each job, and First has rank 0. When
-// a member leaves, only the members behind it change their rank.
+// All members compute the same ranks: 0, 1, 2 … for each job, and the member that
+// FirstRanked returns has rank 0. When a member leaves, only the members behind it change
+// their rank.
 func TestRanksAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,7 @@ type Silences struct {
 // A silence is the time for which a node has answered no request.
 type silence struct {
 	since, last time.Time // times of the first and the last request without an answer
-	reported    bool      // Unanswered has returned true for this silence
+	reported    bool      // RecordUnanswered has returned true for this silence
 }
 
 // minReportedSilence is how long a node must be silent before the silence is reported:

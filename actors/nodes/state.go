@@ -64,12 +64,12 @@ func DecodeState(m cluster.Member) (s State, ok bool) {
 const loadStep = 0.25
 
 // IsCloseTo reports whether a node need not send its state s to nodes that have its earlier
-// state said. This is true if only the load has changed, and only a little.
+// state sent. This is true if only the load has changed, and only a little.
 func (s State) IsCloseTo(sent State) bool {
 	return s.Draining == sent.Draining && s.Objects == sent.Objects && s.Jobs == sent.Jobs && slices.EqualFunc(s.Engines, sent.Engines, Engine.isCloseTo)
 }
 
-// isCloseTo reports whether an engine differs from its earlier state said only by a small
+// isCloseTo reports whether an engine differs from its earlier state sent only by a small
 // change of its load.
 func (e Engine) isCloseTo(sent Engine) bool {
 	step := loadStep * float64(sent.Window)

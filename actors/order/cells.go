@@ -20,7 +20,7 @@ type rankedRows[T any] struct {
 	list   []classRows[T]     // the cells, in no order
 	index  map[rowClass]int // by class: index of the cell in list; nil while list is short
 	order  []int32       // indexes of cells in list, the highest rank first; empty cells are skipped
-	ranked int64         // Lengths.count when the cells were last sorted
+	ranked int64         // LengthEstimator.count when the cells were last sorted
 	stale  bool          // a cell was added or got rows after the last sort
 	count  int           // number of rows
 }
@@ -28,7 +28,7 @@ type rankedRows[T any] struct {
 // A classRows has the rows of one class.
 type classRows[T any] struct {
 	class rowClass
-	rank  float64 // expected length of the answers (see Lengths.rank)
+	rank  float64 // expected length of the answers (see LengthEstimator.rank)
 	rows  []Row[T]
 	taken int // number of rows removed from the front of rows
 }
@@ -36,7 +36,7 @@ type classRows[T any] struct {
 // left returns the number of rows that are still in the cell.
 func (c *classRows[T]) left() int { return len(c.rows) - c.taken }
 
-// shortList is the maximum number of cells that find searches one by one, without
+// shortList is the maximum number of cells that findOrAdd searches one by one, without
 // index.
 const shortList = 8
 

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// In any sequence of operations, cells return each row once, in order within a class,
+// In any sequence of operations, rankedRows returns each row once, in order within a class,
 // and never a row of a lower rank while a row of a higher rank is there.
 func TestCellsGiveTheBest(t *testing.T) {
 	t.Parallel()

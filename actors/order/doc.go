@@ -6,7 +6,7 @@
 //
 //	rows loaded ──► Pool ──► Take(port) ──► rows for one server
 //	                 ▲ expected tokens
-//	answers ──────► Lengths
+//	answers ──────► LengthEstimator
 //
 // The length of an answer is only expected, and each answer changes the expectation. So a
 // Pool has its rows in cells, each with the rows of one size class and one region of the

@@ -52,8 +52,8 @@ func (g *PrefixGrouper) Add(text string) {
 	}
 }
 
-// Decided reports whether Groups has seen enough rows to decide, and whether it decided
-// that rows are assigned by groups (dealt).
+// Decided reports whether the PrefixGrouper has seen enough rows to decide, and whether it
+// decided that rows are assigned by groups (dealt).
 func (g *PrefixGrouper) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
 
 // Rows returns the group of each added row, up to the limit. It returns nil if groups

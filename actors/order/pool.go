@@ -39,7 +39,7 @@ type Pool[T any] struct {
 	open        []*group[T]           // groups without a server: sorted by share, then by expected length
 	rotations   map[ServerIndex]*rotation[T] // the groups that each server works on
 	preferences map[uint64]preference // by hash of the prefix: only for groups that have no rows now
-	ranked      int64                 // Lengths.count when open was last sorted; -1 if it must be sorted
+	ranked      int64                 // LengthEstimator.count when open was last sorted; -1 if it must be sorted
 	size        int                   // number of rows in the pool
 	plain       bool                  // rows without a share leave in the order in which they were added
 
@@ -51,11 +51,11 @@ type group[T any] struct {
 	hash  uint64
 	share int // Share of the group's first row
 	rows  rankedRows[T]
-	rank  float64 // expected length of the answers (see Lengths.rank)
+	rank  float64 // expected length of the answers (see LengthEstimator.rank)
 	ports serverSet   // servers that have had rows of the group
 }
 
-// serverSet is a set of servers, with one bit for each Port modulo 64.
+// serverSet is a set of servers, with one bit for each ServerIndex modulo 64.
 type serverSet uint64
 
 func (s serverSet) with(p ServerIndex) serverSet { return s | 1<<(uint64(p)%64) }

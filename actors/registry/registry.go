@@ -191,7 +191,7 @@ type KindTotals struct {
 	Tasks  map[string]time.Duration // by task name: the longest running time
 }
 
-// Figures returns a Figure for each kind with running actors, by kind.
+// Figures returns the KindTotals of each kind with running actors, by kind.
 func (r *Registry) Figures() map[string]KindTotals {
 	all := make(map[string]KindTotals)
 	for _, e := range r.entries() {

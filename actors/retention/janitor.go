@@ -62,8 +62,11 @@ type Janitor struct {
 	days     retentionDate
 	failures failures
 	sweep    sweep
-	findings Findings
-	skew     time.Duration // how far Clock was ahead of the store's time at the last Look
+	// uploadCursor is the last upload of the page that expireUploads examined, or empty if
+	// the next page is the first.
+	uploadCursor string
+	findings     Findings
+	skew     time.Duration // how far Clock was ahead of the store's time at the last CheckRemovalAllowed
 }
 
 // New returns a janitor.
@@ -81,7 +84,8 @@ type Findings struct {
 // Findings returns the results of the last complete pass.
 func (j *Janitor) Findings() Findings { return j.findings }
 
-// Skew returns how far this node's clock was ahead of the store's at the last Look.
+// Skew returns how far this node's clock was ahead of the store's at the last call of
+// CheckRemovalAllowed.
 func (j *Janitor) Skew() time.Duration { return j.skew }
 
 // CheckRemovalAllowed checks whether data may be removed now, and returns the store's time. The error
@@ -154,14 +158,26 @@ func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// expireUploads removes up to Batch expired uploads, whether they became files, were
-// cancelled or were abandoned.
+// expireUploads examines up to Batch uploads, oldest first, and removes the expired ones,
+// whether they became files, were cancelled or were abandoned. The next call continues with
+// younger uploads, so that uploads which cannot be removed hide no others.
 func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
-	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest uploads come first
-	errs := []error{err}
+	ids, err := j.Bucket.Folders(ctx, layout.Uploads, j.uploadCursor, j.Batch)
+	if err != nil {
+		return err
+	}
+	j.uploadCursor = ""
+	if len(ids) == j.Batch {
+		j.uploadCursor = ids[len(ids)-1]
+	}
+	var errs []error
 	for _, id := range ids {
 		began, ok := layout.UploadStartTime(id)
-		if !ok || today.Before(began.Add(layout.UploadLife)) {
+		if ok && today.Before(began.Add(layout.UploadLife)) {
+			j.uploadCursor = "" // all further uploads are younger
+			break
+		}
+		if !ok {
 			continue
 		}
 		if err := j.Bucket.DeletePrefix(ctx, layout.UploadPrefix(id)); err != nil {
@@ -176,7 +192,7 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 // so other accounts would otherwise wait long.
 const perTurn = 10
 
-// An expiringAccount is an account that waits for its turn in expire.
+// An expiringAccount is an account that waits for its turn in expireJobs.
 type expiringAccount struct {
 	account string
 	ended   time.Time // data of jobs that ended before this time is removed

@@ -134,7 +134,7 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 // neededKeys returns the keys of the objects that a finished job still needs: its artifacts,
 // and its parts if it has not succeeded. A successful job needs no parts, because its
 // artifacts have all rows. If the owner crashed before it removed the records of these
-// parts, named removes the records.
+// parts, neededKeys removes the records.
 func (j *Janitor) neededKeys(ctx context.Context, rec store.Record) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, a := range rec.Artifacts {

@@ -65,13 +65,13 @@ func (s *storageStatus) recordResult(err error, kind string) error {
 	return err
 }
 
-// addWaiter records that the operation who waits because of an error.
+// addWaiter records that the operation waiter waits because of an error.
 func (s *storageStatus) addWaiter(waiter any, err error) { s.change(func() { s.fails[waiter] = err }) }
 
-// removeWaiter records that the operation who no longer waits.
+// removeWaiter records that the operation waiter no longer waits.
 func (s *storageStatus) removeWaiter(waiter any) { s.change(func() { delete(s.fails, waiter) }) }
 
-// change calls how, which changes s.fails, and then logs and announces the start or the
+// change calls update, which changes s.fails, and then logs and announces the start or the
 // end of an outage.
 func (s *storageStatus) change(update func()) {
 	s.mu.Lock()

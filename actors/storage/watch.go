@@ -48,7 +48,7 @@ type Watch struct {
 	bucket    *watchedBucket
 	records   *storageStatus       // status of the store
 	objects   *storageStatus       // status of the bucket
-	elsewhere atomic.Bool   // the last argument of Leave
+	elsewhere atomic.Bool   // the last argument of SetElsewhere
 	changed   chan struct{} // gets a token after an outage has started or ended
 }
 
@@ -105,7 +105,7 @@ func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // SetElsewhere sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
-// in calls that already wait. now is true if other nodes can use the objects.
+// in calls that already wait. usable is true if other nodes can use the objects.
 func (w *Watch) SetElsewhere(usable bool) { w.elsewhere.Store(usable) }
 
 // Wait calls do until it succeeds, and returns the last error of do. It gives up if
@@ -113,11 +113,11 @@ func (w *Watch) SetElsewhere(usable bool) { w.elsewhere.Store(usable) }
 // or if ctx ends. It must be harmless to call do again.
 func (w *Watch) Wait(ctx context.Context, do func() error) error { return w.wait(ctx, do, false) }
 
-// WaitHere is Wait for work that another node could do. It also gives up when
-// Leave(true) was called, with ErrElsewhere.
+// WaitHere is Wait for work that another node could do. It also gives up, with
+// ErrElsewhere, after SetElsewhere(true).
 func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.wait(ctx, do, true) }
 
-// wait is Wait, or WaitHere if leaves is true.
+// wait is Wait, or WaitHere if mayMove is true.
 func (w *Watch) wait(ctx context.Context, do func() error, mayMove bool) error {
 	waiter := new(int)
 	defer func() {

@@ -213,7 +213,7 @@ rowmill_storage_waiting{storage="records"} 0
 	})
 }
 
-// Look finds the end of an outage that no operation waits for, and it writes if writes
+// Probe finds the end of an outage that no operation waits for, and it writes if writes
 // have failed.
 func TestLook(t *testing.T) {
 	t.Parallel()

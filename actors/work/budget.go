@@ -64,7 +64,7 @@ type Memory struct {
 
 // NewMemory returns the Memory of a worker of a job. After a refusal, wake is called
 // when the worker should ask again. wake must not block; it makes the worker call
-// Again.
+// RepeatRequests.
 func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func()) *Memory {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ const (
 func (p purpose) share() float64 { return [...]float64{toLoad: 0.5, toSend: 1}[p] }
 
 // acquire takes up to n units of size bytes, and returns the number of units that it
-// took. After 0 units, the Memory waits until Again.
+// took. After 0 units, the Memory waits until RepeatRequests is called.
 func (m *Memory) acquire(n int, size int64, p purpose) int {
 	b := m.budget
 	b.mu.Lock()

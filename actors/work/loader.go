@@ -31,7 +31,7 @@ type Loader struct {
 	share     int           // Share of the span that was loaded last
 	shares    int           // number of different shares loaded so far
 	exhausted bool          // the owner has no more spans for this worker now
-	loading   bool          // a Load runs
+	loading   bool          // a BlockLoad runs
 	full      bool          // the budget refused the last request
 }
 
@@ -83,7 +83,7 @@ func (l *Loader) Exhausted() bool { return l.exhausted }
 // Empty reports whether there are no spans to load.
 func (l *Loader) Empty() bool { return len(l.todo) == 0 }
 
-// Loading reports whether a Load is running.
+// Loading reports whether a BlockLoad is running.
 func (l *Loader) Loading() bool { return l.loading }
 
 // CountQueuedRows returns the number of rows in spans from which no block is being loaded.
@@ -102,9 +102,9 @@ func (l *Loader) queued() []assign.Span {
 	return l.todo
 }
 
-// Next returns the next block to load; ok is false if a Load runs, no span is left, or
-// the budget has no room. nothing means that the worker has no rows in memory: then the
-// budget always has room, so that each job makes progress.
+// Next returns the next block to load; ok is false if a BlockLoad runs, no span is left, or
+// the budget has no room. isMemoryEmpty means that the worker has no rows in memory: then
+// the budget always has room, so that each job makes progress.
 func (l *Loader) Next(isMemoryEmpty bool) (load BlockLoad, ok bool) {
 	if l.loading || l.full || len(l.todo) == 0 {
 		return BlockLoad{}, false
@@ -191,7 +191,7 @@ func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.Task {
 	return tasks
 }
 
-// FailLoad takes back a Load that could not be read.
+// FailLoad takes back a BlockLoad that could not be read.
 func (l *Loader) FailLoad(m BlockLoad) {
 	l.loading = false
 	l.trail.EndSpan(m.span.Shard, m.rows, nil)

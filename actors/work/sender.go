@@ -39,7 +39,7 @@ type serverPort struct {
 	id    order.ServerIndex
 	queue Queue
 	sent  int // number of rows at the server or in its queue
-	left  int // during Fill: number of rows for which the server has room
+	left  int // during SendRows: number of rows for which the server has room
 }
 
 // firstAnswer is the assumed size of an answer in bytes, before the first answer
@@ -127,7 +127,7 @@ func (s *Sender) withdraw(p *serverPort) {
 	s.Rows.Return(back)
 }
 
-// Resume makes the next Fill ask the budget again after a refusal.
+// Resume makes the next call of SendRows ask the budget again after a refusal.
 func (s *Sender) Resume() { s.full = false }
 
 // Room returns the number of rows for which all servers together have room.
@@ -235,7 +235,7 @@ const (
 )
 
 // Wants reports whether more rows should be loaded. room is the number of rows for
-// which the servers had room before Fill.
+// which the servers had room before SendRows.
 func (s *Sender) Wants(room int) bool {
 	ready := s.Rows.Ready()
 	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.isScarce(aheadShare))

@@ -24,7 +24,7 @@ type visit struct {
 	closed bool                       // no more rows of the shard are expected
 }
 
-// NewWorkerTrace returns the Trail of a worker; it is nil if job is nil.
+// NewWorkerTrace returns the WorkerTrace of a worker; it is nil if job is nil.
 func NewWorkerTrace(job *tracing.JobTrace) *WorkerTrace {
 	if job == nil {
 		return nil

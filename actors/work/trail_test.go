@@ -75,7 +75,7 @@ func testTrail(t *testing.T) {
 	}
 }
 
-// A nil Trail, of a job without traces, does nothing.
+// A nil WorkerTrace, of a job without traces, does nothing.
 func TestTrail_Nil(t *testing.T) {
 	t.Parallel()
 	trail := NewWorkerTrace(nil)

@@ -190,7 +190,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) 
 	return describe(key, info), nil
 }
 
-// describe returns the Info of an object from its file.
+// describe returns the ObjectInfo of an object from its file.
 //
 // The ETag is made of the size and the time of the last change in nanoseconds.
 // The ETag is strong because uniqueClock gives every commit of a process a

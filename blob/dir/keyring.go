@@ -125,7 +125,7 @@ func (k *Keyring) Current() (string, []byte) {
 	return first.ID, first.Secret
 }
 
-// Find returns the secret of the key with this ID. ok is false if there is no such key.
+// Find returns the secret of the key with this ID, and false if there is no such key.
 func (k *Keyring) Find(id string) ([]byte, bool) {
 	for _, key := range *k.keys.Load() {
 		if key.ID == id {

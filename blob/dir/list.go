@@ -156,7 +156,7 @@ func (b *Bucket) deletePrefix(prefix string) error {
 }
 
 // moveToTrash moves the folder of objects at path to trash. If a snapshot is being made,
-// discard first gives the files a second name in the snapshot.
+// moveToTrash first gives the files a second name in the snapshot.
 func (b *Bucket) moveToTrash(path, trash string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()

@@ -61,18 +61,18 @@ func (b *Bucket) Snapshot(ctx context.Context, capture func(folder string) error
 type linker struct {
 	snapshotMu sync.Mutex // locked while a snapshot is being made, so that there is only one at a time
 
-	// Each deletion read-locks mu: from before the call of preserve until the name of
-	// the file is removed.
+	// Each deletion read-locks mu: from before the call of linkBeforeDelete until the name
+	// of the file is removed.
 	mu       sync.RWMutex
 	from, to string // folders of the first and the second names; empty while no snapshot is being made
 
 	relinkMu sync.Mutex // locked while relink moves a second name to a newer file
 	failedMu sync.Mutex // guards failed
-	failed   error      // the first error of preserve
+	failed   error      // the first error of linkBeforeDelete
 }
 
-// startSnapshot starts the linker: from now on, preserve gives second names. begin waits
-// for the deletions that are in progress.
+// startSnapshot starts the linker: from now on, linkBeforeDelete gives second names.
+// startSnapshot waits for the deletions that are in progress.
 func (k *linker) startSnapshot(from, to string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

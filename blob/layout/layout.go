@@ -40,7 +40,7 @@ import (
 // FileKey returns the key of an uploaded file.
 func FileKey(id string) string { return Files + id }
 
-// Files is the prefix of the keys that File returns.
+// Files is the prefix of the keys that FileKey returns.
 const Files = "files/"
 
 // Uploads is the prefix of all uploads. Each upload has a folder with its ID as
@@ -86,8 +86,8 @@ const Jobs = "jobs/"
 // bucket.
 const Deployment = "deployment.json"
 
-// Spoolings is the prefix of the keys that Spooling returns, and SetAsides is the
-// prefix of the keys that SetAsideKey returns.
+// Spoolings is the prefix of the keys that SpoolingKey returns, and SetAsides is the prefix
+// of the keys that SetAsideKey returns.
 const (
 	Spoolings = "spooling/"
 	SetAsides = "set-aside/"
@@ -102,7 +102,8 @@ func SpoolingKey(job string) string { return Spoolings + job }
 // although the job has no record.
 func SetAsideKey(job string) string { return SetAsides + job + ".json" }
 
-// JobIDFromMarkerKey returns the ID of the job in a key that Spooling or SetAsideKey returned.
+// JobIDFromMarkerKey returns the ID of the job in a key that SpoolingKey or SetAsideKey
+// returned.
 func JobIDFromMarkerKey(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
 }
@@ -188,8 +189,8 @@ func NewArtifactKey(job, name string, epoch int64) string {
 	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", JobPrefix(job), name, epoch, Nonce())
 }
 
-// EpochFromKey returns the epoch in a key that Part or Artifact made, or 0 if the key has
-// none.
+// EpochFromKey returns the epoch in a key that NewPartKey or NewArtifactKey made, or 0 if
+// the key has none.
 func EpochFromKey(key string) int64 {
 	fields := strings.Split(path.Base(key), "-")
 	if len(fields) < 3 {
@@ -209,7 +210,7 @@ func NewLinesKey(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s", JobPrefix(job), Nonce(), name)
 }
 
-// Probes is the prefix of the keys that Probe returns.
+// Probes is the prefix of the keys that ProbeKey returns.
 const Probes = "probe/"
 
 // ProbeKey returns the key that a node writes to check that it can write. The

@@ -194,7 +194,7 @@ func (b *Bucket) stat(ctx context.Context, key string) (minio.ObjectInfo, error)
 	})
 }
 
-// describe returns the Info of an object. The time is cut to seconds, because the
+// describe returns the ObjectInfo of an object. The time is cut to seconds, because the
 // answer to HEAD has only seconds, while listings have fractions of a second.
 func (b *Bucket) describe(o minio.ObjectInfo) blob.ObjectInfo {
 	return blob.ObjectInfo{

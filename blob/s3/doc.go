@@ -39,9 +39,9 @@
 //
 // Open tests copies of objects and of ranges, deletions of many objects and the
 // listing of unfinished uploads, with objects of a few bytes. A call that the
-// server refuses or does wrongly, in these tests or later, is a Limit: until the
-// process ends, the work is done in another way. MinIO lists unfinished uploads only
-// for a complete key, not for a prefix; it removes them by itself after a day.
+// server refuses or does wrongly, in these tests or later, is a Limitation: until the
+// process ends, the work is done in another way. MinIO lists unfinished uploads only for a
+// complete key, not for a prefix; it removes them by itself after a day.
 //
 // Cloudflare R2 requires that all parts except the last have the same length.
 // The first writer that appends from another object finds this out: it lets the

@@ -101,7 +101,8 @@ type call struct {
 
 type callKey struct{}
 
-// callOf returns the call that node.withCall has put into a context; nil if there is none.
+// callOf returns the call that nodeClient.withCall has put into a context; nil if there is
+// none.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c

@@ -98,9 +98,9 @@ func (s *nodeStorage) listJobFolders() (map[string]bool, error) {
 }
 
 // dropJobsAfterSnapshot removes from a snapshot the objects of jobs that have no record in it. It
-// does so only for jobs that are not in before, the jobs with objects before the copy
-// of the records, and for jobs that a client was submitting. Otherwise a node that
-// starts on the backup would quarantine these objects as objects of lost jobs.
+// does so only for jobs that are not in jobsBefore, the jobs with objects before the copy
+// of the records, and for jobs that a client was submitting. Otherwise a node that starts
+// on the backup would quarantine these objects as objects of lost jobs.
 func dropJobsAfterSnapshot(ctx context.Context, folder string, jobsBefore map[string]bool) (err error) {
 	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
 	entries, err := os.ReadDir(at(layout.Jobs))

@@ -28,8 +28,8 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// CheckStorage compares the records with the objects in the bucket. If read is true, it
-// also reads all results and parts of ended jobs.
+// CheckStorage compares the records with the objects in the bucket. If readResults is true,
+// it also reads all results and parts of ended jobs.
 func (s *nodeService) CheckStorage(ctx context.Context, readResults bool) (deployment.NodeReport, error) {
 	return s.storage.checkConsistency(ctx, readResults, nil)
 }
@@ -322,7 +322,7 @@ func (x *selfDiagnosis) checkMachine() {
 }
 
 // checkDiskSpace returns a warning if the disk of path has too little free space,
-// otherwise an empty Finding. free and all are in bytes.
+// otherwise an empty Finding. freeBytes and capacityBytes are in bytes.
 func checkDiskSpace(path string, freeBytes, capacityBytes uint64) client.Finding {
 	if capacityBytes == 0 || float64(freeBytes)/float64(capacityBytes) >= minFreeDiskShare {
 		return client.Finding{}

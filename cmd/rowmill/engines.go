@@ -50,7 +50,7 @@ type engines struct {
 //	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
 //	                         └─ else, or simulator.enabled is never ──► wait
 //
-// The part discovery finds servers that appear later.
+// The part serverDiscovery finds servers that appear later.
 func (e *engines) Start(ctx context.Context) error {
 	e.gpus = gpu.NewMonitor(e.GPUs)
 	e.Registry.MustRegister(e.gpus)
@@ -333,7 +333,7 @@ func (e *engines) engineHost(name string) string {
 }
 
 // isOwnAddress reports whether a client that connects to address reaches a listener of this
-// node on listen. Both are HOST:PORT.
+// node on listenAddress. Both are HOST:PORT.
 func isOwnAddress(address, listenAddress string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, ownErr := net.SplitHostPort(listenAddress)

@@ -27,8 +27,8 @@ func printStartBanner(term *terminal.IO, m *NodeProcess) {
 	fmt.Fprint(term.Out, out.String())
 }
 
-// writeSummaryLines calls line for each address, storage and engine of the node, with a name and
-// a text.
+// writeSummaryLines calls writeLine for each address, storage and engine of the node, with
+// a name and a text.
 func (m *NodeProcess) writeSummaryLines(writeLine func(name, format string, args ...any)) {
 	writeLine("API", "%s", m.Listeners.URL)
 	if m.Settings.Cluster.Role != settings.EnginesOnly {

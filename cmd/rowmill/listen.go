@@ -83,8 +83,8 @@ type listener struct {
 	secure bool
 }
 
-// openListener opens an address. Requests wait until serve is called. cert and key are the
-// files of the TLS certificate and its key, both empty for plain HTTP. The listener
+// openListener opens an address. Requests wait until serve is called. certFile and keyFile
+// are the files of the TLS certificate and its key, both empty for plain HTTP. The listener
 // reads the files again when they change.
 func openListener(ctx context.Context, address, certFile, keyFile string, log *slog.Logger) (*listener, error) {
 	l := &listener{server: &nethttp.Server{
@@ -138,12 +138,12 @@ func (l *listener) stop(ctx context.Context) error {
 	return nil
 }
 
-// localURL returns the listener's base URL for a client on this machine. open reports
+// localURL returns the listener's base URL for a client on this machine. public reports
 // whether other machines also reach the listener; they need another host name.
 func (l *listener) localURL() (base string, public bool) {
 	host, port, err := net.SplitHostPort(l.Addr.String())
 	if err != nil {
-		return "", false // does not happen: listen opens only TCP addresses
+		return "", false // does not happen: openListener opens only TCP addresses
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host, public = "127.0.0.1", true

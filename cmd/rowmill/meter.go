@@ -23,8 +23,8 @@ type metricsSampler struct {
 	read func(time.Time) (metricsSample, error)
 
 	mu     sync.Mutex
-	last   *metricsSample  // the latest reading; nil before the first one
-	recent []metricsSample // the readings within engineRateWindow, oldest first
+	last   *metricsSample  // the latest sample; nil before the first one
+	recent []metricsSample // the samples within engineRateWindow, oldest first
 	points []apinodes.StatsPoint
 }
 
@@ -37,8 +37,8 @@ type metricsSample struct {
 	inFlight, window          int
 }
 
-// sampleMetrics reads the metrics, and adds a Point with the changes since the last reading. It
-// drops old Points and readings.
+// sampleMetrics reads the metrics, and adds a StatsPoint with the changes since the last
+// metricsSample. It drops old StatsPoints and metricsSamples.
 func (m *metricsSampler) sampleMetrics(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {

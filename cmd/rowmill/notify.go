@@ -6,14 +6,15 @@ import (
 	"net"
 )
 
-// States of the service that notify sends to systemd; see sd_notify(3).
+// States of the service that notifySystemd sends to systemd; see sd_notify(3).
 const (
 	notifyReady    = "READY=1"
 	notifyStopping = "STOPPING=1"
 )
 
 // notifySystemd sends a state of the service to systemd. socket is the value of the variable
-// NOTIFY_SOCKET. If socket is empty, systemd expects no state and notify does nothing.
+// NOTIFY_SOCKET. If socket is empty, systemd expects no state and notifySystemd does
+// nothing.
 func notifySystemd(ctx context.Context, socket, state string) error {
 	if socket == "" {
 		return nil

@@ -137,7 +137,7 @@ func (p *pipeline) drainRows(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops this part of the node. It is needed because part and actors.System, which
+// Stop stops this part of the node. It is needed because partBase and actors.System, which
 // pipeline embeds, both have a method Stop.
 func (p *pipeline) Stop(ctx context.Context) error { return p.partBase.Stop(ctx) }
 

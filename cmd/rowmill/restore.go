@@ -98,7 +98,8 @@ events to the same webhooks.
 	return cmd
 }
 
-// printArchiveSummary prints one line about an archive to w. The line begins with the text what.
+// printArchiveSummary prints one line about an archive to w. The line begins with the text
+// prefix.
 func printArchiveSummary(w io.Writer, prefix string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
 		prefix, terminal.FormatCount(h.Files-1), h.At.Format(time.RFC3339), textfmt.FormatSize(h.Bytes), terminal.SanitizeLine(h.Deployment), terminal.SanitizeLine(h.Version))

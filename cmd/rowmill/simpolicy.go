@@ -37,7 +37,7 @@ func (p *simulationPolicy) decideOnce(simulated bool) {
 }
 
 // isSimulating reports whether the outputs of this node are simulated; false before
-// decide.
+// decideOnce.
 func (p *simulationPolicy) isSimulating() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

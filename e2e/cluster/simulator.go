@@ -62,9 +62,9 @@ func (s *simulator) hostile(ctx context.Context, c *client, share float64) error
 // simulateCommand is the first argument of this program when it runs as a simulator.
 const simulateCommand = "simulate"
 
-// simulate runs a simulated inference server with a Front, which `rowmill sim` does not have,
-// until the process is killed. Arguments: address, witness log, number of rows at once, and
-// time of a row.
+// simulate runs a simulated inference server with an AttackProxy, which `rowmill sim` does
+// not have, until the process is killed. Arguments: address, witness log, number of rows at
+// once, and time of a row.
 func simulate(arguments []string) error {
 	if len(arguments) != 4 {
 		return fmt.Errorf("%s: %d arguments, want ADDRESS WITNESS SLOTS ANSWER", simulateCommand, len(arguments))

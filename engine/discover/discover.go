@@ -111,7 +111,7 @@ type candidate struct {
 	logged  string // last logged reason why the server is not used; empty if none
 }
 
-// New returns a Finder. New sends no probe; Look and Run do.
+// New returns a Finder. New sends no probe; ProbePending and Run send probes.
 func New(cfg Config) (*Finder, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

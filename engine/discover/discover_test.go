@@ -187,8 +187,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Look asks all servers at once: none of these servers answers before all were asked.
-// The result has the order of the addresses.
+// ProbePending asks all servers at once: none of these servers answers before all were
+// asked. The result has the order of the addresses.
 func TestLookAsksAllAtOnce(t *testing.T) {
 	t.Parallel()
 	handlers := []http.Handler{always("<html>"), ollama, http.NotFoundHandler(), vllm}

@@ -63,9 +63,9 @@ var withheldReasons = map[string]bool{
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
 }
 
-// buildReply returns the complete reply, or the error that rejects it. whole means that the
-// reply came as one body and not as a stream. If a whole body has both an answer and an
-// error object, read ignores the error object.
+// buildReply returns the complete reply, or the error that rejects it. isWholeBody means
+// that the reply came as one body and not as a stream. If a whole body has both an answer
+// and an error object, buildReply ignores the error object.
 func (r *replyReader) buildReply(asked requestSettings, isWholeBody bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!isWholeBody || !r.choices) {
 		return engine.Reply{}, nil, r.reportedError(asked, private...)
@@ -73,9 +73,9 @@ func (r *replyReader) buildReply(asked requestSettings, isWholeBody bool, privat
 	return r.buildAnswer(isWholeBody, asked.form != "")
 }
 
-// buildAnswer returns the complete reply, or the error that rejects it. whole means that the
-// reply came as one body and not as a stream. formed means that the job has a
-// json_schema or structured_outputs. notices are warnings for the job.
+// buildAnswer returns the complete reply, or the error that rejects it. isWholeBody means
+// that the reply came as one body and not as a stream. isConstrained means that the job has
+// a json_schema or structured_outputs. notices are warnings for the job.
 func (r *replyReader) buildAnswer(isWholeBody, isConstrained bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{

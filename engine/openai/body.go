@@ -29,7 +29,7 @@ var errBodyTooLarge = errors.New("reply exceeds the limit on its size")
 var errChunk = errors.New("reply has a malformed chunk")
 
 // A replyBody returns the bytes of a reply's body as slices of the connection's read buffer.
-// It implements source.
+// It implements windowSource.
 type replyBody struct {
 	in      *bufio.Reader
 	framing framing

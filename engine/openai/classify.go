@@ -25,8 +25,8 @@ type refusal struct {
 }
 
 // lowerCaseText returns the type, the code and the message of a refusal in lower case. private
-// holds the texts of the prompt. If the message quotes one of them, words leaves out
-// the message, because it contains words of the prompt.
+// holds the texts of the prompt. If the message quotes one of them, lowerCaseText leaves
+// out the message, because the message contains words of the prompt.
 func (x refusal) lowerCaseText(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
 	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && containsQuote(x.fault.message, string(p)) }) {

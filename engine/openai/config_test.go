@@ -82,7 +82,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// shown returns a message unless it repeats private text.
+// TestShown checks that redactedMessage returns a message unless it repeats private text.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

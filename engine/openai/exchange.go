@@ -41,10 +41,10 @@ func newCallTimeout(whole time.Duration) callTimeout {
 }
 
 // send posts one request and returns the connection after it has read the reply's
-// header. The caller then reads the body and calls finish. head is the HTTP head of the
-// request up to the value of Content-Length; traceparent is the value of the header
-// traceparent, empty for none; build appends the body. build may run twice: if the
-// server has closed the reused connection, send dials a new connection, once.
+// header. The caller then reads the body and calls releaseConn. head is the HTTP head of
+// the request up to the value of Content-Length; traceparent is the value of the header
+// traceparent, empty for none; build appends the body. build may run twice: if the server
+// has closed the reused connection, send dials a new connection, once.
 func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ type requestTail struct {
 	without []extraField // extras that middle does not contain
 }
 
-// buildTailWithout builds a trailer without the given extras.
+// buildTailWithout builds a requestTail without the given extras.
 func (c *call) buildTailWithout(without []extraField) (*requestTail, error) {
 	fields := c.fields
 	for _, x := range without {
@@ -149,8 +149,8 @@ func (c *call) buildTailWithout(without []extraField) (*requestTail, error) {
 // have another cause.
 const maxFailuresWithLogprobs = 2
 
-// tailForRow returns the trailer for a row's request. After HTTP 500 answers to the row,
-// the request is sent without log probabilities: they may be the cause, and most
+// tailForRow returns the requestTail for a row's request. After HTTP 500 answers to the
+// row, the request is sent without log probabilities: they may be the cause, and most
 // servers do not name the cause. See maxFailuresWithLogprobs for the number of answers.
 func (c *call) tailForRow(row engine.Row) *requestTail {
 	usual := c.trailer.Load()
@@ -164,15 +164,15 @@ func (c *call) tailForRow(row engine.Row) *requestTail {
 	return bare
 }
 
-// hasAdded reports whether Rowmill by itself added the extra x to requests with the trailer
-// t.
+// hasAdded reports whether Rowmill by itself added the extra x to requests with the
+// requestTail t.
 func (c *call) hasAdded(x extraField, t *requestTail) bool {
 	return slices.Contains(c.settings.extras, x) && !slices.Contains(t.without, x)
 }
 
-// recordLogprobsOutcome records that the server answered a row with trailer t. Further rows do not ask
-// for log probabilities once the server has answered maxRowsWithoutLogprobs rows only without log
-// probabilities, and no row with them.
+// recordLogprobsOutcome records that the server answered a row whose request had the
+// requestTail t. Further rows do not ask for log probabilities once the server has answered
+// maxRowsWithoutLogprobs rows only without log probabilities, and no row with them.
 func (c *call) recordLogprobsOutcome(t *requestTail, row engine.Row) {
 	switch {
 	case c.hasAdded(extraLogprobs, t):

@@ -15,8 +15,8 @@ import (
 //	{"detail": "text" or [{"msg", "loc"}]}                    FastAPI itself
 //	{"detail": {"msg", "type"}}                               KoboldCpp
 //
-// The message may quote a prompt, so other packages must get only the result of the
-// method shown.
+// The message may quote a prompt, so other packages must get only the result of the method
+// redactedMessage.
 type serverFault struct {
 	found   bool
 	message string
@@ -139,8 +139,9 @@ const (
 	quoteLength = 12
 )
 
-// redactedMessage returns the message on one line, shortened. If the message quotes one of texts,
-// shown returns a notice instead, because texts are private and must not get into logs.
+// redactedMessage returns the message on one line, shortened. If the message quotes one of
+// texts, redactedMessage returns a notice instead, because texts are private and must not
+// get into logs.
 func (f serverFault) redactedMessage(texts ...[]byte) string {
 	line := oneLine(f.message)
 	if len(line) > maxMessage {

@@ -93,8 +93,9 @@ func (p *logprobSum) trackCloseThink(token []byte) {
 // reasoning bytes of reasoning. If a model reasoned and no token completed </think>,
 // there are two cases: the tokens cover only the answer, or the model marks its
 // reasoning in another way and the tokens cover both. The total length of the tokens
-// distinguishes the two cases; in the second case result returns 0. It also returns 0
-// if a model that should not reason did reason, because watch did not see its tokens.
+// distinguishes the two cases; in the second case sumForAnswer returns 0. It also returns 0
+// if a model that should not reason did reason, because trackCloseThink did not see the
+// tokens of this model.
 func (p *logprobSum) sumForAnswer(content, reasoning int) (sum float64, count int64) {
 	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0

@@ -40,7 +40,7 @@ type contextWatch struct {
 }
 
 // startRow marks c as used by a row with context ctx. If ctx ends before the row calls
-// end, begin's watch closes the connection.
+// endRow, the watch that startRow starts closes the connection.
 func (c *conn) startRow(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
@@ -158,8 +158,8 @@ func (p *pool) reap() {
 	}
 }
 
-// closeIdle closes all idle connections. send calls drop if the server has closed the most
-// recently used connection: the other connections were idle for longer.
+// closeIdle closes all idle connections. send calls closeIdle if the server has closed the
+// most recently used connection: the other connections were idle for longer.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	idle := p.idle

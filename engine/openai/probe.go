@@ -36,8 +36,9 @@ func (e *Engine) fetchPath(ctx context.Context, path string) (probeReply, error)
 	return e.sendProbeRequest(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
 }
 
-// sendProbeRequest sends a request to a path below the server's base URL and reads up to limit bytes
-// of the reply into buf. The returned page shares the memory of buf.
+// sendProbeRequest sends a request to a path below the server's base URL and reads up to
+// limit bytes of the reply into buf. The body of the returned probeReply shares the memory
+// of buf.
 func (e *Engine) sendProbeRequest(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (probeReply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
@@ -223,7 +224,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
 }
 
 // addMapped adds each served model of ModelMap to info a second time, with the catalog
-// id as its name, so that Info.Find finds it by this id.
+// id as its name, so that Info.FindModel finds it by this id.
 func (e *Engine) addMapped(info *engine.Info) {
 	served := info.Models
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {

@@ -26,7 +26,7 @@ const (
 )
 
 // A replyReader reads one answer and stores the values that it has read. The pool named
-// replies reuses reply structs.
+// replies reuses replyReader structs.
 type replyReader struct {
 	scanner
 	limit int // maximum length of the content and of the reasoning, in bytes

@@ -227,8 +227,8 @@ var abilityWords = []string{
 // schema or its rule of structured_outputs, which every row of the job has.
 var formWords = []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"}
 
-// matchRule returns the first rule that matches a refusal with HTTP status code. said is
-// the message, the type and the code of the refusal in lower case.
+// matchRule returns the first rule that matches a refusal with HTTP status code.
+// refusalText is the message, the type and the code of the refusal in lower case.
 func matchRule(code int, refusalText string, fault serverFault, asked requestSettings) *refusalRule {
 	for i := range rules {
 		if r := &rules[i]; r.matches(code, refusalText, fault, asked) {

@@ -106,8 +106,8 @@ func (s *scanner) readByte() byte {
 }
 
 // peek skips white space and returns the next byte without consuming it. It returns 0
-// after an error, and also for a NUL in the body, which no caller accepts. peek is so
-// small that the compiler inlines it; space handles the rare cases.
+// after an error, and also for a NUL in the body, which no caller accepts. peek is so small
+// that the compiler inlines it; peekPastSpace handles the rare cases.
 func (s *scanner) peek() byte {
 	if i := s.pos; i < len(s.win) && s.win[i] > ' ' {
 		return s.win[i]
@@ -292,8 +292,8 @@ func (s *scanner) skipValue() {
 	}
 }
 
-// trySkipIntArray is a fast path of skip for a list of natural numbers that has no white
-// space and is fully in the window. Replies with log probabilities have thousands of
+// trySkipIntArray is a fast path of skipValue for a list of natural numbers that has no
+// white space and is fully in the window. Replies with log probabilities have thousands of
 // such lists: the bytes of each token. For any other list it returns false and consumes
 // nothing.
 func (s *scanner) trySkipIntArray() bool {

@@ -13,8 +13,8 @@ import (
 var errTooLong = errors.New("answer exceeds the limit on its length")
 
 // readString consumes a string, appends its decoded value to dst and returns dst. If the
-// value has more than limit bytes: with cut, text drops the further bytes; without cut,
-// it stops with errTooLong. Invalid UTF-8 stays unchanged (see toValidUTF8).
+// value has more than limit bytes, readString drops the further bytes if truncate is true,
+// and otherwise stops with errTooLong. Invalid UTF-8 stays unchanged (see toValidUTF8).
 func (s *scanner) readString(dst []byte, limit int, truncate bool) []byte {
 	if s.peek() != '"' {
 		s.fail("expected a string")

@@ -17,7 +17,7 @@ const (
 	eventEnd                        // the body ended without [DONE]
 )
 
-// byteOrderMark is a character that some servers send before a stream. events ignores
+// byteOrderMark is a character that some servers send before a stream. eventReader ignores
 // it.
 const byteOrderMark = "\uFEFF"
 
@@ -25,11 +25,10 @@ const byteOrderMark = "\uFEFF"
 var lineBreak = []byte("\n")
 
 // eventReader reads a stream of server-sent events (WHATWG HTML, section 9.2.6). As a
-// source, it returns only the bytes of the current payload, so a scanner can read one
-// payload like a whole body. While the JSON of a payload is incomplete, the following
-// data lines up to an empty line belong to the same payload. When the JSON is complete,
-// the next data line starts the next payload, because some gateways leave out the empty
-// lines.
+// windowSource, it returns only the bytes of the current payload, so a scanner can read one
+// payload like a whole body. While the JSON of a payload is incomplete, the following data
+// lines up to an empty line belong to the same payload. When the JSON is complete, the next
+// data line starts the next payload, because some gateways leave out the empty lines.
 type eventReader struct {
 	src   windowSource
 	rest  []byte // unread bytes of the current window of src
@@ -60,8 +59,9 @@ func (e *eventReader) nextPayload() (eventKind, error) {
 	}
 }
 
-// skipByteOrderMark skips a byte-order mark before the first line of the stream. A line that begins
-// with only a part of the mark has an unknown field name, so events ignores the line.
+// skipByteOrderMark skips a byte-order mark before the first line of the stream. A line
+// that begins with only a part of the mark has an unknown field name, so eventReader
+// ignores the line.
 func (e *eventReader) skipByteOrderMark() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
 		if err := e.fillRest(); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// BatchingEngine is the Pace of a continuously batching engine on a simulated GPU.
-// Steps follow each other on the clock of package time without drift: a timer
-// that is late delays answers but not the next step. Its only goroutine runs
-// only while there are requests, so that an idle engine costs nothing, and
-// inside a testing/synctest bubble everything happens in virtual time.
+// BatchingEngine is the LatencyModel of a continuously batching engine on a simulated GPU.
+// Steps follow each other on the clock of package time without drift: a timer that is late
+// delays answers but not the next step. Its only goroutine runs only while there are
+// requests, so that an idle engine costs nothing, and inside a testing/synctest bubble
+// everything happens in virtual time.
 type BatchingEngine struct {
 	origin time.Time
 	stop   chan struct{} // closed by Close
@@ -164,9 +164,8 @@ func (b *BatchingEngine) deliver(finished []*batching.Request) {
 	}
 }
 
-// batchRun is one request in a Batching. b.mu guards its fields until the
-// request is over. After that only the caller uses them, so that a usual
-// request locks b.mu only once.
+// batchRun is one request in a BatchingEngine. b.mu guards its fields until the request is
+// over. After that only the caller uses them, so that a usual request locks b.mu only once.
 type batchRun struct {
 	b       *BatchingEngine
 	request batching.Request

@@ -1,13 +1,13 @@
 // Package sim is a simulated inference server. It speaks the OpenAI dialect over HTTP as
-// vLLM does, and makes its answers up. It owns the text of answers, their timing (Pace)
-// and injected faults. It knows nothing of jobs: nodes reach it over HTTP only, like any
-// other server. Package jsongen makes values for JSON Schemas, and package batching models
-// an engine on a GPU.
+// vLLM does, and makes its answers up. It owns the text of answers, their timing
+// (LatencyModel) and injected faults. It knows nothing of jobs: nodes reach it over HTTP
+// only, like any other server. Package jsongen makes values for JSON Schemas, and package
+// batching models an engine on a GPU.
 //
 //	net/http
 //	   │ exchange: one request and its answer
 //	   ▼
-//	parse ─► directives, faults ─► answer (text, tokens) ─► Pace: when ─► render
+//	parse ─► directives, faults ─► answer (text, tokens) ─► LatencyModel: when ─► render
 //
 // # It says that it is simulated
 //
@@ -20,8 +20,8 @@
 //
 // By default every answer takes the latencies of Profile, however many requests run at
 // once. That is pleasant for demonstrations, and no model of a real server. With Config.GPU
-// answers take the time of a model on a GPU (Batching; package batching says what its model
-// was fitted on and how large its errors are). Requests then share steps, wait for KV
+// answers take the time of a model on a GPU (BatchingEngine; package batching says what its
+// model was fitted on and how large its errors are). Requests then share steps, wait for KV
 // cache, are preempted, and find common prefixes in the cache. Usage and the request log
 // count cached tokens. /metrics has the running and waiting requests, the use of the KV
 // cache and the preemptions. As on a real server, /metrics then does not say how many
@@ -70,7 +70,7 @@
 //	[[sim:fail=503]]          answers with this status, 400 to 599
 //	[[sim:fail=503 times=2]]  only the first two times that this prompt comes
 //	[[sim:reject]]            400, the row's own fault
-//	[[sim:hang]]              computes the answer and never sends it; keeps a slot of a Profile
+//	[[sim:hang]]              computes the answer and never sends it; keeps a slot of a LatencyProfile
 //	[[sim:reset]]             resets the connection instead of answering
 //	[[sim:truncate]]          closes the connection in the middle of the body
 //	[[sim:malformed]]         200 with a body that is not JSON

@@ -17,7 +17,7 @@ type Faults struct {
 	Rate500         float64 `json:"rate_500"`         // answers 500
 	Rate503         float64 `json:"rate_503"`         // answers 503 with Retry-After
 	Reset           float64 `json:"reset"`            // resets the connection
-	Hang            float64 `json:"hang"`             // computes the answer and never sends it; keeps a slot of a Profile
+	Hang            float64 `json:"hang"`             // computes the answer and never sends it; keeps a slot of a LatencyProfile
 	Truncate        float64 `json:"truncate"`         // closes the connection in the middle of the body
 	Malformed       float64 `json:"malformed"`        // answers with a body that is not JSON
 	Empty           float64 `json:"empty"`            // answers 200 without choices or embeddings

@@ -9,9 +9,10 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// LatencyModel decides when the tokens of a request are ready: after fixed latencies (fixedLatency), or
-// by a model of a real engine's steps (Batching). It knows nothing of HTTP or text, reads
-// the clock only through package time, and is safe for concurrent use.
+// LatencyModel decides when the tokens of a request are ready: after fixed latencies
+// (fixedLatency), or by a model of a real engine's steps (BatchingEngine). It knows nothing
+// of HTTP or text, reads the clock only through package time, and is safe for concurrent
+// use.
 type LatencyModel interface {
 	// Start queues a request. It returns ErrQueueFull if no more requests may wait, and
 	// ErrTooLong if the request can never run. The caller must End the run.
@@ -21,8 +22,8 @@ type LatencyModel interface {
 	Load() Load
 }
 
-// EngineRequest is what a Pace needs to know of a request: the prompt, and the numbers of input
-// and output tokens.
+// EngineRequest is what a LatencyModel needs to know of a request: the prompt, and the
+// numbers of input and output tokens.
 type EngineRequest struct {
 	Prompt       []byte // the text of all messages in order, to find common prefixes; valid until End
 	PromptTokens int
@@ -61,7 +62,7 @@ type Load struct {
 	KVBlocks    int64   // KV cache in blocks of batching.BlockTokens tokens
 }
 
-// Errors of Pace.Start.
+// Errors of LatencyModel.Start.
 var (
 	ErrQueueFull = errors.New("the request queue is full")
 	ErrTooLong   = errors.New("prompt and answer do not fit into the memory of the simulated GPU")
@@ -72,9 +73,9 @@ var (
 // time.
 const streamStep = 10 * time.Millisecond
 
-// fixedLatency is the Pace of a Profile: the time of a request does not depend on how many
-// requests run. Its KV cache holds a whole context in every slot, so that the cache never
-// limits the number of requests.
+// fixedLatency is the LatencyModel of a LatencyProfile: the time of a request does not
+// depend on how many requests run. Its KV cache holds a whole context in every slot, so
+// that the cache never limits the number of requests.
 type fixedLatency struct {
 	profile  LatencyProfile
 	capacity int64 // size of the KV cache in tokens
@@ -83,8 +84,8 @@ type fixedLatency struct {
 	tokens   atomic.Int64 // KV tokens of running requests
 }
 
-// newFixed makes the Pace of a profile. context is the largest context of all models,
-// in tokens.
+// newFixed makes the LatencyModel of a LatencyProfile. context is the largest context of
+// all models, in tokens.
 func newFixed(p LatencyProfile, context int) *fixedLatency {
 	return &fixedLatency{
 		profile:  p,

@@ -101,7 +101,7 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 	})
 }
 
-// steps is a Pace of another kind, which remembers its calls.
+// steps is a LatencyModel of another kind, which remembers its calls.
 type steps struct {
 	mu      sync.Mutex
 	started []EngineRequest

@@ -32,7 +32,7 @@ func isWriteRequest(c *gin.Context) bool {
 	return true
 }
 
-// contextSession is the name in the request's context under which Pass stores the
+// contextSession is the name in the request's context under which RequireAuth stores the
 // sessionClaims of a browser session.
 const contextSession = "rowmill.session"
 

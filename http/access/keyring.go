@@ -67,7 +67,7 @@ type Keyring struct {
 	mu          sync.Mutex
 	keys        map[string]store.APIKey
 	listReadAt  time.Time            // when the read that returned keys began
-	generation  int                  // number of Forget calls; a read that began before the latest call is dropped
+	generation  int                  // number of calls of InvalidateKeys; a read that began before the latest call is dropped
 	useStoredAt map[string]time.Time // key id 	 time when the key's use was last stored
 }
 
@@ -119,9 +119,9 @@ func (k *Keyring) findPrincipal(ctx context.Context, key string) (caller.Princip
 	return k.principalOf(kept)
 }
 
-// authenticateKey returns the owner of a key, as find does, but its errors can be sent to the
-// client. scheme is the word before a key in the header Authorization; a refusal shows
-// it in the header WWW-Authenticate.
+// authenticateKey returns the owner of a key, as findPrincipal does, but its errors can be
+// sent to the client. scheme is the word before a key in the header Authorization; a
+// refusal shows it in the header WWW-Authenticate.
 func (k *Keyring) authenticateKey(ctx context.Context, key, scheme string) (caller.Principal, error) {
 	who, err := k.findPrincipal(ctx, key)
 	switch {
@@ -206,9 +206,8 @@ func (k *Keyring) principalOf(key store.APIKey) (caller.Principal, error) {
 func IsExpired(k store.APIKey, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
 // lookupKey returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
-// from the store again unless the list was fresh when lookup was called. The age is
-// measured at the time of the call, so a slow store does not cause one read after
-// another.
+// from the store again unless the list was fresh when lookupKey was called. The age is
+// measured at the time of the call, so a slow store does not cause one read after another.
 func (k *Keyring) lookupKey(ctx context.Context, id string) (store.APIKey, error) {
 	came := k.now()
 	for {
@@ -238,8 +237,7 @@ func (k *Keyring) lookupKey(ctx context.Context, id string) (store.APIKey, error
 }
 
 // cachedKey looks up a key id in the cached list. fresh is true if the list was new enough
-// when the request arrived. generation is the number of Forget calls so
-// far.
+// when the request arrived. generation is the number of calls of InvalidateKeys so far.
 func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.APIKey, known, fresh bool, generation int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -253,8 +251,8 @@ func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.APIKey, kno
 }
 
 // reloadKeys reads the list of keys from the store. The age of the list counts from the
-// start of the read. generation is the number of Forget calls before the read; if Forget is
-// called during the read, reloadKeys drops the result.
+// start of the read. generation is the number of calls of InvalidateKeys before the read;
+// if InvalidateKeys is called during the read, reloadKeys drops the result.
 func (k *Keyring) reloadKeys(ctx context.Context, generation int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)

@@ -154,8 +154,8 @@ func (s *SessionSealer) storedCipher(ctx context.Context, reload bool) (cipher.A
 	return aead, nil
 }
 
-// loadSealKey reads the seal key from the store. If the store has no seal key, load creates
-// and stores a new key.
+// loadSealKey reads the seal key from the store. If the store has no seal key, loadSealKey
+// creates and stores a new key.
 func (s *SessionSealer) loadSealKey(ctx context.Context) (doc sealDocument, err error) {
 	text, _, err := s.values.GetValue(ctx, sealValue)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -53,8 +53,8 @@ func (w lineWriter) appendLine(b []byte, row *rowmill.Row, out *rowmill.Output) 
 }
 
 // newRowErrorBody returns the error of a request without an answer. If the inference server
-// sent an error in Anthropic's form, failure copies its message, and also its type if
-// Anthropic's API has this type. Few servers use this form, and vLLM uses other type
+// sent an error in Anthropic's form, newRowErrorBody copies its message, and also its type
+// if Anthropic's API has this type. Few servers use this form, and vLLM uses other type
 // names.
 func (w lineWriter) newRowErrorBody(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", errorDetail{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}

@@ -114,8 +114,8 @@ const (
 )
 
 // Submit stores a batch. Clients retry a request if they receive no answer, and send no
-// idempotency key. So Submit compares sum, the hash of the request, with the sums of
-// earlier requests. For a retry it returns the batch that the first request stored.
+// idempotency key. So Submit compares requestHash, the hash of the request, with the hashes
+// of earlier requests. For a retry it returns the batch that the first request stored.
 // spool writes the requests of the batch to the bucket.
 func (b *Batches) Submit(c *gin.Context, record store.Record, requestHash string, spool func(context.Context) error) (store.Record, error) {
 	idem := &store.Idempotency{Key: "batch " + requestHash, BodyHash: requestHash, TTL: retryTime}
@@ -209,8 +209,8 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 	return ended, err
 }
 
-// NotFoundError returns a 404 for an id that does not exist in the account. what is the kind of
-// object, such as "batch".
+// NotFoundError returns a 404 for an id that does not exist in the account. objectKind is
+// the kind of object, such as "batch".
 func NotFoundError(objectKind, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", objectKind, id)
 }

@@ -17,8 +17,8 @@ var types = map[int]string{
 	http.StatusTooManyRequests: "rate_limit_error",
 }
 
-// ErrorType returns the error type for an HTTP status. server is the dialect's type for
-// errors that the service caused.
+// ErrorType returns the error type for an HTTP status. serverErrorType is the dialect's
+// type for errors that the service caused.
 func ErrorType(status int, serverErrorType string) string {
 	kind, known := types[status]
 	switch {

@@ -24,7 +24,7 @@ type ResultFile struct {
 	// Line appends the line of a request to b: JSON without a line end. If Line appends
 	// nothing, the file has no line for the request.
 	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
-	// OnComplete is called when the file is complete. Made may be nil.
+	// OnComplete is called when the file is complete. OnComplete may be nil.
 	OnComplete func(ctx context.Context, made store.Artifact) error
 }
 
@@ -88,7 +88,7 @@ type lineFileWriter struct {
 }
 
 // writeRow writes the line of one request to the file that outcome describes. Some clients end a
-// line at every character that Unicode calls a line break, also inside strings. So add
+// line at every character that Unicode calls a line break, also inside strings. So writeRow
 // escapes these characters, which occur only in strings. CR and LF need no escape here,
 // because JSON strings never contain them.
 func (l *lineFileWriter) writeRow(outcome ResultFile, row *rowmill.Row, out *rowmill.Output) (err error) {

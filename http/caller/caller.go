@@ -65,7 +65,7 @@ type Principal struct {
 // context.
 const contextPrincipal = "rowmill.principal"
 
-// StoreIn stores the principal in the request's context, where Of finds it.
+// StoreIn stores the principal in the request's context, where PrincipalOf finds it.
 func (who Principal) StoreIn(c *gin.Context) { c.Set(contextPrincipal, who) }
 
 // PrincipalOf returns the sender of a request. access.Gate must have let the request pass.
@@ -148,8 +148,9 @@ func ResolveReadAccount(c *gin.Context) (string, error) {
 	return own, nil
 }
 
-// AdministeredAccountOrAll is Administered for lists, with one difference: if an administrator of
-// the account "default" names no account, it returns "", which means all accounts.
+// AdministeredAccountOrAll is AdministeredAccount for lists, with one difference: if an
+// administrator of the account "default" names no account, it returns "", which means all
+// accounts.
 func AdministeredAccountOrAll(c *gin.Context, named string) (string, error) {
 	account, err := AdministeredAccount(c, named)
 	if named == "" && account == DefaultAccount {

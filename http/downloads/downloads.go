@@ -79,8 +79,8 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 }
 
 // jobWithResults returns the job whose id is in the path, if it has results with the
-// columns of v. If partial is true, it also returns a job that has not succeeded but
-// has committed rows; then some is true.
+// columns of v. If partial is true, it also returns a job that has not succeeded but has
+// committed rows; then isPartial is true.
 func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partial bool) (record store.Record, isPartial bool, err error) {
 	if record, err = d.Jobs.FindInPath(c); err != nil {
 		return record, false, err

@@ -6,7 +6,8 @@
 //
 //	Join ── poll topics without a listener ──► Initial: all current states, or the
 //	                                           changes since a position
-//	each second: Active, Revisions ── compare ───► pending of each listener ──► Take
+//	each second: ListActiveJobs, Revisions ── applyPoll ──► pending of each listener
+//	                                                        ──► TakeChanges
 //
 // pending is a set of ids and not a queue: a slow listener gets the latest state of each
 // job once. So the memory of pending is limited by the number of changed jobs.
@@ -132,8 +133,8 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Join adds a listener for topics. The caller must call Leave when it no longer needs
-// the listener. last is the id of the last event that the client received, or empty.
+// Join adds a listener for topics. The caller must call Leave when it no longer needs the
+// listener. lastEventID is the id of the last event that the client received, or empty.
 func (h *Hub) Join(ctx context.Context, topics []Topic, lastEventID string) (*Listener, error) {
 	l := &Listener{hub: h, topics: topics, Wake: make(chan struct{}, 1), pending: map[string]int64{}}
 	if err := h.register(l); err != nil {
@@ -276,7 +277,7 @@ func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	return nil
 }
 
-// findPollTargets returns the jobs that may have changed: the job ids for each topic (seen), and
+// findPollTargets returns the jobs that may have changed: the job ids for each topic (targets), and
 // the ids for all topics together without duplicates (ids). now is the start of the
 // poll.
 func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time) (targets []pollTarget, ids []string, err error) {

@@ -22,7 +22,7 @@ type records struct {
 	mu    sync.Mutex
 	marks map[string]store.Revision
 	born  map[string]time.Time
-	polls int // number of calls of Active and Revisions
+	polls int // number of calls of ListActiveJobs and Revisions
 	gets  atomic.Int32
 	err   error
 }

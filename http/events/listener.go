@@ -19,12 +19,12 @@ type Listener struct {
 	hub    *Hub
 	topics []Topic
 
-	// Wake receives an element when new changes are ready for Take.
+	// Wake receives an element when new changes are ready for TakeChanges.
 	Wake chan struct{}
-	// Initial has the changes to send before all changes from Take. If Whole is true,
-	// Initial has all current states; if false, it has the changes since the position that
-	// the client asked for. Lost means that the client asked for a position that the hub
-	// no longer knows.
+	// Initial has the changes to send before all changes from TakeChanges. If Whole is
+	// true, Initial has all current states; if false, it has the changes since the position
+	// that the client asked for. Lost means that the client asked for a position that the
+	// hub no longer knows.
 	Initial     []TopicChange
 	Whole, Lost bool
 	// Position is the event id to send after Initial.
@@ -53,8 +53,8 @@ func (l *Listener) Leave() {
 	}
 }
 
-// setInitial sets Initial, Whole, Lost and Position of a listener. last is the id of the
-// last event that the client received.
+// setInitial sets Initial, Whole, Lost and Position of a listener. lastEventID is the id of
+// the last event that the client received.
 func (h *Hub) setInitial(l *Listener, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Listener) drainPending() []TopicChange {
 	return changes
 }
 
-// PutBack takes back changes that could not be sent. The next Take returns these
+// PutBack takes back changes that could not be sent. The next TakeChanges returns these
 // changes again.
 func (l *Listener) PutBack(changes []TopicChange) {
 	l.hub.mu.Lock()

@@ -56,10 +56,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ClearReadDeadline removes the read deadline. Call Done when the whole body was read: the server
-// then still reads from the connection, to notice when the client disconnects. If the
-// body was not read completely, do not call Done: the deadline then limits how long the
-// server skips the rest of the body.
+// ClearReadDeadline removes the read deadline. Call ClearReadDeadline when the whole body
+// was read: the server then still reads from the connection, to notice when the client
+// disconnects. If the body was not read completely, do not call ClearReadDeadline: the
+// deadline then limits how long the server skips the rest of the body.
 func (b *Body) ClearReadDeadline() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.

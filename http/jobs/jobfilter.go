@@ -118,11 +118,11 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 	})
 }
 
-// scanJobs calls see for each job of an account, newest first, from a cursor on. It stops
-// when see returns true, or after maxScanned jobs. next is the cursor of the job after
-// the last one that see got, empty if there is none. all is false if scan stopped
-// because of maxScanned. firstPageSize is how many jobs the first read of the store asks for if
-// there is no cursor.
+// scanJobs calls visit for each job of an account, newest first, from a cursor on. It stops
+// when visit returns true, or after maxScanned jobs. next is the cursor of the job after
+// the last one that visit got, empty if there is none. scannedAll is false if scanJobs
+// stopped because of maxScanned. firstPageSize is how many jobs the first read of the store
+// asks for if there is no cursor.
 func (j *Jobs) scanJobs(ctx context.Context, account, cursor string, firstPageSize int, visit func(*rowmill.Job) (stop bool)) (next string, scannedAll bool, err error) {
 	for scanned := 0; ; {
 		size := listPage

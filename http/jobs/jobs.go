@@ -36,7 +36,7 @@ const listPage = 200
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers cache.TTL[answerCacheKey, any]       // answers that Shared caches
+	answers cache.TTL[answerCacheKey, any]       // answers that CacheAnswers caches
 	counts  cache.TTL[string, jobCounts]    // job counts by account
 	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
 	track   sampleTracker
@@ -238,7 +238,7 @@ func statusMessage(job *rowmill.Job) string {
 // cancellation is durable before the answer; the pipeline stops the work afterwards.
 func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	var record store.Record
-	head, err := j.FindHead(c, c.Param("job_id")) // Head also reads a job whose specification is damaged
+	head, err := j.FindHead(c, c.Param("job_id")) // FindHead also reads a job whose specification is damaged
 	if err == nil {
 		record, _, err = j.CancelJob(c.Request.Context(), head.Job.ID, "cancelled on request")
 	}
@@ -255,7 +255,7 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 }
 
 // CancelJob cancels a job and sets its message to reason. It returns the job's new record
-// and, as doing, the message that the job had before.
+// and, as oldMessage, the message that the job had before.
 func (j *Jobs) CancelJob(ctx context.Context, id, reason string) (record store.Record, oldMessage string, err error) {
 	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
 		oldMessage, r.Job.Message = r.Job.Message, reason
@@ -385,8 +385,8 @@ func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 // the data again later, because a worker may still write an object.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
-	// Announce must run before RemoveData: after RemoveData the record counts as cleaned
-	// up, and Announce does nothing.
+	// CreateDeliveries must run before RemoveData: after RemoveData the record counts as
+	// cleaned up, and CreateDeliveries does nothing.
 	if _, err := webhook.CreateDeliveries(ctx, j.Store, &record); err != nil {
 		return record, err
 	}

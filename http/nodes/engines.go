@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// StatsStep is the length of the time step that one Point covers.
+	// StatsStep is the length of the time step that one StatsPoint covers.
 	StatsStep = 5 * time.Second
-	// StatsKept is how long a node keeps Points: enough for a chart. For a longer history
-	// collect the metrics of the nodes.
+	// StatsKept is how long a node keeps each StatsPoint: enough for a chart. For a longer
+	// history collect the metrics of the nodes.
 	StatsKept = time.Hour
 )
 

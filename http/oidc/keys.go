@@ -89,9 +89,9 @@ func (k *keyCache) cachedKey(id string) (key any, fresh bool) {
 	return nil, false
 }
 
-// refreshKeys reads the keys from the issuer. If the last read was less than fetchEvery ago,
-// fetch reads nothing and returns the error of that read. The caller must hold the lock
-// k.fetching.
+// refreshKeys reads the keys from the issuer. If the last read was less than fetchEvery
+// ago, refreshKeys reads nothing and returns the error of that read. The caller must hold
+// the lock k.fetching.
 func (k *keyCache) refreshKeys(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.cfg.Now()

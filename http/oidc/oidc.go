@@ -87,7 +87,7 @@ type Verifier struct {
 	keys *keyCache
 }
 
-// New returns an Issuer. New sends no request.
+// New returns a Verifier. New sends no request.
 func New(cfg Config) *Verifier {
 	if cfg.KeysInterval <= 0 {
 		cfg.KeysInterval = time.Hour
@@ -120,8 +120,8 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Verify checks a token and returns its bearer. The error is a *Refusal if the token is
-// refused; any other error means that the issuer's keys cannot be read.
+// Verify checks a token and returns its bearer. The error is a *RefusedTokenError if the
+// token is refused; any other error means that the issuer's keys cannot be read.
 func (i *Verifier) Verify(ctx context.Context, token string) (TokenOwner, error) {
 	refuse := func(format string, args ...any) (TokenOwner, error) {
 		return TokenOwner{}, &RefusedTokenError{Reason: fmt.Sprintf(format, args...)}

@@ -89,7 +89,7 @@ type batchError struct {
 }
 
 // finalizeAndView returns a batch as OpenAI's API shows it. If the batch has ended and its files
-// can be made now, view makes the files first.
+// can be made now, finalizeAndView makes the files first.
 func (d *Dialect) finalizeAndView(ctx context.Context, record store.Record) (batchView, error) {
 	record, err := d.batches.Finalize(ctx, record)
 	if err != nil {

@@ -118,7 +118,7 @@ func (d *Dialect) readForm(parts *multipart.Reader, field string, w io.Writer) (
 	sent := uploadForm{fields: map[string]string{}}
 	for {
 		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) { // the end of the form; if it came too early, fields are missing and check reports them
+		if errors.Is(err, io.EOF) { // the end of the form; if it came too early, fields are missing and validate reports them
 			return sent, nil
 		}
 		if err != nil {

@@ -97,7 +97,7 @@ func (u *upload) view() client.UploadState {
 }
 
 func viewPart(upload, id string, size int64) client.UploadPart {
-	at, _ := layout.UploadStartTime(id) // UploadBegan also reads part ids, which have the same form as upload ids
+	at, _ := layout.UploadStartTime(id) // UploadStartTime also reads part ids, which have the same form as upload ids
 	return client.UploadPart{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
@@ -354,7 +354,7 @@ func (u *upload) partKeys(ids []string) (keys []string, err error) {
 }
 
 // joinParts joins parts of an upload into one file. keys are the object keys of the parts.
-// sum is the MD5 sum that the client expects, or empty.
+// wantMD5 is the MD5 sum that the client expects, or empty.
 func (d *Dialect) joinParts(ctx context.Context, u *upload, keys []string, wantMD5 string) error {
 	until := u.Created.Add(u.Keep)
 	f := store.File{

@@ -223,8 +223,8 @@ func Validate(configured []client.Quota) error {
 		if err := q.Priority.Validate(); err != nil {
 			return fmt.Errorf("http: Config.Quotas[%d].Priority: %w", i, err)
 		}
-		if q.RowQuota < 0 || q.TokenQuota < 0 {
-			return fmt.Errorf("http: Config.Quotas[%d]: row_quota %d and token_quota %d must not be negative", i, q.RowQuota, q.TokenQuota)
+		if q.RowQuota < 1 || q.TokenQuota < 1 {
+			return fmt.Errorf("http: Config.Quotas[%d]: row_quota %d and token_quota %d must be at least 1", i, q.RowQuota, q.TokenQuota)
 		}
 		seen[q.Priority] = true
 	}

@@ -21,8 +21,8 @@ type JSONObject struct {
 	prefix   string          // text before field names in problems, such as "quotas[1]."
 }
 
-// ReadObject decodes a body into an Object with all fields unread. The methods that
-// read a field add its problems to Problems.
+// ReadObject decodes a body into a JSONObject with all fields unread. The methods that read
+// a field add its problems to Problems.
 func ReadObject(body []byte) (JSONObject, error) {
 	o := JSONObject{Problems: &Problems{}}
 	return o, o.decode(body)

@@ -179,7 +179,7 @@ type eventStream struct {
 }
 
 // sendInitial sends the current states, or the changes since the client's last event. page
-// has the account's newest jobs, which begin sends first.
+// has the account's newest jobs, which sendInitial sends first.
 func (s *eventStream) sendInitial(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
@@ -208,7 +208,7 @@ func (s *eventStream) sendInitial(page []*rowmill.Job) error {
 }
 
 // sendUntilClosed sends changes until the client disconnects, its API key is no longer valid, or
-// the node drains. valid reports whether the key is still valid.
+// the node drains. isAuthorized reports whether the key is still valid.
 func (s *eventStream) sendUntilClosed(isAuthorized func() bool) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()

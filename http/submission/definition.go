@@ -17,7 +17,7 @@ const MaxDefinition = 16 << 20
 
 // ReadDefinition reads the definition of a Function from a body and adds the problems of
 // the definition to the body's problems. If the body has further fields, the caller
-// must read them first; others names them for the error about unknown fields.
+// must read them first; otherFields names them for the error about unknown fields.
 func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()

@@ -65,8 +65,8 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	return nil
 }
 
-// found returns the index of the first row that is an object without the field. lacks
-// is false if there is no such row.
+// firstRowLacking returns the index of the first row that is an object without the field.
+// found is false if there is no such row.
 func (r *rowFacts) firstRowLacking(field string) (row int64, found bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false

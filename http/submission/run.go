@@ -14,9 +14,9 @@ import (
 )
 
 // NewRunJob returns a job for one input of a Function. input is an object with the Function's
-// inputs, or a finished prompt as a string. The job of a draft (see Draft) names no
-// Function. For an invalid input Run returns an error with status 422. others are
-// unknown fields of the request, which become a warning of the job. The caller must
+// inputs, or a finished prompt as a string. The job of a draft (see NewDraftCall) names no
+// Function. For an invalid input NewRunJob returns an error with status 422. unknownFields
+// are the unknown fields of the request, which become a warning of the job. The caller must
 // call Close on the returned Submission.
 func (in *Parser) NewRunJob(ctx context.Context, call *FunctionCall, input json.RawMessage, unknownFields []string) (*Submission, *CheckedJob, error) {
 	sub := in.newSubmission(ctx)
@@ -42,10 +42,10 @@ func (in *Parser) NewRunJob(ctx context.Context, call *FunctionCall, input json.
 	return sub, job, nil
 }
 
-// NewDraftCall returns a Call for a draft: a definition in the request that is not stored.
-// field is the name of the field with the definition, and name is the Function's name
-// in the path. If the definition has problems, NewDraftCall adds them to problems and returns
-// nil.
+// NewDraftCall returns a FunctionCall for a draft: a definition in the request that is not
+// stored. field is the name of the field with the definition, and name is the Function's
+// name in the path. If the definition has problems, NewDraftCall adds them to problems and
+// returns nil.
 func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, definition json.RawMessage) (*FunctionCall, error) {
 	body, err := request.ReadObject(definition)
 	if err != nil {
@@ -61,8 +61,8 @@ func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, d
 	return newCall(f)
 }
 
-// NewRevisionCall returns a Call for one revision of an account's Function, published or not.
-// It returns rowmill.ErrNotFound if there is no such revision.
+// NewRevisionCall returns a FunctionCall for one revision of an account's Function,
+// published or not. It returns rowmill.ErrNotFound if there is no such revision.
 func (in *Parser) NewRevisionCall(ctx context.Context, account, name string, revision int) (*FunctionCall, error) {
 	f, err := in.Functions.Revision(ctx, account, name, revision)
 	if err != nil {

@@ -78,7 +78,7 @@ func (s *jsonScanner) nextByte() (byte, error) {
 	return b, nil
 }
 
-// unread undoes the last call of next, so that next returns the same byte again.
+// unread undoes the last call of nextByte, so that nextByte returns the same byte again.
 func (s *jsonScanner) unread() {
 	_ = s.r.UnreadByte() // always follows a successful ReadByte
 	s.offset--
@@ -226,7 +226,7 @@ func (n *nestingTracker) consumeByte(b byte) (ended bool) {
 
 // readValue reads a JSON value of any type and returns its text. first is the first byte,
 // which was already read. The text is valid until the next call. If the text has more
-// than limit bytes, value reads to its end, checks only brackets and quotes, and
+// than limit bytes, readValue reads to its end, checks only brackets and quotes, and
 // returns errTooLong.
 func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
 	if endsScalar(first) || first == ':' {

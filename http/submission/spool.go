@@ -18,8 +18,8 @@ const spoolBuffer = 64 << 10
 // A rowSpool stores the rows of a submission while the body is decoded. If all rows
 // together have up to maxInline bytes, they stay in memory. If they have more, all rows
 // go to an object in the bucket: one row per line, as a JSON string, or as a JSON
-// object for a Function's prompt. The caller must call commit or abort. A call of abort
-// after commit or abort does nothing.
+// object for a Function's prompt. The caller must call finishRows or abort. A call of abort
+// after finishRows or abort does nothing.
 type rowSpool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
@@ -33,7 +33,7 @@ type rowSpool struct {
 	size    int      // size of the rows as lines, in bytes
 	writer  blob.Writer
 	buffer  *bufio.Writer
-	dropped bool // drop was called; later rows are not stored
+	dropped bool // discardRows was called; later rows are not stored
 }
 
 // addText adds a row that is a JSON string. raw is the text between the quotes; addText
@@ -98,10 +98,10 @@ func (k *rowSpool) abort() {
 }
 
 // finishRows stores the rows. If they fit into the job's record, it returns them as texts
-// in inline. Otherwise it commits the object with the rows and returns the object's key
-// in spooled. prompt renders rows that are JSON objects; it is nil if there are no such
-// rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in
-// an object of the bucket are checked when the job reads them.
+// in inline. Otherwise it commits the object with the rows and returns the object's key in
+// objectKey. prompt renders rows that are JSON objects; it is nil if there are no such
+// rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in an
+// object of the bucket are checked when the job reads them.
 func (k *rowSpool) finishRows(prompt *function.Prompt) (inline []string, objectKey string, err error) {
 	if k.writer == nil {
 		inline, err = k.renderRows(prompt)

@@ -3,9 +3,9 @@
 // Function. Definitions of Functions have the same rules, so the package reads them too.
 // The package does not know HTTP, permissions, quotas, or how records are stored.
 //
-//	body ──► Read ──► Submission ──► Check ──► Job ──► StoreRows ──► Record
-//	            rows │ while it arrives                  ▲
-//	                 └──► memory, or an object ──────────┘
+//	body ──► Read ──► Submission ──► Check ──► CheckedJob ──► StoreRows ──► Record
+//	            rows │ while it arrives                         ▲
+//	                 └──► memory, or an object ─────────────────┘
 package submission
 
 import (
@@ -229,8 +229,8 @@ type FunctionCall struct {
 	prompt *function.Prompt
 }
 
-// FindCall returns a Call for the account's published Function with the name model. It
-// returns nil if model is the name of a model, or if there is no such Function.
+// FindCall returns a FunctionCall for the account's published Function with the name model.
+// It returns nil if model is the name of a model, or if there is no such Function.
 func (in *Parser) FindCall(ctx context.Context, account, model string) (*FunctionCall, error) {
 	if in.Models.HasModel(model) {
 		return nil, nil
@@ -245,7 +245,7 @@ func (in *Parser) FindCall(ctx context.Context, account, model string) (*Functio
 	return newCall(f)
 }
 
-// newCall returns a Call for a definition that has no problems.
+// newCall returns a FunctionCall for a definition that has no problems.
 func newCall(f rowmill.Function) (*FunctionCall, error) {
 	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
@@ -254,7 +254,7 @@ func newCall(f rowmill.Function) (*FunctionCall, error) {
 	return &FunctionCall{f, prompt}, nil
 }
 
-// isStored reports whether the Call runs a stored revision and not a draft.
+// isStored reports whether the FunctionCall runs a stored revision and not a draft.
 func (f *FunctionCall) isStored() bool { return f.Function.Revision > 0 }
 
 // mergeSampling returns the Function's sampling parameters together with given, the

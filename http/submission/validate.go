@@ -104,7 +104,7 @@ func (sub *Submission) unknownWarning() string {
 }
 
 // decodeField decodes a field of the submission into the variable that into points to. It
-// returns true if the field is present and has the right type. must names the right
+// returns true if the field is present and has the right type. wantType names the right
 // type for the problem.
 func (sub *Submission) decodeField(field, wantType string, into any) bool {
 	raw, given := sub.fields[field]

@@ -127,7 +127,7 @@ func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.
 }
 
 // acceptSubmission decodes, checks and stores a submission. repeated is true if an earlier
-// request with the same Idempotency-Key created the job. sum is the hash to which the
+// request with the same Idempotency-Key created the job. bodyHash is the hash to which the
 // body is written, or nil.
 func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, bodyHash hash.Hash) (record store.Record, repeated bool, err error) {
 	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
@@ -193,12 +193,12 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 }
 
 // storeJobRecord stores the record of a new job with the id of the caller's API key. If it is
-// certain that the record does not exist afterwards, put removes the object with the
-// rows.
+// certain that the record does not exist afterwards, storeJobRecord removes the object with
+// the rows.
 //
-// If the store does not confirm the write, put reads the record. If the record exists,
-// put succeeds. If it does not exist, put keeps the rows, because the record may still
-// appear.
+// If the store does not confirm the write, storeJobRecord reads the record. If the record
+// exists, storeJobRecord succeeds. If it does not exist, storeJobRecord keeps the rows,
+// because the record may still appear.
 func (s *Submissions) storeJobRecord(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	record.Job.KeyID, record.Trace = exchange.NilIfZero(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)

@@ -30,8 +30,8 @@ func IsSuccess(a store.DeliveryAttempt) bool {
 }
 
 // AfterAttempt returns the delivery d with an attempt added. The new state is finished, or
-// pending with a time for the next attempt. chance is a random number from 0 to 1 that
-// varies the pause before the next attempt.
+// pending with a time for the next attempt. randomFraction is a random number from 0 to 1
+// that varies the pause before the next attempt.
 func (s RetrySchedule) AfterAttempt(d store.WebhookDelivery, a store.DeliveryAttempt, now time.Time, randomFraction float64) store.WebhookDelivery {
 	d.Tries++
 	kept := d.Attempts[max(0, len(d.Attempts)+1-maxAttempts):]

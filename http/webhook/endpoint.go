@@ -132,7 +132,7 @@ func (all *Endpoints) Remove(id string) {
 }
 
 // Save stores the endpoints of an account. It returns rowmill.ErrConflict if another
-// request changed the stored endpoints after Load.
+// request changed the stored endpoints after LoadEndpoints.
 func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
 	version, err := store.RewriteValue(ctx, values, valueName(account), *all, all.version)
 	if err != nil {

@@ -91,7 +91,8 @@ func DefaultSchedule() RetrySchedule { return standardPauses() }
 const jitter = 0.2
 
 // PauseAfter returns the pause after the given number of failed attempts. again is false if no
-// further attempt follows. chance is a random number from 0 to 1, which selects the jitter.
+// further attempt follows. randomFraction is a random number from 0 to 1, which selects the
+// jitter.
 func (s RetrySchedule) PauseAfter(tries int, randomFraction float64) (pause time.Duration, again bool) {
 	if tries < 1 || tries > len(s) {
 		return 0, false

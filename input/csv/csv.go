@@ -102,7 +102,7 @@ type Reader struct {
 	pos          int    // beginning of the next record in buf
 	end          int    // end of the bytes read
 	eof          bool   // src has returned io.EOF
-	startChecked bool   // begin has checked the first bytes
+	startChecked bool   // checkEncoding has checked the first bytes
 
 	base   int64  // offset of buf[0] in the file
 	line   int64  // line of the current record

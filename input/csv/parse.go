@@ -236,12 +236,12 @@ func (r *Reader) readQuotedField() (last bool, err error) {
 				data = r.buf[r.recordStart:r.end]
 			}
 			if after+1 < len(data) && data[after+1] != '\n' {
-				return false, r.strayQuoteError(opened, lines, quote)
+				return false, r.strayQuoteError(lines, quote)
 			}
 			after = min(after+2, len(data))
 			last = true
 		default:
-			return false, r.strayQuoteError(opened, lines, quote)
+			return false, r.strayQuoteError(lines, quote)
 		}
 		r.pos = r.recordStart + after
 		r.addField(start, write)
@@ -255,7 +255,7 @@ func (r *Reader) readQuotedField() (last bool, err error) {
 
 // strayQuoteError returns the error for a quote inside a quoted field that is neither
 // doubled nor at the end of the field.
-func (r *Reader) strayQuoteError(opened int, lines int64, quote int) error {
+func (r *Reader) strayQuoteError(lines int64, quote int) error {
 	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.recordStart+quote), Err: ErrQuote}
 }
 
@@ -263,7 +263,7 @@ func (r *Reader) strayQuoteError(opened int, lines int64, quote int) error {
 // unclosedError returns ErrUnclosed with the position of the opening quote. It returns other
 // errors unchanged.
 func (r *Reader) unclosedError(opened int, err error) error {
-	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // quoted passes ErrUnclosed itself, never wrapped
+	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // readQuotedField passes ErrUnclosed itself, never wrapped
 		return &ParseError{Line: r.next, Offset: r.base + int64(r.recordStart+opened), Err: ErrUnclosed}
 	}
 	return err

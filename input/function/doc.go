@@ -16,8 +16,8 @@
 //	rollback n ─► n published      unpublish ─► no revision published
 //
 // A Function is one document: its latest revision and the number of its published
-// revision. Before a new revision replaces the latest revision, Publish copies the
+// revision. Before a new revision replaces the latest revision, AddRevision copies the
 // latest revision into a document of its own, which never changes. Publishing is one
-// compare-and-set of the Function's document. If two clients publish at the same time,
-// one succeeds. After a crash, the Function is in its old or its new state.
+// compare-and-set of the Function's document. If two clients publish at the same time, one
+// succeeds. After a crash, the Function is in its old or its new state.
 package function

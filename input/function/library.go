@@ -84,9 +84,9 @@ func (l Library) AddRevision(ctx context.Context, account string, f rowmill.Func
 	return h.withPublishedTime(f), nil
 }
 
-// keepRevision stores a copy of the latest revision before Publish replaces it. An
-// existing copy is no error, because an earlier Publish may have failed after this
-// step.
+// keepRevision stores a copy of the latest revision before AddRevision replaces it. An
+// existing copy is no error, because an earlier call of AddRevision may have failed after
+// this step.
 func (l Library) keepRevision(ctx context.Context, account string, h functionHead) error {
 	f := h.latest
 	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
@@ -161,9 +161,9 @@ func (l Library) Revision(ctx context.Context, account, name string, revision in
 }
 
 // Rollback publishes an existing revision, which may be a draft, and returns it. The
-// function allowed can refuse the revision with an error. For an unknown Function or
-// revision, Rollback returns rowmill.ErrNotFound. If another client changes the
-// Function at the same time, it returns rowmill.ErrConflict.
+// function check can refuse the revision with an error. For an unknown Function or
+// revision, Rollback returns rowmill.ErrNotFound. If another client changes the Function at
+// the same time, it returns rowmill.ErrConflict.
 func (l Library) Rollback(ctx context.Context, account, name string, revision int, check func(rowmill.Function) error) (rowmill.Function, error) {
 	h, f, err := l.readNamedRevision(ctx, account, name, revision)
 	if err == nil {

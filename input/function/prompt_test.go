@@ -159,7 +159,7 @@ func FuzzPrompt(f *testing.F) {
 	})
 }
 
-// FuzzText checks that Text keeps a JSON value unchanged.
+// FuzzText checks that ValueText keeps a JSON value unchanged.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{`null`, `"\ud83d\ude00 \ud83d"`, `[1,{"a":"\u0000\\\""}]`, `{"\u00e9":[]}`, ` 1.50 `, `["\\u00e9"]`} {
 		f.Add([]byte(seed))

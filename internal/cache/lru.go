@@ -8,7 +8,7 @@ type LRU[K comparable, V any] struct {
 	Most int
 
 	mu             sync.Mutex
-	recent, before map[K]V // when now is full, now becomes before and a new map becomes now
+	recent, before map[K]V // when recent is full, recent becomes before and a new map becomes recent
 }
 
 // Get returns the value of a key if it is cached. Values are shared: do not modify

@@ -207,7 +207,7 @@ func (w *flatbufferWriter) pointToEnd(at int) {
 func (w *flatbufferWriter) putNumber(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
 
 // appendTable appends a table, and makes the member at an offset refer to it. present[n] is 1
-// if the table has member n, otherwise 0. table returns the offsets of the members.
+// if the table has member n, otherwise 0. appendTable returns the offsets of the members.
 func (w *flatbufferWriter) appendTable(refOffset int, present ...int) (members []int) {
 	vtable := make([]byte, 4+2*len(present))
 	size := 4

@@ -73,8 +73,8 @@ func (t *Table) readFooter() error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
 }
 
-// checkFooter compares the footer with the size of the file. After check, reads can trust
-// every offset in the footer.
+// checkFooter compares the footer with the size of the file. After checkFooter, reads can
+// trust every offset in the footer.
 func (t *Table) checkFooter() (err error) {
 	if t.columns, err = tableColumns(t.meta.Schema, parseArrowTypes(t.Meta(arrowKey))); err != nil {
 		return err

@@ -22,7 +22,7 @@ type TableScan struct {
 	stored  *[]byte // buffer for the compressed bytes of a page
 }
 
-// Scan begins a scan of the given columns at the first row. The methods of Block take a
+// Scan begins a scan of the given columns at the first row. The methods of RowBlock take a
 // column's position in this list.
 func (t *Table) Scan(columns ...int) *TableScan {
 	s := &TableScan{t: t, columns: columns, places: make([][]pageLocation, len(columns)), stored: new([]byte)}
@@ -60,8 +60,14 @@ func (s *TableScan) SeekRow(row int64) error {
 	return nil
 }
 
-// readOffsetIndexes reads the offset indexes of the current row group.
+// readOffsetIndexes reads the offset indexes of the current row group. After an error the
+// next call of SeekRow or Next reads them again.
 func (s *TableScan) readOffsetIndexes() (err error) {
+	defer func() {
+		if err != nil {
+			s.places[0] = s.places[0][:0]
+		}
+	}()
 	for i, c := range s.columns {
 		if *s.stored, s.places[i], err = s.t.readPageLocations(s.t.locateOffsetIndex(s.group, c), *s.stored, s.places[i]); err != nil {
 			return fmt.Errorf("row group %d, column %q: %w", s.group, s.t.columns[c].Name, err)
@@ -142,8 +148,8 @@ func (s *TableScan) readColumn(i int) error {
 }
 
 // RowBlock is a decoded range of consecutive rows. Its methods take a column's position in
-// the scan (c) and a row's position in the block (i). If a value is null, only the
-// method Null may be called for it. Returned slices are valid as long as the block.
+// the scan (c) and a row's position in the block (i). If a value is null, only the method
+// IsNull may be called for it. Returned slices are valid as long as the block.
 type RowBlock struct {
 	First   int64 // number of the block's first row in the table, from 0
 	Rows    int   // number of rows in the block

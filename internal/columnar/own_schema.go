@@ -17,7 +17,7 @@ import (
 //     PLAIN values, RLE levels, Snappy, a CRC on every page, no dictionary
 //     (Snappy compresses repeated short words to about a byte each);
 //   - the pages of all columns in a row group end at the same rows: a set of
-//     such pages is a Block;
+//     such pages is a RowBlock;
 //   - the eight bytes before the footer are the magic "RMF1" and the CRC-32C
 //     of the footer, which other readers ignore.
 //

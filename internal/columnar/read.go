@@ -222,8 +222,8 @@ func (m *chunkMeta) firstPageOffset() int64 {
 	return m.DataPageOffset
 }
 
-// errTrackingSource is an io.ReaderAt that records its read errors. So guard can tell a failed
-// read from wrong content.
+// errTrackingSource is an io.ReaderAt that records its read errors. So runGuarded can tell
+// a failed read from wrong content.
 type errTrackingSource struct {
 	r    io.ReaderAt
 	size int64
@@ -239,8 +239,8 @@ func (s *errTrackingSource) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// runGuarded calls f. A corrupt file can cause a panic or a memory fault in f. guard turns
-// every error and panic of f into a *FormatError, unless a read failed. doing says in
+// runGuarded calls f. A corrupt file can cause a panic or a memory fault in f. runGuarded
+// turns every error and panic of f into a *FormatError, unless a read failed. doing says in
 // the error what failed.
 func (s *errTrackingSource) runGuarded(doing string, f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)

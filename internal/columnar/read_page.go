@@ -74,7 +74,7 @@ func (r *pageReader) hasNext() (bool, error) {
 	return true, nil
 }
 
-// requireNext is like more, but returns an error at the end of the column chunk.
+// requireNext is like hasNext, but returns an error at the end of the column chunk.
 func (r *pageReader) requireNext() error {
 	ok, err := r.hasNext()
 	if err == nil && !ok {
@@ -284,7 +284,7 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 }
 
 // checkValueCount checks the number of values in a page header before memory is allocated
-// for them. data is true for a data page.
+// for them. isDataPage is true for a data page.
 func (r *pageReader) checkValueCount(n int32, isDataPage bool) error {
 	if n < 0 || isDataPage && int64(n) > r.values {
 		return fmt.Errorf("the page header says that the page has %d values, but the row group has only %d more", n, r.values)
@@ -318,7 +318,7 @@ func (r *pageReader) decodeLevelsV1(dst, data []byte, encoding format.Encoding, 
 }
 
 // startPage decodes the values of a page, after its levels were decoded. n is the number of
-// values, nulls included. begin returns the number of nulls.
+// values, nulls included. startPage returns the number of nulls.
 func (r *pageReader) startPage(data []byte, encoding format.Encoding, n int) (nulls int, err error) {
 	rows := int64(n)
 	for _, level := range r.rep {

@@ -21,8 +21,8 @@ type RowReader struct {
 	err     error     // error that every later Next returns
 }
 
-// columnCursor is a column that Rows reads. A flat column has one leaf, and its value stays
-// in the leaf's page. For a nested column, the value is built as JSON at once.
+// columnCursor is a column that a RowReader reads. A flat column has one leaf, and its
+// value stays in the leaf's page. For a nested column, the value is built as JSON at once.
 type columnCursor struct {
 	node   *schemaNode
 	leaf   *LeafType         // type of the IDs in this column if it is a leaf type, or nil

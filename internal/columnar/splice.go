@@ -103,8 +103,8 @@ func (s *Splicer) Append(ctx context.Context, t *Table) error {
 	return nil
 }
 
-// appendGroup copies row group g of t. at has the positions of the splicer's columns in
-// t.
+// appendGroup copies row group g of t. positions has the positions of the splicer's columns
+// in t.
 func (s *Splicer) appendGroup(t *Table, g int, positions []int) error {
 	if len(s.groups) >= maxGroups {
 		return fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
@@ -218,7 +218,7 @@ func (s *Splicer) Close() error {
 }
 
 // copyRange writes length bytes of t's source from offset on. A RangeWriter gets them as a
-// range. For any other writer, copy reads them directly into the write buffer.
+// range. For any other writer, copyRange reads them directly into the write buffer.
 func (s *Splicer) copyRange(t *Table, offset, length int64) error {
 	if s.to != nil {
 		// The source file begins with the magic bytes that the output needs too, so the first

@@ -58,7 +58,7 @@ type KeyValue struct{ Key, Value string }
 const maxGroups = math.MaxInt16
 
 // TableWriter writes a Table. For each row, the caller gives each column one value, in
-// any order, with the method of the column's kind or with Null. Then the caller calls
+// any order, with the method of the column's kind or with AppendNull. Then the caller calls
 // EndRow. Columns are named by their position. A value of the wrong kind causes a
 // panic, because then the caller's schema is wrong. Only one goroutine may use a
 // TableWriter.

@@ -153,7 +153,7 @@ func (c *tableBuffer) addBool(v bool) int {
 }
 
 // addFloats adds a list of floats to the open block. raw has the floats as little-endian
-// bytes. list returns the number of bytes that the block grows.
+// bytes. addFloats returns the number of bytes by which the block grows.
 func (c *tableBuffer) addFloats(raw []byte) int {
 	c.rows++
 	n := len(raw) / 4

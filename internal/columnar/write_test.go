@@ -217,6 +217,62 @@ func TestTableRoundTrip(t *testing.T) {
 	})
 }
 
+// failingOnce fails one read, after some others.
+type failingOnce struct {
+	*bytes.Reader
+	before int // number of reads before the failing one
+}
+
+var errReadOnce = errors.New("disk is slow")
+
+func (f *failingOnce) ReadAt(p []byte, at int64) (int, error) {
+	f.before--
+	if f.before == -1 {
+		return 0, errReadOnce
+	}
+	return f.Reader.ReadAt(p, at)
+}
+
+// A failed read does not make the table look damaged when the caller tries again.
+func TestSeekAgainAfterAReadError(t *testing.T) {
+	t.Parallel()
+	columns := []TableColumn{{Name: "a", Kind: TableInt}, {Name: "b", Kind: TableText}}
+	var rows []cells
+	for i := range 20 {
+		rows = append(rows, cells{int64(i), fmt.Sprint("text ", i)})
+	}
+	file := makeTable(t, columns, rows, TableConfig{BlockBytes: 1, GroupRows: 10})
+	for before := 0; ; before++ {
+		src := &failingOnce{Reader: bytes.NewReader(file), before: -1}
+		table, err := OpenTable(src, int64(len(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scan := table.Scan(0, 1)
+		src.before = before
+		err = scan.SeekRow(15)
+		if err == nil {
+			if before < 2 {
+				t.Fatalf("SeekRow needs %d reads, want one for each column", before)
+			}
+			return
+		}
+		if !errors.Is(err, errReadOnce) {
+			t.Fatal(err)
+		}
+		if err := scan.SeekRow(15); err != nil {
+			t.Fatal(err)
+		}
+		b, err := scan.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := 15 - int(b.First); b.Int(0, i) != 15 || string(b.Text(1, i)) != "text 15" {
+			t.Errorf("row 15 is %d, %q", b.Int(0, i), b.Text(1, i))
+		}
+	}
+}
+
 // oracleCells reads a table with parquet-go.
 func oracleCells(tb rapid.TB, file []byte) []cells {
 	tb.Helper()

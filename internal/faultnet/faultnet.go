@@ -15,7 +15,7 @@
 // is never cut off. Packets are dropped at the receiver: a drop at the sender would
 // return an error to the sending program.
 //
-// It needs root, `ip` and `nft`; Usable reports missing programs and rights. The next
+// It needs root, `ip` and `nft`; CheckUsable reports missing programs and rights. The next
 // New removes the namespaces of a killed test.
 package faultnet
 

@@ -11,8 +11,8 @@ import (
 )
 
 // An AttackProxy is a proxy before Honest, a correct inference server. It answers a share of
-// the chat completions itself, with bad answers of the kinds in Certain. POST
-// /hostile?share=0.2 sets the share, which is 0 at the start.
+// the chat completions itself, with bad answers of the kinds that CertainKinds returns.
+// POST /hostile?share=0.2 sets the share, which is 0 at the start.
 type AttackProxy struct {
 	Honest http.Handler
 

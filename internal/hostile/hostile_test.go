@@ -50,8 +50,8 @@ func answer(t *testing.T, kind Kind, r Request) []byte {
 	return text
 }
 
-// At first, a Front passes all requests to the honest server. Of its own answers, some
-// are right, and the honest server has seen only those requests.
+// At first, an AttackProxy passes all requests to the honest server. Of its own answers,
+// some are right, and the honest server has seen only those requests.
 func TestFront(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int64

@@ -88,7 +88,7 @@ func (w *answerWriter) writeStatus(code int) {
 func (w *answerWriter) writeHeader(name, value string) { w.writeText(name, ": ", value, "\r\n") }
 
 // writeHead writes the status line and headers of an answer with status 200 and a body of
-// length bytes. If length is negative, head omits the header Content-Length.
+// length bytes. If length is negative, writeHead omits the header Content-Length.
 func (w *answerWriter) writeHead(length int) {
 	w.writeStatus(200)
 	w.writeHeader("Content-Type", w.Type)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Verdict is whether a Place accepts or refuses all texts of a kind.
+// A Verdict is whether a ReaderUnderTest accepts or refuses all texts of a kind.
 type Verdict bool
 
 // The verdicts.
@@ -23,24 +23,24 @@ const (
 
 // A ReaderUnderTest is code that reads JSON from clients or servers.
 type ReaderUnderTest struct {
-	// Wrap puts a JSON value into a document that the place accepts.
+	// Wrap puts a JSON value into a document that the reader accepts.
 	Wrap func(value string) string
-	// Take passes a document to the place. An error means that the place refuses it.
+	// Take passes a document to the reader. An error means that the reader refuses it.
 	Take func(document string) error
-	// Verdicts has, by name of the kind, whether this place accepts the texts of the
-	// kind. It must have exactly the kinds on which standards and parsers disagree.
+	// Verdicts has, by name of the kind, whether this reader accepts the texts of the kind.
+	// It must have exactly the kinds on which standards and parsers disagree.
 	Verdicts map[string]Verdict
 }
 
-// A kind is a set of texts that a place must all accept or all refuse.
+// A kind is a set of texts. A reader must accept all of them or refuse all of them.
 type kind struct {
 	name    string
-	verdict *Verdict                       // verdict of every place; nil if Place.Verdicts decides
+	verdict *Verdict                       // verdict of every reader; nil if ReaderUnderTest.Verdicts decides
 	texts   []string                       // values for Wrap
 	whole   func(document string) []string // makes further texts from a whole valid document
 }
 
-// CheckReader checks a place with the texts of all kinds.
+// CheckReader checks a reader with the texts of all kinds.
 func CheckReader(t *testing.T, place ReaderUnderTest) {
 	t.Helper()
 	open := 0

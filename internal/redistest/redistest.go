@@ -132,7 +132,11 @@ func run(ctx context.Context, dir string, given int, args func(port int) []strin
 		s.port, s.release = reserved.Port, reserved.Release
 	}
 	s.args = args(s.port)
-	return s, s.start(ctx)
+	err := s.start(ctx)
+	if err != nil && s.release != nil {
+		s.release()
+	}
+	return s, err
 }
 
 // start runs the process and waits until it has loaded its data and answers.

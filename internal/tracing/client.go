@@ -59,7 +59,7 @@ func (c *client) Stop(context.Context) error { return nil }
 // has a few dozen bytes.
 const maxAnswer = 64 << 10
 
-// UploadTraces sends spans. The error is a *refusal if the collector refuses some or
+// UploadTraces sends spans. The error is a *refusalError if the collector refuses some or
 // all spans.
 func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) error {
 	// TracesData has the same wire format as an export request.

@@ -24,7 +24,7 @@ const (
 // be called on a nil Span, which traces nothing.
 type Span struct {
 	tracer *Tracer
-	ctx    context.Context // context that makes this span the parent in Begin and Call
+	ctx    context.Context // context that makes this span the parent in Begin and BeginCall
 	span   trace.Span
 }
 

@@ -111,8 +111,8 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// recordPartKey stores a part's key for each accepted row of the part. at is the position of
-// the shard's first row in keys; it may be negative.
+// recordPartKey stores a part's key for each accepted row of the part. shardOffset is the
+// position of the shard's first row in keys; it may be negative.
 func recordPartKey(keys []string, part store.Part, shardOffset int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {

@@ -60,11 +60,11 @@ type FailurePosition struct {
 	After int64 // index of the last row that was read, or -1
 }
 
-// FirstFailurePosition returns the Place before the first row.
+// FirstFailurePosition returns the position before the first row.
 func FirstFailurePosition() FailurePosition { return FailurePosition{After: -1} }
 
-// ListFailedAndMissing is like Failures, but for a job that ended without success. It also lists the
-// rows that did not run. The record must have the number of rows.
+// ListFailedAndMissing is like ListFailures, but for a job that ended without success. It
+// also lists the rows that did not run. The record must have the number of rows.
 func (a *Archive) ListFailedAndMissing(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.FailedRow, nextPosition *FailurePosition, err error) {
 	partial, err := a.OpenPartial(ctx, record)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Archive) ListFailedAndMissing(ctx context.Context, record store.Record,
 }
 
 // ListFailures lists at most limit failed rows after the place from, in order. To continue
-// the list, pass more as from. more is nil if there are no more failures.
+// the list, pass nextPosition as from. nextPosition is nil if there are no more failures.
 func (a *Archive) ListFailures(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.FailedRow, nextPosition *FailurePosition, err error) {
 	var p failurePage
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {

@@ -90,8 +90,8 @@ func (a *Archive) create(ctx context.Context, jobID string, f artifactSpec, writ
 }
 
 // addToRecord adds a new file to the job's record and returns the file that counts. If
-// another file counts, record deletes the new file. If record cannot find out which
-// file counts, the new file stays in the bucket until the job's data is deleted.
+// another file counts, addToRecord deletes the new file. If addToRecord cannot find out
+// which file counts, the new file stays in the bucket until the job's data is deleted.
 func (a *Archive) addToRecord(ctx context.Context, jobID, name string, mine store.Artifact) (store.Artifact, error) {
 	record, err := a.store.AddArtifact(ctx, jobID, name, mine)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Report is the result of Pair.Check: it says whether the records and the objects in
+// A Report is the result of Storage.Check: it says whether the records and the objects in
 // the bucket match.
 type Report struct {
 	Records *Identity        `json:"records"` // nil when the records have no identity

@@ -31,8 +31,8 @@ type matchEvidence struct {
 //
 // Records without an identity are refused if the bucket has one, even when there is no
 // data: the bucket may belong to a deployment that has just started. Records with an
-// identity and a bucket without one are accepted: a crash of Settle can leave this state,
-// because Settle writes the identity of the records first.
+// identity and a bucket without one are accepted: a crash of SettleIdentity can leave this
+// state, because SettleIdentity writes the identity of the records first.
 func (e matchEvidence) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0

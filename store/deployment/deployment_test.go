@@ -98,8 +98,8 @@ func (p place) settle() deployment.Identity {
 	return found
 }
 
-// refused checks that Settle fails, that the error names both places and the remedy,
-// and that nothing changes.
+// refused checks that SettleIdentity fails, that the error names both places and the
+// remedy, and that nothing changes.
 func (p place) refused() *deployment.MismatchError {
 	p.Helper()
 	_, bucketBefore := p.said()
@@ -383,7 +383,7 @@ func TestSettle_LaterFormat(t *testing.T) {
 	}
 }
 
-// Adopt ends every kind of refusal. Another deployment that uses the store or the
+// AdoptIdentity ends every kind of refusal. Another deployment that uses the store or the
 // bucket then notices the change.
 func TestAdopt(t *testing.T) {
 	t.Parallel()

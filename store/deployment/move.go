@@ -8,7 +8,7 @@ import (
 
 // BeginMove gives records and bucket an identity that says that a move is filling them,
 // and returns this mark for EndMove. Both must be empty or filled by an unfinished move,
-// as Unfinished reports.
+// as FindUnfinishedMove reports.
 //
 // The bucket is marked first, because a node also does not start on a marked bucket with
 // records that are not marked yet.

@@ -18,8 +18,8 @@ const (
 	// maxExaminedResults is how many records are examined at most to find a result file that the
 	// bucket has.
 	maxExaminedResults = 100
-	// settleTries is how often Settle decides again after a conflict with another node.
-	// In each conflict, one of the nodes succeeds.
+	// settleTries is how often SettleIdentity decides again after a conflict with another
+	// node. In each conflict, one of the nodes succeeds.
 	settleTries = 16
 )
 
@@ -66,7 +66,7 @@ func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
 	return settled, p.ConfirmIdentity(ctx, settled) // meanwhile a node that uses another store may have marked the bucket
 }
 
-// decide calls observed.decide and adds the names of records and bucket to the error.
+// decide calls matchEvidence.decide and adds the names of records and bucket to the error.
 func (p Storage) decide(e matchEvidence, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
 	var differ *MismatchError
@@ -140,8 +140,9 @@ func (p Storage) AdoptIdentity(ctx context.Context) (settled Identity, records, 
 	return settled, records, bucket, err
 }
 
-// gatherEvidence reads the identities of records and bucket. If an identity is missing, observe
-// also counts jobs and result files that show whether records and bucket belong together.
+// gatherEvidence reads the identities of records and bucket. If an identity is missing,
+// gatherEvidence also counts jobs and result files that show whether records and bucket
+// belong together.
 func (p Storage) gatherEvidence(ctx context.Context) (e matchEvidence, err error) {
 	if e.Records, e.Bucket, err = p.readIdentities(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err

@@ -11,12 +11,12 @@
 //     commits.
 //  3. Get adds a key to the read set, even when the key has no value. A transaction commits
 //     only if no other transaction has written a key of its read set since the read, and if
-//     each session that Alive reported as alive is still alive. Otherwise Update runs its
+//     each session that AreAlive reported as alive is still alive. Otherwise Update runs its
 //     function again, even when the function returned an error: an error counts only if all
 //     reads saw the tables at one moment.
 //  4. A scan adds nothing to the read set. For an exact result, every writer of the scanned
 //     keys must also write one guard key, and the scanning transaction must Get that key
-//     before the scan, or Want it before the scan and Get it after. A scan of several ranges
+//     before the scan, or Prefetch it before the scan and Get it after. A scan of several ranges
 //     sees the tables at one moment.
 //  5. A transaction sees its own Put and Delete in Get, but not in Scan.
 //  6. Add reads nothing: two transactions that add to the same key do not conflict. A key

@@ -22,8 +22,8 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.updateRecord(ctx, f, change, true)
 }
 
-// change runs Update, or Finish if end is true. It checks that a succeeded job has all
-// its rows.
+// updateRecord runs Update, or Finish if end is true. It checks that a succeeded job has
+// all its rows.
 func (s *Store) updateRecord(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {

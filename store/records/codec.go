@@ -70,7 +70,7 @@ type jobHeader struct {
 	Spec    *struct{} `json:"spec,omitempty"` // hides Record.Spec, which is stored in table specs
 	Account string    `json:"account"`
 	Price   *price    `json:"price"`
-	// Writers counts the writes of each writer (store.Writer) in this record.
+	// Writers counts the writes of each writer (store.WriteCounter) in this record.
 	Writers map[string]int64 `json:"writers,omitempty"`
 }
 
@@ -265,11 +265,11 @@ func encodeTime(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
 }
 
-// positionBytes is the length of a position.
+// positionBytes is the length of a time that encodeTime has encoded.
 const positionBytes = 8
 
-// splitOrderKey splits a key of the form of orderKey. created is the encoded time, as
-// position encodes it.
+// splitOrderKey splits a key of the form of orderKey. created is the time as encodeTime
+// encodes it.
 func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
 	end := bytes.IndexByte(key, 0)
 	if end < 0 || len(key) < end+1+8 {

@@ -23,9 +23,9 @@ func batchListPrefix(account, dialect string) []byte { return []byte(account + "
 // files when purpose is empty.
 func fileListPrefix(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page calls visit with the ids of one page of a list and reports whether further ids
-// follow. reads lists the tables that visit reads by id. page skips an id when its record
-// is damaged or was removed since the scan.
+// visitPage calls visit with the ids of one page of a list and reports whether further ids
+// follow. reads lists the tables that visit reads by id. visitPage skips an id when its
+// record is damaged or was removed since the scan.
 func (t *tx) visitPage(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
 	r.Reverse = !page.Ascending

@@ -182,7 +182,7 @@ func (t *tx) storeIdem(account, jobID string, idem store.Idempotency) error {
 	if err != nil {
 		return err
 	}
-	if found { // it has expired, else lookup would have found it
+	if found { // it has expired, else findByIdempotency would have found it
 		t.Delete(tableIdemAge, append(encodeTime(old.Expires), key...))
 	}
 	known := idemRecord{JobID: jobID, BodyHash: idem.BodyHash, Expires: t.Now().Add(idem.TTL).UTC()}

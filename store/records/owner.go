@@ -108,7 +108,7 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
-// Park releases a job. No node can claim the job for the time rest.
+// Park releases a job. No node can claim the job for the time pause.
 func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.readOwnedHeader(f)
@@ -194,8 +194,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 }
 
 // takeOrphans returns up to n orphans, each the oldest of the account whose turn it is. rest are
-// the candidates that have more orphans. take skips a job that this program must not write
-// or cannot read.
+// the candidates that have more orphans. takeOrphans skips a job that this program must not
+// write or cannot read.
 func (t *tx) takeOrphans(candidates []*accountQueue, n int) (taken []store.Orphan, rest []*accountQueue, err error) {
 	var found []store.Orphan
 	for len(found) < n && len(candidates) > 0 {

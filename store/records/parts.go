@@ -47,7 +47,7 @@ func (t *tx) scanParts(prefix []byte) iter.Seq2[store.Part, error] {
 	}
 }
 
-// scanAllParts is like parts, but includes the lost parts.
+// scanAllParts is like scanParts, but includes the lost parts.
 func (t *tx) scanAllParts(prefix []byte) iter.Seq2[partRecord, error] {
 	return func(yield func(partRecord, error) bool) {
 		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {

@@ -109,8 +109,8 @@ func keyAfterTime(prefix []byte, at time.Time) []byte {
 	return kv.PrefixEnd(append(bytes.Clone(prefix), encodeTime(at)...))
 }
 
-// ids returns up to limit ids from the keys of a range. An id is a key without its first
-// skip bytes.
+// scanIDs returns up to limit ids from the keys of a range. An id is a key without its
+// first skip bytes.
 func (t *tx) scanIDs(r kv.Range, skip, limit int) (ids []string, err error) {
 	for {
 		r.Limit = limit - len(ids)

@@ -28,7 +28,7 @@ type jobLog struct {
 	postponed     bool          // a check found lost writes and could not repeat them
 	repairs       int           // number of repairs
 	missingEnds   int           // number of repairs in which the store had lost the end of the job
-	dropped       int64         // write.number of the newest write that was dropped from log
+	dropped       int64         // loggedWrite.number of the newest write that was dropped from log
 	log           []*loggedWrite
 }
 
@@ -155,7 +155,7 @@ func (j *jobLog) confirmCreate(w *loggedWrite) {
 
 // logWrite adds a write to the log before it is sent, so that the log has the writes in the
 // order of sending. It returns the number of repairs so far, which the caller passes to
-// end.
+// recordOutcome.
 func (j *jobLog) logWrite(w *loggedWrite) (repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -164,10 +164,10 @@ func (j *jobLog) logWrite(w *loggedWrite) (repairs int) {
 	return j.repairs
 }
 
-// recordOutcome records the outcome err of a write; repairs is the result of begin. If a repair ran
-// meanwhile, the store may have lost this write together with earlier writes. A
-// submission or an end with an unknown outcome stays in the log; it counts as
-// acknowledged when a record shows it.
+// recordOutcome records the outcome err of a write; repairs is the result of logWrite. If a
+// repair ran meanwhile, the store may have lost this write together with earlier writes. A
+// submission or an end with an unknown outcome stays in the log; it counts as acknowledged
+// when a record shows it.
 func (j *jobLog) recordOutcome(w *loggedWrite, err error, repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -216,8 +216,8 @@ func (j *jobLog) recreateSources() (base *store.Record, created *loggedWrite) {
 	return j.claimedRecord, created
 }
 
-// requireRepeat records that writes must be repeated. before tells whether this was already
-// recorded.
+// requireRepeat records that writes must be repeated. already tells whether this was
+// recorded before.
 func (j *jobLog) requireRepeat() (already bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -297,9 +297,9 @@ func (j *jobLog) isCurrentFence(f store.Fence) bool {
 }
 
 // recordClaim records a claim by this process; rec is the record after the claim. recordedWrites
-// is the number of this process's writes in rec. again reports whether earlier writes are
-// missing and must be repeated: then recordedWrites is not larger than the number of acknowledged
-// writes.
+// is the number of this process's writes in rec. mustRepeat reports whether earlier writes
+// are missing and must be repeated: then recordedWrites is not larger than the number of
+// acknowledged writes.
 func (j *jobLog) recordClaim(rec store.Record, recordedWrites int64) (mustRepeat bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -200,7 +200,7 @@ func (n *node) begin() store.Fence {
 	return f
 }
 
-// whole checks that the job succeeded with six rows in one merged part.
+// wantSuccess checks that the job succeeded with six rows in one merged part.
 func (n *node) wantSuccess() {
 	n.t.Helper()
 	n.is(rowmill.StatusSucceeded)
@@ -235,7 +235,7 @@ func (n *node) cancel() {
 	n.must(err)
 }
 
-// has checks the parts of the job, and that record and ledger agree with them.
+// wantParts checks the parts of the job, and that record and ledger agree with them.
 func (n *node) wantParts(rows int64, keys ...string) {
 	n.t.Helper()
 	parts, err := n.vault.ListParts(n.t.Context(), "job-1")

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// hasWriter reports whether the caller tracks its writes with a Writer of its own. The
-// Store does not track such writes.
+// hasWriter reports whether the caller tracks its writes with a WriteCounter of its own.
+// The Store does not track such writes.
 func hasWriter(ctx context.Context) bool { return store.WriteCounterOf(ctx) != nil }
 
 // writeAsOwner makes a write of a job's owner by calling send. It keeps repeat, which
@@ -314,7 +314,7 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	return s.Store.ListParts(ctx, jobID)
 }
 
-// Park releases a job. No node runs the job for the time rest.
+// Park releases a job. No node runs the job for the time pause.
 func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, pause, message) }
 	return s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: park}, park)

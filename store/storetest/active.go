@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// testActive checks which jobs Active returns.
+// testActive checks which jobs ListActiveJobs returns.
 func testActive(s *suite) {
 	active := func(since time.Time, limit int, accounts ...string) [][]string {
 		s.Helper()

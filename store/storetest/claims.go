@@ -36,7 +36,7 @@ func (s *suite) wantClaims(when, id string, want ...string) {
 	}
 }
 
-// wantOrphanClaims compares the processes in the field Tried of an orphan.
+// wantOrphanClaims compares the processes in the field Claims of an orphan.
 func (s *suite) wantOrphanClaims(when, id string, want ...string) {
 	s.Helper()
 	orphans := must(s.Orphans(s.Context(), 100))(s)

@@ -54,7 +54,7 @@ func testEvents(s *suite) {
 	s.wantEvents("it has ended", id, all...)
 }
 
-// owner returns the result of Record.Owner for a job.
+// owner returns the result of Record.OwnerClaim for a job.
 func (s *suite) owner(id string) (store.JobEvent, bool) {
 	s.Helper()
 	rec := s.get(id)

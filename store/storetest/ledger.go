@@ -25,8 +25,8 @@ func (s *suite) createSpendingJob(account, model string) store.Fence {
 	return s.spendingWith(account, model, "")
 }
 
-// spendingWith is like spending, for a job that the API key key has submitted. An empty
-// key means no API key.
+// spendingWith is like createSpendingJob, for a job that the API key named key has
+// submitted. An empty key means no API key.
 func (s *suite) spendingWith(account, model, key string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)

@@ -46,14 +46,14 @@ func FillStore(t *testing.T, s store.Store, now time.Time) {
 	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).fillStore()
 }
 
-// These are the ids of jobs that the method everything creates and that tests use.
+// These are the ids of jobs that the method fillStore creates and that tests use.
 const (
 	movedOpen   = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
 	movedIdem   = "job-0002" // waiting; an idempotency key belongs to it
 	movedLosing = "job-0007" // running: one part is lost, one is not
 )
 
-// fillStore fills the store of a suite, as Everything does.
+// fillStore fills the store of a suite, as FillStore does.
 func (s *suite) fillStore() {
 	s.Helper()
 	rec := s.newRecord("a")
@@ -170,7 +170,7 @@ func (s *suite) importAll(entries []store.ExportEntry) {
 }
 
 // readEverything returns the results of all reads and lists of the records that the
-// method everything creates.
+// method fillStore creates.
 func (s *suite) readEverything() map[string]any {
 	s.Helper()
 	seen := map[string]any{}

@@ -231,7 +231,7 @@ func testLoseParts(s *suite) {
 	}
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Shard: 0, Rows: 3, Complete: true, Totals: of(3, 0)}))
 	wantJob("after a merge", 6, 0, 80, "e b c", "a")
-	// For an ended job, LoseParts needs no fence.
+	// For an ended job, MarkPartsLost needs no fence.
 	s.finish(f, rowmill.StatusFailed)
 	s.must(s.MarkPartsLost(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil))
 	s.reopen()

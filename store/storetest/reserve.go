@@ -44,7 +44,7 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 	s.wantUnchanged(before)
 }
 
-// totalsOfCost returns totals that cost usd US dollars with a model from the function priced.
+// totalsOfCost returns totals that cost usd US dollars with a model from pricedModel.
 func totalsOfCost(usd int64) store.RowTotals {
 	return store.RowTotals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
 }

@@ -148,7 +148,7 @@ func testRemoveData(s *suite) {
 	s.wantAccountsWithData()
 }
 
-// testShowRunning checks that ShowRunning is stored, for open and ended jobs.
+// testShowRunning checks that MarkShownRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
 	s.wantError("show an unknown job", rowmill.ErrNotFound)(s.MarkShownRunning(s.Context(), "job-none"))
 	f := s.createRunning(1)
@@ -216,8 +216,8 @@ func testDueJobs(s *suite) {
 	s.wantDue(at(31), 10, done.JobID, failed.JobID)
 }
 
-// testInput checks KeepInput and InputGone: when the stored input rows of an ended job
-// are removed.
+// testInput checks KeepInput and MarkInputRemoved: when the stored input rows of an ended
+// job are removed.
 func testInput(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	open := s.createRunning(2)

@@ -18,9 +18,9 @@ const (
 	// takes 160 µs.
 	refitEvery = 128
 	// minAgreement is a share of rows. If our count and the server's count differ by
-	// the same number of tokens in this share of rows, fit assumes that our
-	// vocabulary is the server's. The other rows then contain names of special
-	// tokens or have wrong reports.
+	// the same number of tokens in this share of rows, fitLine assumes that our vocabulary
+	// is the server's. The other rows then contain names of special tokens or have wrong
+	// reports.
 	minAgreement = 0.75
 )
 

@@ -101,7 +101,7 @@ func parseExpiry(text string, now time.Time) (*time.Time, error) {
 	return nil, fmt.Errorf("--expires must be days from now such as 90d, a day such as 2030-01-31, or a time such as 2030-01-31T18:00:00Z; is %q", text)
 }
 
-// printNewKey prints a key that was created or rotated. how is one of these two words.
+// printNewKey prints a key that was created or rotated. verb is one of these two words.
 func (c *accountCommands) printNewKey(k client.Key, answer client.Answer, verb string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")

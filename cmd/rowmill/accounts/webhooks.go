@@ -64,8 +64,8 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 	}))
 }
 
-// printNewSecret prints the secret of a webhook that was added or rotated. how says what
-// was done.
+// printNewSecret prints the secret of a webhook that was added or rotated. summary says
+// what was done.
 func (c *accountCommands) printNewSecret(w client.Webhook, answer client.Answer, summary string) error {
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")

@@ -80,7 +80,7 @@ longer rows have other rates. Ctrl-C cancels the job and deletes its data.
 	cmd.Flags().StringVar(&b.model, "model", "", "the model to run (default: the first that is served and generates text)")
 	cmd.Flags().DurationVar(&b.length, "length", time.Minute, "about how long to measure")
 	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "number of rounds")
-	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "maximum number of rows of a job, and of each step at the servers")
+	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "maximum number of rows of a job, and of each step at the servers; a step always has 3 rows for each row in flight")
 	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "maximum number of tokens of an answer")
 	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file with the key of servers that require one")
 	b.AddFlags(cmd)
@@ -168,8 +168,8 @@ func wrapDirectError(ctx context.Context, err error) error {
 	return fmt.Errorf("send requests to the servers directly: %w", err)
 }
 
-// rowsPerRun returns how many rows each of n runs needs, so that the runs together fill
-// the time that remains after the climb. rate is in rows per second.
+// rowsPerRun returns how many rows each of the given number of runs needs, so that the runs
+// together fill the time that remains after the climb. rate is in rows per second.
 func (b *benchRun) rowsPerRun(rate float64, runs int) int {
 	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(runs)
 	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))

@@ -55,8 +55,8 @@ func (b *benchRun) samplingParams() map[string]any {
 	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
 }
 
-// connectServers returns the servers, ready for direct requests. If this machine cannot reach
-// one of them, reach returns no servers and writes the reason to b.measured.
+// connectServers returns the servers, ready for direct requests. If this machine cannot
+// reach one of them, connectServers returns no servers and writes the reason to b.measured.
 func (b *benchRun) connectServers(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (benchServers, error) {
 	key, err := b.readEngineKey()
 	if err != nil {
@@ -183,10 +183,10 @@ func (t benchServers) sendAllRows(ctx context.Context, rows []string, inFlight i
 	return float64(len(rows)) / time.Since(begun).Seconds(), nil
 }
 
-// measureRate sends rows to the servers for the time least, or longer: until climbWaves times
-// the number of rows in flight were sent. It returns the rate while all slots are in
-// use: the measurement begins when as many rows are answered as run at once, and ends
-// when the last row is sent.
+// measureRate sends rows to the servers for the time minDuration, or longer: until
+// climbWaves times the number of rows in flight were sent. It returns the rate while all
+// slots are in use: the measurement begins when as many rows are answered as run at once,
+// and ends when the last row is sent.
 func (t benchServers) measureRate(ctx context.Context, rows []string, inFlight int, minDuration time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
@@ -223,9 +223,9 @@ func (t benchServers) measureRate(ctx context.Context, rows []string, inFlight i
 }
 
 // sendRows sends rows in order, each to a server with fewer than inFlight rows in flight,
-// until over returns true or all rows are sent. It returns how many rows were answered.
-// If a server refuses a row, the run ends with an error, because refused rows would
-// make the rate wrong.
+// until shouldStop returns true or all rows are sent. It returns how many rows were
+// answered. If a server refuses a row, the run ends with an error, because refused rows
+// would make the rate wrong.
 func (t benchServers) sendRows(ctx context.Context, rows []string, inFlight int, shouldStop func(next int) bool, onAnswer func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64

@@ -23,8 +23,8 @@ const (
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 
-// runJob runs n rows as a Rowmill job, and deletes the job's data, also after an
-// interrupt. run names the job.
+// runJob runs rowCount rows as a Rowmill job, and deletes the job's data, also after an
+// interrupt. The name of the job contains runName.
 func (b *benchRun) runJob(ctx context.Context, api *client.Client, model client.Model, runName string, rowCount int) (verdict.JobMeasurement, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict.JobMeasurement{}, context.Cause(ctx)

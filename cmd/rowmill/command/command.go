@@ -56,7 +56,7 @@ func (s *GroupOptions) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	return cmd
 }
 
-// SetPrintingBody is like SetBody, for a body that prints with Print or Table. It also
+// SetPrintingBody is like SetBody, for a body that prints with Print or PrintTable. It also
 // adds the flag --print. forms are the values of the flag, and the first form is the
 // default; without forms, the values are table and json.
 func (s *GroupOptions) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {

@@ -41,8 +41,8 @@ func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
-// followAndSave follows a job until it ends, and writes its results. If following stops before
-// the job ends, finish prints how to continue.
+// followAndSave follows a job until it ends, and writes its results. If following stops
+// before the job ends, followAndSave prints how to continue.
 func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, id string, s *resultFlags, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -69,7 +69,7 @@ func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, id 
 }
 
 // printSummary prints how many rows and tokens a succeeded job had, and how long it took.
-// watched is used if the record has no times.
+// watchedFor is used if the record has no times.
 func (c *jobCommands) printSummary(job client.Job, watchedFor time.Duration) {
 	took := watchedFor
 	if job.Started != nil && job.Completed != nil {

@@ -63,9 +63,9 @@ type jobFollower struct {
 	wait        time.Duration // pause before the next request that the service asked for
 }
 
-// handleAnswer handles the answer to a request for the job: a record or an error. over reports
-// whether the job has ended. The returned error ends the following; it is nil if the
-// command must try again.
+// handleAnswer handles the answer to a request for the job: a record or an error. jobEnded
+// reports whether the job has ended. The returned error ends the following; it is nil if
+// the command must try again.
 func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err error) (jobEnded bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError

@@ -132,8 +132,8 @@ func (l listCommand[T]) setUpCommand(c *jobCommands, cmd *cobra.Command) *cobra.
 	})
 }
 
-// printPage prints one page. shown is the number of items on the pages before; first is
-// true for the first page.
+// printPage prints one page. printedBefore is the number of items on the pages before;
+// first is true for the first page.
 func (l listCommand[T]) printPage(c *jobCommands, page []T, printedBefore int, first bool) error {
 	if !c.WantsJSON() {
 		return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {

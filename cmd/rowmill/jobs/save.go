@@ -27,7 +27,7 @@ const stdout = "-"
 // resultFlags holds the flags that say where and how results are written.
 type resultFlags struct {
 	want  client.Results
-	path  string // empty until resolve derives it from the name of the input
+	path  string // empty until resolvePath derives it from the name of the input
 	force bool
 }
 

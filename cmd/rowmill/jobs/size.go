@@ -20,9 +20,9 @@ type inputSize struct {
 	tokens int64 // estimated tokens of all prompts
 }
 
-// countedRows is how many rows are counted to estimate size.tokens. The other rows are
-// assumed to have the same mean length: to count each row would take longer than to
-// send it.
+// countedRows is how many rows are counted to estimate inputSize.tokens. The other rows are
+// assumed to have the same mean length: to count each row would take longer than to send
+// it.
 const countedRows = 1000
 
 // newPromptCounter returns a function that estimates the tokens of a prompt for the model

@@ -253,7 +253,7 @@ func (s *submitFlags) setURL(address string) error {
 
 // prepareLocalInput opens a local input, then checks and counts its rows. It uploads a table
 // that is large or needs more than one column; other inputs are sent with the
-// submission. The caller closes the input after it is sent, and calls created after the
+// submission. The caller closes the input after it is sent, and calls onCreated after the
 // job was created.
 func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client, path string, s *submitFlags) (in *localInput, onCreated func(), err error) {
 	if strings.HasPrefix(path, "s3://") {

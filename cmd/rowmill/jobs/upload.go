@@ -20,8 +20,8 @@ const uploadAbove = 8 << 20
 
 // uploadInput uploads a table to the service and returns the ID of the uploaded file. It
 // saves its progress, so that the same command continues after an interruption. The
-// caller calls done after the job is created: done deletes the saved progress, and the
-// file on the service.
+// caller calls onJobCreated after the job is created: onJobCreated deletes the saved
+// progress, and the file on the service.
 func (c *jobCommands) uploadInput(ctx context.Context, api *client.Client, in *localInput) (file string, onJobCreated func(), err error) {
 	note := uploadProgressFileOf(api, in)
 	progress := terminal.NewProgress(c.Term)
@@ -45,12 +45,13 @@ func (c *jobCommands) uploadInput(ctx context.Context, api *client.Client, in *l
 	}, nil
 }
 
-// A uploadProgressFile is a local file that holds the progress of an upload. If the note is lost or
-// wrong, the upload starts again.
+// An uploadProgressFile is a local file that holds the progress of an upload. If this file
+// is lost or wrong, the upload starts again.
 type uploadProgressFile struct{ path string }
 
-// uploadProgressFileOf returns the note for uploading a file to a service. If the file has changed,
-// the note is another one. An empty note saves nothing.
+// uploadProgressFileOf returns the uploadProgressFile for the upload of an input to a
+// service. If the input has changed, the result is another uploadProgressFile. An
+// uploadProgressFile without a path saves nothing.
 func uploadProgressFileOf(api *client.Client, in *localInput) uploadProgressFile {
 	dir, err := os.UserCacheDir()
 	if err != nil || in.temp {

@@ -108,7 +108,7 @@ const (
 	unlimited  = "none"    // value of --cost-usd
 )
 
-// unnamed is the value of change.priority without the flag --priority.
+// unnamed is the value of quotaChange.priority without the flag --priority.
 const unnamed rowmill.Priority = -1
 
 // quotaChange holds the flags of `rowmill quotas set`. A nil field does not change its

@@ -50,7 +50,7 @@ type Discovery struct {
 // A FeatureMode says when the node uses a feature.
 type FeatureMode string
 
-// The values of a Choice.
+// The values of a FeatureMode.
 const (
 	Auto   FeatureMode = "auto"   // the node decides from other settings and from its machine
 	Always FeatureMode = "always" // the feature is on, whatever the other settings are

@@ -257,7 +257,7 @@ func (s Settings) checkJobs(check checker) {
 	check(s.Jobs.AskedModels >= 0, "jobs.asked_models", "must not be negative, is %d; with 0 no model gets a trial row", s.Jobs.AskedModels)
 	for i, q := range s.Quotas {
 		key := fmt.Sprintf("quotas[%d]", i)
-		check(q.RowQuota == nil || *q.RowQuota >= 0, key+".row_quota", "must not be negative")
-		check(q.TokenQuota == nil || *q.TokenQuota >= 0, key+".token_quota", "must not be negative")
+		check(q.RowQuota == nil || *q.RowQuota >= 1, key+".row_quota", "must be at least 1")
+		check(q.TokenQuota == nil || *q.TokenQuota >= 1, key+".token_quota", "must be at least 1")
 	}
 }

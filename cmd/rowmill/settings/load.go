@@ -72,7 +72,7 @@ func Load(src Sources) (Settings, error) {
 }
 
 // loadFile reads the settings file into a Settings, and adds the keys that it sets to
-// given. The methods environment and flags do the same for the other sources.
+// given. The methods loadEnvironment and loadFlags do the same for the other sources.
 func (src Sources) loadFile(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {

@@ -164,6 +164,7 @@ func TestComplaints(t *testing.T) {
 		{name: "half of TLS", file: "http: {tls_cert: a.pem}", want: []string{"http.tls_cert: must be set together with http.tls_key"}},
 		{name: "address", flag: Flag{"--listen", "http.listen", []string{"8088"}}, want: []string{"http.listen: must be HOST:PORT"}},
 		{name: "priority", file: "quotas: [{priority: 9}]", want: []string{"quotas[0].priority: is 9; it must be " + rowmill.PriorityValues}},
+		{name: "quota", file: "quotas: [{priority: 1, token_quota: 0}]", want: []string{"quotas[1].token_quota: must be at least 1"}},
 		{name: "engine URL", file: "engines: [localhost]", want: []string{"engines[0].url"}},
 		{name: "engine twice", file: "engines: ['http://a', 'http://a']", want: []string{"engines[1].name", "used twice"}},
 		{name: "choice", file: "simulator: {enabled: yes}", want: []string{`simulator.enabled: must be auto, always or never, is "yes"`}},

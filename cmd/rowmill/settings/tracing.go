@@ -44,7 +44,7 @@ type Tracing struct {
 
 // fillFromEnviron sets empty settings from OpenTelemetry's own variables, if these variables
 // apply to this service: an operator who sets them for all programs expects traces from
-// Rowmill too. sampled reports whether the operator has set Sample.
+// Rowmill too. sampleSet reports whether the operator has set Sample.
 func (t *Tracing) fillFromEnviron(environ []string, sampleSet bool) error {
 	of := func(names ...string) string { // returns the value of the first variable that is set
 		for _, name := range names {

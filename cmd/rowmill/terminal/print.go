@@ -70,7 +70,7 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// few is the maximum number of names that Few prints.
+// few is the maximum number of names that JoinFew prints.
 const few = 5
 
 // JoinFew joins the first names of a list, and adds how many more names there are.

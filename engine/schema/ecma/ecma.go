@@ -52,7 +52,7 @@ type Pattern struct {
 }
 
 // Compile compiles a pattern. It returns an error if the pattern is invalid or if its
-// program has more than most steps. The text of an error is a plain sentence that
+// program has more than maxSteps steps. The text of an error is a plain sentence that
 // quotes the wrong part of the pattern.
 func Compile(text string, maxSteps int) (*Pattern, error) {
 	p := parser{text: []rune(text), most: maxSteps}
@@ -90,9 +90,9 @@ func (p *Pattern) Size() int { return p.size }
 // String returns the pattern as it was written.
 func (p *Pattern) String() string { return p.text }
 
-// Match reports whether text contains a match. left is the number of steps that Match
-// may use; Match subtracts the steps that it has used. It returns errSteps if the steps
-// do not suffice, or ErrPlaces.
+// Match reports whether text contains a match. stepsLeft is the number of steps that Match
+// may use; Match subtracts the steps that it has used. It returns errSteps if the steps do
+// not suffice, or ErrPlaces.
 func (p *Pattern) Match(text string, stepsLeft *int) (bool, error) {
 	if p.linear == nil {
 		return p.program.match(text, stepsLeft)

@@ -29,7 +29,7 @@ func (p *parser) parse() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.at < len(p.text) { // alternatives stops before the end only at a ) without a (
+	if p.at < len(p.text) { // parseAlternatives stops before the end only at a ) without a (
 		return nil, p.errorAt(p.at, "closes a group that nothing opens; write \\)")
 	}
 	p.wanted = make([]bool, p.groups+1)

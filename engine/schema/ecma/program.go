@@ -139,10 +139,11 @@ func (b *builder) emitLookaround(n *node) {
 	b.code[begin].to = len(b.code)
 }
 
-// emitRepeat appends a repetition in one of four forms: codeRun, optional, star or loop.
-// The first three forms take the matcher the least memory. But they cannot distinguish
-// a skipped group from a group that matched the empty text. So repeat uses loop if a
-// back reference refers to a group inside the repetition.
+// emitRepeat appends a repetition in one of four forms: codeRun, or the code that
+// emitOptional, emitStar or emitLoop appends. The first three forms take the matcher the
+// least memory. But they cannot distinguish a skipped group from a group that matched the
+// empty text. So emitRepeat uses emitLoop if a back reference refers to a group inside the
+// repetition.
 func (b *builder) emitRepeat(n *node) {
 	inner := n.sub[0]
 	plain := !slices.Contains(b.wanted[n.first:n.last], true)

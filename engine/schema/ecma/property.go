@@ -71,9 +71,9 @@ var shortNames = map[string]string{
 	"VS": "Variation_Selector", "space": "White_Space",
 }
 
-// binaryPropertySet returns the characters of a binary Unicode property. For a property that
-// package unicode has only in part, binary derives the characters by the rules of
-// Unicode's DerivedCoreProperties.
+// binaryPropertySet returns the characters of a binary Unicode property. For a property
+// that package unicode has only in part, binaryPropertySet derives the characters by the
+// rules of Unicode's DerivedCoreProperties.
 func binaryPropertySet(name string) (charSet, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long

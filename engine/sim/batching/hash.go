@@ -14,9 +14,9 @@ func mix(a, b uint64) uint64 {
 
 func uint64At(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
-// ChainHash returns the hash of a prompt up to the end of a block. before is the hash up to
-// the start of the block, 0 for the first block. Equal hashes mean equal prompts up to
-// here. The hash is never 0. It costs about a nanosecond for 8 bytes.
+// ChainHash returns the hash of a prompt up to the end of a block. previousHash is the hash
+// up to the start of the block, 0 for the first block. Equal hashes mean equal prompts up
+// to here. The hash is never 0. It costs about a nanosecond for 8 bytes.
 func ChainHash(previousHash uint64, block []byte) uint64 {
 	h := mix(previousHash^0x9e3779b97f4a7c15, uint64(len(block))+0xd6e8feb86659fd93)
 	for ; len(block) >= 8; block = block[8:] {

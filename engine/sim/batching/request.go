@@ -6,7 +6,7 @@ import "time"
 // and does not change them until the request has finished or was removed. Then the
 // request may be added again, to any engine.
 type Request struct {
-	// Prompt has a chained hash (see Chain) for each full block of the prompt that
+	// Prompt has a chained hash (see ChainHash) for each full block of the prompt that
 	// other requests may share: equal hashes mean equal prompts up to the end of that
 	// block. nil means that nothing is shared.
 	Prompt []uint64

@@ -12,10 +12,10 @@ type Result struct {
 }
 
 // Simulate runs n engines in virtual time until no rows are left. When an engine
-// has fewer than window requests, Simulate calls next for its next request. next
-// returns nil if it has no request for this engine. The calls of next are in the
-// order of virtual time; at the start the engines take turns. The policy under
-// test is the order in which next returns rows.
+// has fewer than maxInFlight requests, Simulate calls next for its next request. next
+// returns nil if it has no request for this engine. The calls of next are in the order of
+// virtual time; at the start the engines take turns. The policy under test is the order in
+// which next returns rows.
 func Simulate(c Config, n int, next func(engine int) *Request, maxInFlight int) (Result, error) {
 	if n < 1 || maxInFlight < 1 {
 		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, maxInFlight)

@@ -164,7 +164,7 @@ func (g *Generator) Validate(value []byte) error {
 	return nil
 }
 
-// ErrTooLoose means that a schema accepts all values that Violate tries.
+// ErrTooLoose means that a schema accepts all values that GenerateViolation tries.
 var ErrTooLoose = errors.New("no value violates the schema")
 
 // GenerateViolation returns valid JSON that does not conform to the schema.

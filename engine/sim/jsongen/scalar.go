@@ -169,8 +169,8 @@ func (d *drawState) textOfPattern(patterns []jsonschema.Regexp, least, most int)
 
 func (d *drawState) letter() byte { return 'a' + byte(d.below(26)) }
 
-// appendMatch appends a text that matches tree. Once dst is longer than stop, match repeats
-// no further parts, because the text is too long anyway.
+// appendMatch appends a text that matches tree. Once dst is longer than stop, appendMatch
+// repeats no further parts, because the text is too long anyway.
 func (d *drawState) appendMatch(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {

@@ -88,8 +88,8 @@ func (s *Sender) disableEndpoint(account, endpoint string) error {
 	return err
 }
 
-// storeOutcome calls transition with the store's time and stores the delivery that transition returns. If
-// transition added an attempt, record also counts the attempt.
+// storeOutcome calls transition with the store's time and stores the delivery that
+// transition returns. If transition added an attempt, storeOutcome also counts the attempt.
 func (s *Sender) storeOutcome(d store.WebhookDelivery, transition func(now time.Time) store.WebhookDelivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()

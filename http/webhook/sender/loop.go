@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/http/webhook"
 )
 
-// A pollLoop has the parts that a Sender and a Stream share: it sends requests, and times the
-// polls until Stop.
+// A pollLoop has the parts that a Sender and an AuditStream share: it sends requests, and
+// times the polls until Stop.
 type pollLoop struct {
 	Config
 	poster   poster

@@ -82,7 +82,8 @@ type Sender struct {
 	dropped    time.Time // when the old records were last removed; used by run only
 }
 
-// New returns a Sender. Try may be called before Start; nothing else runs before Start.
+// New returns a Sender. SendOnce may be called before Start; nothing else runs before
+// Start.
 func New(cfg Config) *Sender {
 	s := &Sender{pollLoop: newLoop(cfg), busy: map[string]bool{}}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{

@@ -39,13 +39,13 @@ const (
 	streamContentType = "application/x-ndjson"
 )
 
-// streamPauses has the pauses after failed attempts of a Stream. Entries are sent until
-// the receiver accepts them, and the last pause repeats. So a receiver that works again
-// gets its next request within a minute.
+// streamPauses has the pauses after failed attempts of an AuditStream. Entries are sent
+// until the receiver accepts them, and the last pause repeats. So a receiver that works
+// again gets its next request within a minute.
 var streamPauses = webhook.RetrySchedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
-// AuditStreamConfig configures a Stream. Config.Transport may use any address. Config.Schedule
-// is not used, because a Stream pauses by streamPauses.
+// AuditStreamConfig configures an AuditStream. Config.Transport may use any address.
+// Config.Schedule is not used, because an AuditStream pauses by streamPauses.
 type AuditStreamConfig struct {
 	Config
 	URL     string
@@ -87,8 +87,8 @@ type sentEntry struct {
 	At time.Time `json:"at"`
 }
 
-// NewAuditStream returns a Stream. If the store has no position yet, the stream sends only
-// entries that are recorded from now on.
+// NewAuditStream returns an AuditStream. If the store has no position yet, the stream sends
+// only entries that are recorded from now on.
 func NewAuditStream(ctx context.Context, cfg AuditStreamConfig) (*AuditStream, error) {
 	s := &AuditStream{pollLoop: newLoop(cfg.Config), url: cfg.URL}
 	s.SetSecrets(cfg.Secrets)
@@ -239,7 +239,7 @@ func (p *streamPosition) markSent(batch []store.AuditEntry) {
 }
 
 // nextBatch returns the oldest entries that the receiver has not accepted: as many as fit
-// into one body, and not more than most.
+// into one body, and not more than maxEntries.
 func (s *AuditStream) nextBatch(p streamPosition, maxEntries int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
@@ -287,8 +287,8 @@ func encodeJSONLines(batch []store.AuditEntry) (string, error) {
 	return text.String(), nil
 }
 
-// loadPosition returns the stored position of the stream, and the store's time. If the store
-// has no position, load stores a position at the current time.
+// loadPosition returns the stored position of the stream, and the store's time. If the
+// store has no position, loadPosition stores a position at the current time.
 func (s *AuditStream) loadPosition(ctx context.Context) (p streamPosition, now time.Time, err error) {
 	if now, err = s.Store.Time(ctx); err != nil {
 		return streamPosition{}, now, err
@@ -312,7 +312,7 @@ func (s *AuditStream) loadPosition(ctx context.Context) (p streamPosition, now t
 }
 
 // savePosition stores the position of the stream. It returns rowmill.ErrConflict if another
-// node has stored a position after load.
+// node has stored a position after loadPosition.
 func (s *AuditStream) savePosition(ctx context.Context, p *streamPosition) error {
 	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
 	if err == nil {

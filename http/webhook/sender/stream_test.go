@@ -27,7 +27,7 @@ const (
 	secondSecret = "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4"
 )
 
-// stream starts a Stream that stops with the test.
+// stream starts an AuditStream that stops with the test.
 func (r *rig) stream() *AuditStream {
 	r.Helper()
 	s, err := NewAuditStream(r.Context(), AuditStreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{

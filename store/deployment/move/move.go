@@ -52,8 +52,8 @@ type Records interface {
 	store.Movable
 }
 
-// A Location is a source or a target of a move: a record store and a bucket. Pair.Records is
-// the same store as Records.
+// A Location is a source or a target of a move: a record store and a bucket. The field
+// Records of deployment.Storage is the same store as Location.Records.
 type Location struct {
 	deployment.Storage
 	Records Records

@@ -82,8 +82,8 @@ func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committ
 }
 
 // submit queues a write and waits for its outcome. When ctx ends before the write is taken
-// into a commit, run is not called. Once the write is taken, do ignores ctx and waits for
-// the outcome: when do returns, run has returned.
+// into a commit, run is not called. Once the write is taken, submit ignores ctx and waits
+// for the outcome: when submit returns, run has returned.
 func (c *committer) submit(ctx context.Context, run func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

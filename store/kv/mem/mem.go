@@ -157,7 +157,7 @@ func (e *Backend) begin(ctx context.Context) (*tx, error) {
 	return &tx{backend: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
 }
 
-// commit applies the writes of a transaction. failed is the error of the transaction; if it
+// commit applies the writes of a transaction. txErr is the error of the transaction; if it
 // is not nil, nothing is written. done is false when the transaction conflicted and must
 // run again.
 func (e *Backend) commit(t *tx, txErr error) (done bool, err error) {

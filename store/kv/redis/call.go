@@ -119,8 +119,8 @@ func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.C
 	return maybeExecuted, err
 }
 
-// callError returns the error of a call after the last attempt has failed with err, an error
-// of class v. unknown means that the server may have executed a write.
+// callError returns the error of a call after the last attempt has failed with err, an
+// error of the given class. unknown means that the server may have executed a write.
 func (e *Backend) callError(ctx context.Context, unknown bool, class errorClass, err error) error {
 	switch {
 	case class.cause == "closed":

@@ -199,7 +199,7 @@ func parseAddress(text string) (address, error) {
 const once, never = 1, -1
 
 // connect creates the driver's client. The retries of the driver are disabled, because
-// try must know whether the server may have executed an earlier attempt.
+// retryCall must know whether the server may have executed an earlier attempt.
 func (e *Backend) connect(a address) *driver.Client {
 	c := e.config
 	var tlsConfig *tls.Config

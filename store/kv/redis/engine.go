@@ -74,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) engineMetrics {
 }
 
 // Open connects to the server. It refuses a server that cannot fulfil the contract:
-// Redis Cluster, a replica, an eviction policy, a version before 6.2. Durability
+// Redis Cluster, a replica, an eviction policy, a version before 6.2. ListDurabilityRisks
 // reports the data losses that the server's settings allow.
 func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err := config.Validate(); err != nil {

@@ -30,7 +30,7 @@ func NewSpread(values []float64) Spread {
 	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
 }
 
-// Format formats the Spread for people. one formats a single value.
+// Format formats the Spread for people. formatValue formats a single value.
 func (s Spread) Format(formatValue func(float64) string) string {
 	if s.N == 0 {
 		return "not measured"
@@ -59,8 +59,8 @@ func divideRounds(numerators, denominators []float64) []float64 {
 	return all
 }
 
-// slowestPart returns the Part with the lowest rows per second. It ignores parts without a
-// known rate.
+// slowestPart returns the PartCapacity with the lowest rows per second. It ignores parts
+// without a known rate.
 func slowestPart(parts []PartCapacity) (slowest PartCapacity, found bool) {
 	for _, p := range parts {
 		if p.Rows > 0 && (!found || cmp.Less(p.Rows, slowest.Rows)) {
