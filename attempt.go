@@ -14,10 +14,10 @@ type Attempt struct {
 	Message string        `json:"message,omitempty"` // short text about the failure, for people
 }
 
-// Tries holds the attempts that one node made to run a row. It includes attempts that
+// RowAttempts holds the attempts that one node made to run a row. It includes attempts that
 // do not count toward jobs.max_attempts, such as a request to a server that went down.
-// A row has no Tries if its first answer was accepted.
-type Tries struct {
+// A row has no RowAttempts if its first answer was accepted.
+type RowAttempts struct {
 	Attempts []Attempt `json:"attempts"`          // the first 3 and the last 5 attempts, in order
 	Omitted  int       `json:"omitted,omitempty"` // number of attempts dropped between the first 3 and the last 5
 }
@@ -34,7 +34,7 @@ const (
 )
 
 // Add appends an attempt. If there are 8 attempts already, it drops the fourth.
-func (t *Tries) Add(a Attempt) {
+func (t *RowAttempts) Add(a Attempt) {
 	if len(t.Attempts) < firstTries+lastTries {
 		t.Attempts = append(t.Attempts, a)
 		return
@@ -45,7 +45,7 @@ func (t *Tries) Add(a Attempt) {
 }
 
 // Bytes returns the approximate memory of the attempts.
-func (t *Tries) Bytes() int64 {
+func (t *RowAttempts) Bytes() int64 {
 	if t == nil {
 		return 0
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestTries_KeepFirstAndLast(t *testing.T) {
 	t.Parallel()
-	var tries rowmill.Tries
+	var tries rowmill.RowAttempts
 	var want string
 	for i := range 30 {
 		tries.Add(rowmill.Attempt{Code: fmt.Sprint(i), Message: strings.Repeat("x", 100)})
@@ -30,7 +30,7 @@ func TestTries_KeepFirstAndLast(t *testing.T) {
 	if n := tries.Bytes(); n < 8*(100+50) || n > 8*(100+200) {
 		t.Errorf("%d bytes", n)
 	}
-	if (*rowmill.Tries)(nil).Bytes() != 0 {
+	if (*rowmill.RowAttempts)(nil).Bytes() != 0 {
 		t.Error("no attempts take memory")
 	}
 }

@@ -37,9 +37,11 @@ var (
 	ErrExpired = errors.New("expired")
 )
 
-// MustStop reports whether err means that the caller must stop work on a job: the job
+// ShouldStopJob reports whether err means that the caller must stop work on a job: the job
 // has ended, or another node owns the job.
-func MustStop(err error) bool { return errors.Is(err, ErrTerminal) || errors.Is(err, ErrLeaseLost) }
+func ShouldStopJob(err error) bool {
+	return errors.Is(err, ErrTerminal) || errors.Is(err, ErrLeaseLost)
+}
 
 // FieldError describes a rule that a field of a request violates.
 type FieldError struct {

@@ -13,7 +13,7 @@ func TestMustStop(t *testing.T) {
 		nil: false, rowmill.ErrConflict: false, rowmill.ErrUnavailable: false, rowmill.ErrLeaseLost: true,
 		fmt.Errorf("commit parts: %w", rowmill.ErrTerminal): true,
 	} {
-		if got := rowmill.MustStop(err); got != want {
+		if got := rowmill.ShouldStopJob(err); got != want {
 			t.Errorf("%v: %t, want %t", err, got, want)
 		}
 	}

@@ -37,8 +37,8 @@ type FunctionRef struct {
 	Model    string `json:"model"` // catalog id
 }
 
-// FunctionRun is the part of a Function that a job needs to make prompts from rows.
-type FunctionRun struct {
+// FunctionPrompt is the part of a Function that a job needs to make prompts from rows.
+type FunctionPrompt struct {
 	Inputs []FunctionInput `json:"inputs"`
 	Prompt string          `json:"prompt"`
 }

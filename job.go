@@ -117,7 +117,7 @@ func (j *Job) Become(next Status, now time.Time) error {
 	if next == StatusRunning && j.Started == nil {
 		j.Started = &now
 	}
-	if next.Terminal() {
+	if next.IsTerminal() {
 		j.Completed, j.ParkedUntil = &now, nil
 	}
 	j.Status = next
@@ -147,7 +147,7 @@ type Spec struct {
 	// Function makes prompts from the rows of a URL or a File, and from spooled rows
 	// that are JSON objects. It is nil for a standalone model, and if all rows are
 	// prompts already.
-	Function *FunctionRun `json:"function,omitempty"`
+	Function *FunctionPrompt `json:"function,omitempty"`
 
 	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
 	FileName string `json:"file_name,omitempty"` // name of the File
@@ -178,7 +178,7 @@ type Seeds struct {
 
 // RawBatch holds the settings of a batch, a job whose rows are request bodies. A row is a
 // JSON object with the members of a request body except "model"; its id is the
-// custom_id, a string. Output.Text is the body of the server's reply, written as one
+// custom_id, a string. RowOutput.Text is the body of the server's reply, written as one
 // line.
 type RawBatch struct {
 	Dialect string `json:"dialect"` // DialectOpenAI or DialectAnthropic
@@ -208,10 +208,10 @@ type Continuation struct {
 	AllowDuplicate bool   `json:"again,omitempty"`  // make the job even if another job already continues the ended job
 }
 
-// Deterministic reports whether a repeated row must get the same answer, because the
+// IsDeterministic reports whether a repeated row must get the same answer, because the
 // caller set a seed or sampling is greedy. If so, another attempt after a schema
 // violation is pointless.
-func (s *Spec) Deterministic() bool {
+func (s *Spec) IsDeterministic() bool {
 	if _, fixed := s.Sampling["seed"]; fixed {
 		return true
 	}

@@ -21,7 +21,7 @@ func TestDeterministicSpecs(t *testing.T) {
 		{map[string]any{"temperature": json.Number("0.5")}, false},
 		{map[string]any{"seed": int64(1)}, true},
 	} {
-		if got := (&rowmill.Spec{Sampling: c.sampling}).Deterministic(); got != c.want {
+		if got := (&rowmill.Spec{Sampling: c.sampling}).IsDeterministic(); got != c.want {
 			t.Errorf("%v: deterministic %v, want %v", c.sampling, got, c.want)
 		}
 	}

@@ -14,8 +14,8 @@ type Money int64
 // dollar is one US dollar in units of Money.
 const dollar = 1e12
 
-// MoneyOf returns the amount nearest to usd. NaN becomes zero.
-func MoneyOf(usd float64) Money {
+// MoneyFromUSD returns the amount nearest to usd. NaN becomes zero.
+func MoneyFromUSD(usd float64) Money {
 	switch scaled := math.Round(usd * dollar); {
 	case math.IsNaN(scaled):
 		return 0
@@ -47,7 +47,7 @@ func (m Money) String() string {
 // tokenCost returns the cost of n tokens at a price in USD per million tokens. It rounds
 // the price to a millionth of a dollar.
 func tokenCost(n int64, price float64) Money {
-	each := MoneyOf(price / 1e6)
+	each := MoneyFromUSD(price / 1e6)
 	high, low := bits.Mul64(uint64(max(n, 0)), uint64(max(each, 0)))
 	if high != 0 || low > math.MaxInt64 {
 		return math.MaxInt64

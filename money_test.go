@@ -16,7 +16,7 @@ func TestMoneyOf(t *testing.T) {
 		0: 0, 1: 1e12, 0.1: 1e11, 1e-12: 1, 4e-13: 0, -0.5: -5e11, 9e6: 9e18,
 		1e7: math.MaxInt64, math.Inf(1): math.MaxInt64, math.Inf(-1): math.MinInt64, math.NaN(): 0,
 	} {
-		if got := rowmill.MoneyOf(usd); got != want {
+		if got := rowmill.MoneyFromUSD(usd); got != want {
 			t.Errorf("%v USD is %d, want %d", usd, got, want)
 		}
 	}

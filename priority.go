@@ -49,6 +49,6 @@ func (p Priority) Validate() error {
 // may have stored a p that this version does not know.
 func (p Priority) ClampToKnown() Priority { return min(max(p, Prototyping), Lowest) }
 
-// Urgent reports whether a person waits for jobs of priority p. Rows of urgent jobs go
+// IsUrgent reports whether a person waits for jobs of priority p. Rows of urgent jobs go
 // before all other rows, and may use the capacity that is reserved for urgent rows.
-func (p Priority) Urgent() bool { return p == Prototyping }
+func (p Priority) IsUrgent() bool { return p == Prototyping }

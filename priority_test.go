@@ -15,8 +15,8 @@ func TestPriority(t *testing.T) {
 		if text, err := json.Marshal(p); err != nil || string(text) != string(rune('0'+int(p))) {
 			t.Errorf("priority %d is %s in JSON, error %v", p, text, err)
 		}
-		if p.Urgent() != (p == 0) {
-			t.Errorf("priority %d is urgent: %v", p, p.Urgent())
+		if p.IsUrgent() != (p == 0) {
+			t.Errorf("priority %d is urgent: %v", p, p.IsUrgent())
 		}
 		if number := string(rune('0' + int(p))); !strings.Contains(PriorityValues, number+" (") {
 			t.Errorf("PriorityValues %q does not explain %s", PriorityValues, number)

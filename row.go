@@ -12,8 +12,8 @@ type ID struct {
 // IDType is the logical type of an ID column. It is stored as JSON, so its JSON names
 // never change.
 type IDType struct {
-	IDKind IDKind `json:"id_kind"`
-	IDLeaf IDLeaf `json:"id_leaf,omitempty"` // set only if the kind is IDLeafValue
+	IDKind IDKind        `json:"id_kind"`
+	IDLeaf IDParquetType `json:"id_leaf,omitempty"` // set only if the kind is IDLeafValue
 }
 
 // IDKind is the kind of an ID, or of all IDs of a column that are not null.
@@ -27,12 +27,12 @@ const (
 	IDUint      // unsigned, 64 bits
 	IDFloat     // 64 bits
 	IDBool      // true or false
-	IDLeafValue // any other Parquet type except text; IDLeaf describes the type
+	IDLeafValue // any other Parquet type except text; IDParquetType describes the type
 )
 
-// IDLeaf describes a Parquet type, such as a date, a decimal, a UUID or an 8-bit integer.
+// IDParquetType describes a Parquet type, such as a date, a decimal, a UUID or an 8-bit integer.
 // Only package columnar knows the format of the text.
-type IDLeaf string
+type IDParquetType string
 
 // Row is one input row.
 type Row struct {
@@ -55,8 +55,8 @@ const (
 	FinishLength FinishReason = "length"
 )
 
-// Output is the outcome of one row: an answer, or an error.
-type Output struct {
+// RowOutput is the outcome of one row: an answer, or an error.
+type RowOutput struct {
 	Text      string    // the output cell: plain text, or the reasoning object as JSON
 	Embedding []float32 // embedding models: the vector; Text is empty
 	Score     float64   // the column cumulative_logprobs: 0 to 100
@@ -65,15 +65,15 @@ type Output struct {
 	Finish       FinishReason
 	InputTokens  int64
 	OutputTokens int64
-	Engine       string // name of the server that answered
-	Attempts     int    // requests sent for this row, the accepted one included
-	Tries        *Tries // all attempts, also those not counted in Attempts; nil if the first answer was accepted
+	Engine       string       // name of the server that answered
+	Attempts     int          // requests sent for this row, the accepted one included
+	Tries        *RowAttempts // all attempts, also those not counted in Attempts; nil if the first answer was accepted
 
 	Err *RowError // why the row failed; nil if the row has an answer
 }
 
 // Failed reports whether the row has no answer.
-func (o *Output) Failed() bool { return o.Err != nil }
+func (o *RowOutput) Failed() bool { return o.Err != nil }
 
 // RowError is the reason why a row failed. It is part of the results and no Go error:
 // the job goes on.

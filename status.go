@@ -42,8 +42,8 @@ func Statuses() []Status {
 	}
 }
 
-// Terminal reports whether s is final.
-func (s Status) Terminal() bool {
+// IsTerminal reports whether s is final.
+func (s Status) IsTerminal() bool {
 	next, known := transitions[s]
 	return known && len(next) == 0
 }
@@ -68,7 +68,7 @@ func (e *TransitionError) Error() string {
 
 // Unwrap returns ErrTerminal if From is terminal.
 func (e *TransitionError) Unwrap() error {
-	if e.From.Terminal() {
+	if e.From.IsTerminal() {
 		return ErrTerminal
 	}
 	return nil

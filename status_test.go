@@ -18,7 +18,7 @@ func TestStatus_CanBecome(t *testing.T) {
 	}
 	for _, from := range rowmill.Statuses() {
 		for _, to := range append(rowmill.Statuses(), rowmill.StatusUnknown, "nonsense") {
-			want := legal[from] == to || !from.Terminal() && (to == rowmill.StatusFailed || to == rowmill.StatusCancelled)
+			want := legal[from] == to || !from.IsTerminal() && (to == rowmill.StatusFailed || to == rowmill.StatusCancelled)
 			if got := from.CanBecome(to); got != want {
 				t.Errorf("%s may become %s: %v, want %v", from, to, got, want)
 			}

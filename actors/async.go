@@ -27,12 +27,12 @@ type mailboxStep func(c actor.Context)
 type taskGroup struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
-	all      *sync.WaitGroup     // all tasks of the System
-	panicked func(*panics.Panic) // called with a task's panic; nil: the actor panics
-	entry    *registry.Entry     // the actor's entry, which shows the running tasks
+	all      *sync.WaitGroup      // all tasks of the System
+	panicked func(*panics.Panic)  // called with a task's panic; nil: the actor panics
+	entry    *registry.ActorEntry // the actor's entry, which shows the running tasks
 }
 
-func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.Entry) taskGroup {
+func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.ActorEntry) taskGroup {
 	ctx, cancel := context.WithCancel(parent)
 	return taskGroup{ctx: ctx, cancel: cancel, all: all, entry: entry}
 }

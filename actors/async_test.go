@@ -50,7 +50,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.Identity{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.ActorIdentity{}))
 		var taken []string
 		task := func(name string, d time.Duration) mailboxStep {
 			return func(c actor.Context) {
@@ -107,7 +107,7 @@ func TestAPanicOfATask(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.Identity{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.ActorIdentity{}))
 		broken := func(context.Context) mailboxStep { panic("a task") }
 		var heard *panics.Panic
 		told := g
@@ -157,10 +157,10 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.Identity{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.ActorIdentity{}))
 		slow := &slowPeers{}
 		var failures []error
-		l := &messageLink{transport: &transport{peers: slow}, address: "b:1", failed: func(_ *messageLink, err error) { failures = append(failures, err) }}
+		l := &messageLink{transport: &peerTransport{peers: slow}, address: "b:1", failed: func(_ *messageLink, err error) { failures = append(failures, err) }}
 		take(func(c actor.Context) {
 			for _, job := range []string{"1", "2", "3"} {
 				l.send(c, g, &hint{Job: job})

@@ -22,7 +22,7 @@ import (
 // log returns the attempts at a row, from the results of its job.
 func (b *rig) log(rec store.Record, n int64) []results.AttemptView {
 	b.t.Helper()
-	row, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).Row(b.t.Context(), rec, n)
+	row, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).ReadRow(b.t.Context(), rec, n)
 	if err != nil {
 		b.t.Fatal(err)
 	}

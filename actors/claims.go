@@ -19,11 +19,11 @@ import (
 
 // An ownedJob is a job that this node owns, with the actor that runs the job.
 type ownedJob struct {
-	store.Orphan // the job as it was before the claim
-	pid          *actor.PID
-	fence        store.Fence
-	writes       *sync.WaitGroup // tasks of the actor that may write objects
-	log          *slog.Logger    // has the job's ID
+	store.OrphanJob // the job as it was before the claim
+	pid             *actor.PID
+	fence           store.Fence
+	writes          *sync.WaitGroup // tasks of the actor that may write objects
+	log             *slog.Logger    // has the job's ID
 }
 
 // claims holds the jobs of a node: owned jobs, jobs with a claim in progress, and
@@ -33,16 +33,16 @@ type ownedJob struct {
 type claims struct {
 	places       *fair.SlotPool
 	trials       poison.Trials
-	owned        map[string]ownedJob     // by job ID
-	claiming     map[string]store.Orphan // claims in progress, by job ID
-	unsureClaims map[string]store.Orphan // by job ID: claims with an unknown result; scans may not find these jobs, because the store may name this node as their owner
-	orphans      map[string]time.Time    // by job ID: when this node first saw the orphan
+	owned        map[string]ownedJob        // by job ID
+	claiming     map[string]store.OrphanJob // claims in progress, by job ID
+	unsureClaims map[string]store.OrphanJob // by job ID: claims with an unknown result; scans may not find these jobs, because the store may name this node as their owner
+	orphans      map[string]time.Time       // by job ID: when this node first saw the orphan
 }
 
 func newClaims(places fair.Config) claims {
 	return claims{
 		places: fair.NewSlotPool(places), trials: poison.New(), owned: make(map[string]ownedJob),
-		claiming: make(map[string]store.Orphan), unsureClaims: make(map[string]store.Orphan),
+		claiming: make(map[string]store.OrphanJob), unsureClaims: make(map[string]store.OrphanJob),
 	}
 }
 
@@ -62,7 +62,7 @@ const extraOrphans = 16
 // ok is false if the node must not claim the job: no place is free for the account, the
 // node has the job already, or the job must wait because of another job that may crash its
 // owners.
-func (s *claims) beginClaim(o store.Orphan, stage poison.Stage, now time.Time) (ok bool) {
+func (s *claims) beginClaim(o store.OrphanJob, stage poison.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
 	if owned || claiming || !s.trials.Admits(o.JobID, stage, now) || !s.places.Take(o.Account, o.Priority, now) {
@@ -83,7 +83,7 @@ func (s *claims) markOwned(pid *actor.PID, fence store.Fence, writes *sync.WaitG
 
 // markUnsure notes that the result of a claim is unknown. The node repeats the claim
 // until it has an answer.
-func (s *claims) markUnsure(o store.Orphan) { s.unsureClaims[o.JobID] = o }
+func (s *claims) markUnsure(o store.OrphanJob) { s.unsureClaims[o.JobID] = o }
 
 // forgetJob forgets a job that is no longer claimed or owned.
 func (s *claims) forgetJob(job string) {
@@ -124,7 +124,7 @@ func (s *claims) isIdle() bool { return len(s.owned)+len(s.claiming) == 0 }
 // long the node leaves an orphan to other nodes, counted from the first scan that found
 // the orphan. Jobs with the most earlier owners come first: a process with few other jobs
 // shows soonest whether such a job crashes the process.
-func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
+func (s *claims) orphansToClaim(orphans []store.OrphanJob, delay func(store.OrphanJob, time.Time) time.Duration, now time.Time) (due []store.OrphanJob) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -137,7 +137,7 @@ func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan,
 		}
 	}
 	s.orphans = seen
-	slices.SortStableFunc(due, func(a, b store.Orphan) int { return len(b.Claims) - len(a.Claims) })
+	slices.SortStableFunc(due, func(a, b store.OrphanJob) int { return len(b.Claims) - len(a.Claims) })
 	return due
 }
 
@@ -154,7 +154,7 @@ func (s *claims) releaseOwned(ctx context.Context, jobs store.Jobs, log *slog.Lo
 	for id, o := range sortedByKey(s.owned) {
 		all.Go(func() {
 			err := panics.Catch(func() error { return jobs.Release(ctx, o.fence) })
-			if err != nil && !rowmill.MustStop(err) {
+			if err != nil && !rowmill.ShouldStopJob(err) {
 				log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", id, "err", err)
 			}
 		})

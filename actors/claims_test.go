@@ -32,7 +32,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if ok := s.beginClaim(store.Orphan{JobID: job, Account: "account"}, poison.Free, time.Now()); ok != may {
+				if ok := s.beginClaim(store.OrphanJob{JobID: job, Account: "account"}, poison.Free, time.Now()); ok != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {
@@ -64,19 +64,19 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 // node takes it meanwhile, the time starts again.
 func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 	t.Parallel()
-	delay := func(o store.Orphan, _ time.Time) time.Duration {
+	delay := func(o store.OrphanJob, _ time.Time) time.Duration {
 		return claimStagger * map[string]time.Duration{"mine": 0, "next": 1, "last": 2}[o.JobID]
 	}
-	orphans := func(jobs ...string) (out []store.Orphan) {
+	orphans := func(jobs ...string) (out []store.OrphanJob) {
 		for _, job := range jobs {
-			out = append(out, store.Orphan{JobID: job})
+			out = append(out, store.OrphanJob{JobID: job})
 		}
 		return out
 	}
 	s, began := newClaims(fair.Config{Places: 8}), time.Now()
 	for _, step := range []struct {
 		at   time.Duration
-		seen []store.Orphan
+		seen []store.OrphanJob
 		due  []string
 	}{
 		{0, orphans("mine", "next", "last"), []string{"mine"}},

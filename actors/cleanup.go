@@ -36,7 +36,7 @@ func (p *deps) notifyIfEnded(ctx context.Context, job string) error {
 		return nil
 	}
 	rec, err := p.cfg.Store.Get(ctx, job)
-	if err != nil || !rec.Job.Status.Terminal() {
+	if err != nil || !rec.Job.Status.IsTerminal() {
 		return err
 	}
 	return p.notifyEnded(ctx, &rec)
@@ -58,7 +58,7 @@ func (p *deps) removeUnneededData(ctx context.Context, job string) error {
 	switch {
 	case err != nil:
 		return err
-	case !status.Terminal():
+	case !status.IsTerminal():
 		return fmt.Errorf("%w: the job is %s again, so its data is kept", errForgotten, status)
 	}
 	if err := p.notifyEnded(ctx, &rec); err != nil {

@@ -58,7 +58,7 @@ func (e *jobEnder) recordJobFailure(ctx context.Context, failure *rowmill.Failur
 // this node could end it, or this node ended it and the store's answer was lost.
 func (e *jobEnder) readFinalRecord(ctx context.Context) any {
 	rec, err := e.readRecord(ctx, e.fence.JobID)
-	if err != nil || !rec.Job.Status.Terminal() {
+	if err != nil || !rec.Job.Status.IsTerminal() {
 		e.log.Warn("the store refused a write because the job has ended, but the job's record shows no end; this node gives the job back", "status", rec.Job.Status, "err", err)
 		return jobOver{id: e.fence.JobID, released: true, unsure: true}
 	}
@@ -87,7 +87,7 @@ const lostWarning = "Object storage lost rows after they were done, so these row
 
 // release gives the job back, so that another node can claim it.
 func (e *jobEnder) release(ctx context.Context) any {
-	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
+	err := e.storage.Retry(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {
 		e.log.Warn("giving the job back failed; a node will claim it again", "err", err)
 	}
@@ -115,9 +115,9 @@ func (e *jobEnder) dismissWorkers(root *actor.RootContext, addresses []string) {
 			defer cancel()
 			_ = retry.StopWorker.Do(ctx, func() error {
 				if address == "" {
-					return asError(root.RequestFuture(e.node, nodeRequest{body: m}, dismissTimeout).Result())
+					return errorFromAnswer(root.RequestFuture(e.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}
-				_, err := ask(ctx, e.transport, address, peerNode.Dismiss, m)
+				_, err := askPeer(ctx, e.transport, address, peerNode.Dismiss, m)
 				return err
 			}, func(err error) bool { return refusalCode(err) == codeBusy }, nil)
 		})

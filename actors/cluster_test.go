@@ -193,7 +193,7 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 		b.t.Fatal(err)
 	}
 	h.server = peer.NewResponder(peer.Config{})
-	h.server.Serve(h.system.Service())
+	h.server.SetHandler(h.system.Service())
 	net.mu.Lock()
 	net.nodes[h.member.Peer] = h
 	net.mu.Unlock()
@@ -368,7 +368,7 @@ func TestANodeThatComesBackDropsItsRows(t *testing.T) {
 		b.await(id, func(store.Record) bool { return owner.figure(t, "rowmill_rows_returned_total", "lost") > 0 })
 		back.cut.Store(false)
 		before := back.engine.calls.Load()
-		b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.Terminal() })
+		b.await(id, func(r store.Record) bool { return back.engine.calls.Load() > before+100 || r.Job.Status.IsTerminal() })
 		b.checkEcho(b.end(id), texts)
 	})
 }
@@ -523,7 +523,7 @@ func TestARollingRestartCostsNoRow(t *testing.T) {
 			}
 			h.gone.Store(true)
 			start(3 + i)
-			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.IsTerminal() })
 		}
 		b.checkEcho(b.end(id), texts)
 		ranOnce(t, texts, hosts...)

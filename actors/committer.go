@@ -25,7 +25,7 @@ import (
 // Messages that a committer receives, in addition to steps.
 type (
 	partWritten struct { // from the job: a part object is stored durably
-		assign.Proposal
+		assign.PartProposal
 		workers int    // number of the job's workers
 		node    string // address of the node that wrote the part; "" for this node
 	}
@@ -38,11 +38,11 @@ type (
 
 // Messages that a committer sends to its job.
 type (
-	partsCommitted struct{ parts []assign.Proposal } // the store has recorded these parts
-	jobError       struct{ err error }               // the job cannot continue, or cannot continue on this node
-	jobSucceeded   struct{ rec store.Record }        // the store has recorded the success of the job
-	rowsCopied     struct{ part assign.Part }        // the part with the copied rows of a shard is stored durably
-	resultsDrained struct{}                          // the store has recorded all parts that arrived
+	partsCommitted struct{ parts []assign.PartProposal } // the store has recorded these parts
+	jobError       struct{ err error }                   // the job cannot continue, or cannot continue on this node
+	jobSucceeded   struct{ rec store.Record }            // the store has recorded the success of the job
+	rowsCopied     struct{ part assign.Part }            // the part with the copied rows of a shard is stored durably
+	resultsDrained struct{}                              // the store has recorded all parts that arrived
 )
 
 // A committer is the actor that records the parts of a job; a row is done when its part
@@ -54,11 +54,11 @@ type committer struct {
 	owner       *actor.PID // the job actor
 	rows        int64      // number of rows of the whole input
 	copyCount   int64      // number of rows that get the answer of an equal row and are not run
-	progress    *commit.Progress
+	progress    *commit.PartProgress
 	files       *commit.CompactionPlanner
 	copies      *commit.CopyWriter // nil where no row is a copy
-	mergeWaits  *gateWaits     // merges of the job that wait for their turn
-	helpers     commit.Compactors
+	mergeWaits  *gateWaiters       // merges of the job that wait for their turn
+	helpers     commit.CompactionNodes
 	compactions []compactionTask // compactions that no node has started
 	sizes       commit.JoinSizes // bounds for the sizes of joined parts
 	tasks       taskGroup
@@ -132,15 +132,15 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 			r.progress.EnableFinalJoins()
 		}
 	}
-	r.progress.Propose(m.Proposal)
+	r.progress.Propose(m.PartProposal)
 	r.startNextSteps(c)
 }
 
-func (r *committer) commitBatch(c actor.Context, batch *commit.Batch) {
+func (r *committer) commitBatch(c actor.Context, batch *commit.PartBatch) {
 	parts := batch.Parts()
 	r.tasks.run(c, "commit parts", func(ctx context.Context) mailboxStep {
 		span := r.job.trace.Begin("commit parts", slog.Int("rowmill.parts", len(parts)))
-		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts) })
+		err := r.storage.RetryUnlessElsewhere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
@@ -190,13 +190,13 @@ func (r *committer) updateMetrics(p store.Part) {
 
 // mergeShard adds a compaction that merges the parts of a shard into one part.
 func (r *committer) mergeShard(c actor.Context, n int) {
-	parts := r.progress.Shard(n)
-	complete := func(m *commit.Compaction, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
+	parts := r.progress.ShardParts(n)
+	complete := func(m *commit.Compaction, size int64) store.Part { return assign.NewMergedPart(m.Key, size, parts) }
 	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("merge shard %d", n),
-		begin: func() *commit.Compaction { return r.files.NewMerge(n, parts) },
+		begin: func() *commit.Compaction { return r.files.PlanMerge(n, parts) },
 		record: func(ctx context.Context, m *commit.Compaction, size int64) error {
-			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
+			return r.storage.RetryUnlessElsewhere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
 		},
 		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.dropPartsLater(c, r.progress.MarkMerged(complete(m, size))...)
@@ -210,11 +210,11 @@ func (r *committer) mergeShard(c actor.Context, n int) {
 func (r *committer) joinShards(c actor.Context, p commit.ShardRange) {
 	var parts []store.Part
 	for n := p.From; n < p.To; n++ {
-		parts = append(parts, r.progress.Shard(n)...)
+		parts = append(parts, r.progress.ShardParts(n)...)
 	}
 	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
-		begin: func() *commit.Compaction { return r.files.NewJoin(p, parts) },
+		begin: func() *commit.Compaction { return r.files.PlanJoin(p, parts) },
 		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.progress.MarkJoined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
 			r.startNextSteps(c)
@@ -226,18 +226,18 @@ func (r *committer) joinShards(c actor.Context, p commit.ShardRange) {
 // equal row. Then the job proposes the part to the committer.
 func (r *committer) copyRows(c actor.Context, m copyRows) {
 	parts := make(map[int][]store.Part)
-	for _, n := range r.copies.Needs(m.shard) {
-		parts[n] = r.progress.Shard(n)
+	for _, n := range r.copies.NeededShards(m.shard) {
+		parts[n] = r.progress.ShardParts(n)
 	}
 	r.tasks.run(c, "write copies of rows", func(ctx context.Context) mailboxStep {
-		if !r.mergeWaits.enter(ctx, r.slots.merge, r.job.spec) {
+		if !r.mergeWaits.waitForTurn(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		var part assign.Part
 		moved := false // a part is missing, perhaps because a merge has replaced the part
 		span := r.job.trace.Begin("write copies of rows", slog.Int("rowmill.shard", m.shard))
-		err := r.storage.WaitHere(ctx, func() (err error) {
+		err := r.storage.RetryUnlessElsewhere(ctx, func() (err error) {
 			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
 			moved = errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost)
 			if moved {
@@ -265,7 +265,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 // and then writes the copies. If the parts are lost, it sends the error to the job.
 func (r *committer) recheckThenCopy(c actor.Context, m copyRows, parts map[int][]store.Part) {
 	r.tasks.run(c, "check parts", func(ctx context.Context) mailboxStep {
-		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, allParts(parts)) })
+		err := r.storage.RetryUnlessElsewhere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, allParts(parts)) })
 		return func(c actor.Context) {
 			if err != nil && !r.partsChanged(parts) {
 				r.sendError(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
@@ -288,7 +288,7 @@ func allParts(shards map[int][]store.Part) (parts []store.Part) {
 // shard to the parts that it had earlier.
 func (r *committer) partsChanged(parts map[int][]store.Part) bool {
 	for n, had := range parts {
-		if have := r.progress.Shard(n); len(have) != len(had) || have[0].Key != had[0].Key {
+		if have := r.progress.ShardParts(n); len(have) != len(had) || have[0].Key != had[0].Key {
 			return true
 		}
 	}
@@ -336,11 +336,11 @@ func (r *committer) onDropDue(c actor.Context) {
 // recordedKeys returns the keys of all recorded parts, from the store that all nodes
 // write to.
 func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
-	if err := r.cfg.Store.Confirm(ctx); err != nil {
+	if err := r.cfg.Store.ConfirmPrimary(ctx); err != nil {
 		return nil, err
 	}
 	named := make(map[string]bool)
-	err := r.storage.Wait(ctx, func() error {
+	err := r.storage.Retry(ctx, func() error {
 		recorded, err := r.cfg.Store.ListParts(ctx, r.job.id)
 		for _, p := range recorded {
 			named[p.Key] = true
@@ -370,7 +370,7 @@ func (r *committer) makeResults(c actor.Context) {
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
 		r.compactions = append(r.compactions, compactionTask{
 			name: "write artifact " + name, isLocal: here,
-			begin: func() *commit.Compaction { return r.files.NewArtifact(name, parts) },
+			begin: func() *commit.Compaction { return r.files.PlanArtifact(name, parts) },
 			onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
 				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {

@@ -110,7 +110,7 @@ func (r *committer) compactLocally(ctx context.Context, m *commit.Compaction, tu
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		defer r.metrics.observeMerge(span, time.Now())
 	}
-	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
+	return m.Run(ctx, r.cfg.Blob, r.storage.RetryUnlessElsewhere)
 }
 
 // Limits of the pause between two requests to another node for the state of a

@@ -66,19 +66,19 @@ type Config struct {
 	// DrainTimeout is how long Stop waits for rows in flight. Default 30 s.
 	DrainTimeout time.Duration
 
-	Reports   Reports
-	Inputs    Inputs
-	Ownership Ownership
+	Reports   ReportConfig
+	Inputs    InputConfig
+	Ownership OwnershipConfig
 	Shards    ShardConfig
 	Parts     PartConfig
 	Rows      RowConfig
-	Estimates Estimates
+	Estimates EstimateConfig
 	Servers   ServerConfig
 	Janitor   JanitorConfig
 }
 
-// Reports holds the functions that describe this node to operators and to other nodes.
-type Reports struct {
+// ReportConfig holds the functions that describe this node to operators and to other nodes.
+type ReportConfig struct {
 	// Facts returns this node's facts for operators, as a value for JSON. Operators get
 	// the facts of all nodes from any node. Default: an empty object.
 	Facts func(ctx context.Context) any
@@ -93,9 +93,9 @@ type Reports struct {
 	Figures func(ctx context.Context, what string) (any, error)
 }
 
-// Inputs configures how the node reads the inputs of jobs, and how long the inputs are
+// InputConfig configures how the node reads the inputs of jobs, and how long the inputs are
 // kept.
-type Inputs struct {
+type InputConfig struct {
 	Downloader *input.Downloader // fetches URL inputs
 	Limits     input.Limits      // limits of the size of an input
 
@@ -109,8 +109,8 @@ type Inputs struct {
 	Retention time.Duration
 }
 
-// Ownership configures how many jobs a node owns, and how leases and claims work.
-type Ownership struct {
+// OwnershipConfig configures how many jobs a node owns, and how leases and claims work.
+type OwnershipConfig struct {
 	// OwnsNone keeps the node from owning jobs. It still runs rows of other nodes' jobs.
 	OwnsNone bool
 
@@ -204,10 +204,10 @@ type RowConfig struct {
 	EmbeddingGroup int
 }
 
-// Estimates configures when an estimate job of priority 1 runs a sample of its rows: if
+// EstimateConfig configures when an estimate job of priority 1 runs a sample of its rows: if
 // the input has Threshold tokens or more. The sample consists of the first rows, with
 // Sample tokens together. Defaults 1,000,000 each, as the API promises.
-type Estimates struct {
+type EstimateConfig struct {
 	Threshold int64
 	Sample    int64
 }
@@ -374,9 +374,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// pieces returns the bounds for the sizes of joined parts in this bucket; zero if the
+// joinSizes returns the bounds for the sizes of joined parts in this bucket; zero if the
 // bucket needs no long parts.
-func (c Config) pieces() commit.JoinSizes {
+func (c Config) joinSizes() commit.JoinSizes {
 	least := c.Blob.MinStorageCopySize()
 	if least == 0 {
 		return commit.JoinSizes{}
@@ -397,7 +397,7 @@ func (c Config) slotConfig() fair.Config {
 // ingest returns the configuration for the package that reads inputs.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
-		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.Confirm, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
+		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.ConfirmPrimary, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
 		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
 		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}

@@ -75,7 +75,7 @@ type moody struct {
 	armed, panicked atomic.Bool
 }
 
-func (m *moody) Prepare(p engine.Params) (engine.Call, error) {
+func (m *moody) Prepare(p engine.JobParams) (engine.PreparedCall, error) {
 	m.armed.Store(true)
 	return m.scripted.Prepare(p)
 }
@@ -93,7 +93,7 @@ type maddening struct {
 	probed bool
 }
 
-func (m maddening) Probe(ctx context.Context) (engine.Info, error) {
+func (m maddening) Probe(ctx context.Context) (engine.ServerInfo, error) {
 	if m.probed {
 		panic("what a server")
 	}

@@ -28,7 +28,7 @@ import (
 // valid UTF-8.
 func sanitizeUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-func validAll(texts []string) []string { return mapSlice(texts, sanitizeUTF8) }
+func sanitizeAllUTF8(texts []string) []string { return mapSlice(texts, sanitizeUTF8) }
 
 // mapSlice calls turn for all elements of a list and returns the results; nil for an empty
 // list.
@@ -108,7 +108,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
 		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Engines), Leaves: h.Leaves, Left: h.Left,
-		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: validAll(h.Warnings), Suspects: mapSlice(h.Suspects, suspectOf),
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: sanitizeAllUTF8(h.Warnings), Suspects: mapSlice(h.Suspects, suspectOf),
 	}
 	r.Parts = mapSlice(h.Parts, func(p assign.Part) *peerv1.Part {
 		return &peerv1.Part{Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
@@ -170,12 +170,12 @@ func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
 	return r
 }
 
-func spanOf(s assign.Span) *peerv1.Span {
+func spanOf(s assign.RowSpan) *peerv1.Span {
 	span := &peerv1.Span{
 		Shard: clampInt32(s.Shard), From: clampInt32(s.From), To: clampInt32(s.To), Except: s.Except.Encode(), Block: clampInt32(s.Block), Share: clampInt32(s.Share),
 		Suspects: mapSlice(s.Suspects, suspectOf),
 	}
-	if s.Of != (shard.ShardInfo{}) {
+	if s.Of != (shard.ManifestEntry{}) {
 		span.Of = shardInfoOf(s.Of)
 	}
 	return span
@@ -188,8 +188,8 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 		Revoke: assign.Revocation{Number: r.GetRevocation().GetNumber(), Rows: int(r.GetRevocation().GetRows())},
 	}
 	a.Batches = mapSlice(r.GetBatches(), func(b *peerv1.Batch) assign.Batch {
-		return assign.Batch{Number: b.GetNumber(), Spans: mapSlice(b.GetSpans(), func(s *peerv1.Span) assign.Span {
-			return assign.Span{
+		return assign.Batch{Number: b.GetNumber(), Spans: mapSlice(b.GetSpans(), func(s *peerv1.Span) assign.RowSpan {
+			return assign.RowSpan{
 				Shard: int(s.GetShard()), From: int(s.GetFrom()), To: int(s.GetTo()), Except: read.rows(s.GetExcept()),
 				Of: readShardInfo(s.GetOf()), Block: int(s.GetBlock()), Share: int(s.GetShare()),
 				Suspects: mapSlice(s.GetSuspects(), readSuspect),
@@ -202,12 +202,12 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 	return a, nil
 }
 
-func shardInfoOf(s shard.ShardInfo) *peerv1.ShardInfo {
+func shardInfoOf(s shard.ManifestEntry) *peerv1.ShardInfo {
 	return &peerv1.ShardInfo{First: s.First, Rows: clampInt32(s.Rows), Bytes: s.Bytes}
 }
 
-func readShardInfo(s *peerv1.ShardInfo) shard.ShardInfo {
-	return shard.ShardInfo{First: s.GetFirst(), Rows: int(s.GetRows()), Bytes: s.GetBytes()}
+func readShardInfo(s *peerv1.ShardInfo) shard.ManifestEntry {
+	return shard.ManifestEntry{First: s.GetFirst(), Rows: int(s.GetRows()), Bytes: s.GetBytes()}
 }
 
 func invitationOf(m *invite) *peerv1.InviteRequest {
@@ -217,7 +217,7 @@ func invitationOf(m *invite) *peerv1.InviteRequest {
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
-			IdKind: uint32(in.IDKind), IdLeaf: sanitizeUTF8(string(in.IDLeaf)), Fields: validAll(in.Fields), Rows: in.Rows, Shards: mapSlice(in.Shards, shardInfoOf),
+			IdKind: uint32(in.IDKind), IdLeaf: sanitizeUTF8(string(in.IDLeaf)), Fields: sanitizeAllUTF8(in.Fields), Rows: in.Rows, Shards: mapSlice(in.Shards, shardInfoOf),
 			Size:  &peerv1.InputSize{Tokens: in.Size.Tokens, SampleRows: in.Size.SampleRows, SampleTokens: in.Size.SampleTokens},
 			Taken: in.Taken, Copies: in.Copies, Groups: in.Groups,
 		}
@@ -246,7 +246,7 @@ func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 // idTypeOf returns the type of an ID column. An unknown kind becomes a kind that no
 // code accepts.
 func idTypeOf(kind uint32, leaf string) rowmill.IDType {
-	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDLeaf(leaf)}
+	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDParquetType(leaf)}
 }
 
 // A hint tells a node about a cancelled job, or a job without an owner, so that the
@@ -254,14 +254,14 @@ func idTypeOf(kind uint32, leaf string) rowmill.IDType {
 type hint = peerv1.HintRequest
 
 // hintOf returns a hint that a job has no owner.
-func hintOf(o store.Orphan) *hint {
+func hintOf(o store.OrphanJob) *hint {
 	account := sanitizeUTF8(o.Account)
 	return &hint{Job: o.JobID, Account: &account, Priority: clampInt32(int(o.Priority))}
 }
 
 // orphanOf returns the job without an owner that a hint names.
-func orphanOf(h *hint) store.Orphan {
-	return store.Orphan{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
+func orphanOf(h *hint) store.OrphanJob {
+	return store.OrphanJob{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
 }
 
 func readRowDistribution(r *peerv1.LocateRowsResponse) RowDistribution {
@@ -291,7 +291,7 @@ func compactionOf(m *compactionRequest) *peerv1.RunCompactionRequest {
 			Kind: compactionKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
 				JobId: s.JobID, Model: sanitizeUTF8(s.Model), IdColumn: sanitizeUTF8(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: sanitizeUTF8(string(s.IDLeaf)),
-				Fields: validAll(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
+				Fields: sanitizeAllUTF8(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
 			},
 			Parts: mapSlice(e.Parts, func(p store.Part) *peerv1.StoredPart {
 				return &peerv1.StoredPart{
@@ -363,8 +363,8 @@ func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 		LeftOut: int(r.GetLeftOut()),
 		Actors: mapSlice(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
 			read := registry.Actor{
-				Identity: registry.Identity{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
-				ID:       a.GetId(), State: keyOfValue(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
+				ActorIdentity: registry.ActorIdentity{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
+				ID:            a.GetId(), State: keyOfValue(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
 				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
 				Tasks: int(a.GetTasks()), Task: a.GetTask(), TaskTime: a.GetTaskTime().AsDuration(),
 			}

@@ -44,7 +44,7 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		}
 		return readInvitation(r)
 	})
-	arrives(t, "hint", func(o *store.Orphan) { o.Claims, o.Status = nil, "" }, func(o *store.Orphan) (*store.Orphan, error) {
+	arrives(t, "hint", func(o *store.OrphanJob) { o.Claims, o.Status = nil, "" }, func(o *store.OrphanJob) (*store.OrphanJob, error) {
 		r, err := through(hintOf(*o))
 		read := orphanOf(r)
 		return &read, err

@@ -26,14 +26,14 @@ import (
 type jobWorkers struct {
 	spec       *rowmill.Spec
 	log        *slog.Logger
-	lost       prometheus.Counter   // rows that were taken from lost workers
-	unassigned *prometheus.GaugeVec // rows that no worker has yet, by model
-	shown      int64                // number of this job's rows that the gauge unassigned includes now
-	engines    []engineView         // engines of all nodes
-	refused    map[string]error     // by engine name: why the engine cannot run the job
-	owner      *assign.Owner        // assigns rows to workers; nil until rows can run
-	links      map[string]*messageLink     // connection to each worker, by worker name
-	unwanted   map[string]bool      // by name: workers that must drop their rows, and that the log has named once
+	lost       prometheus.Counter      // rows that were taken from lost workers
+	unassigned *prometheus.GaugeVec    // rows that no worker has yet, by model
+	shown      int64                   // number of this job's rows that the gauge unassigned includes now
+	engines    []engineView            // engines of all nodes
+	refused    map[string]error        // by engine name: why the engine cannot run the job
+	owner      *assign.Owner           // assigns rows to workers; nil until rows can run
+	links      map[string]*messageLink // connection to each worker, by worker name
+	unwanted   map[string]bool         // by name: workers that must drop their rows, and that the log has named once
 	invites    invitations
 	lastCheck  time.Time                 // when checkWorkers last ran
 	outgoing   []outgoingAssignment      // messages to workers that were not sent yet
@@ -96,7 +96,7 @@ func (w *jobWorkers) nodesToInvite(others []cluster.Member, draining bool, now t
 	}
 	w.owner.Nodes = len(could)
 	for _, address := range slices.Sorted(maps.Keys(could)) {
-		if w.owner.WorkerAt(address) == nil && !(draining && address == "") && w.invites.shouldInvite(address, now) {
+		if w.owner.WorkerAt(address) == nil && !(draining && address == "") && w.invites.markInvitedIfDue(address, now) {
 			addresses = append(addresses, address)
 		}
 	}
@@ -111,19 +111,19 @@ func (w *jobWorkers) recordInviteAnswer(address string, answer *invited, err err
 	return w.invites.allReported()
 }
 
-// setRowGroups sets the groups of rows with the same prefix, which should run on the same
+// setGroupsAndCopies sets the groups of rows with the same prefix, which should run on the same
 // worker. It also sets the rows that are copies of other rows.
-func (w *jobWorkers) setRowGroups(groups []byte, copies *ingest.Copies) {
+func (w *jobWorkers) setGroupsAndCopies(groups []byte, copies *ingest.Copies) {
 	w.owner.SetRowGroups(groups)
 	if copies != nil {
-		w.owner.SetCopies(copies.Copies)
+		w.owner.SetCopies(copies.RowCopies)
 	}
 }
 
 // onHeartbeat processes a heartbeat. It returns the worker and the worker's new parts;
 // nil if the worker must drop its rows. The crew uses the link reply if it does not
 // know the worker yet.
-func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *messageLink, now time.Time) (*assign.Assignee, []assign.Proposal) {
+func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *messageLink, now time.Time) (*assign.Assignee, []assign.PartProposal) {
 	m, parts := w.owner.HandleHeartbeat(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
@@ -164,7 +164,7 @@ func (w *jobWorkers) recordRefusals(h *assign.Heartbeat) string {
 // sends a message.
 func (w *jobWorkers) checkWorkers(lease, patience time.Duration, now time.Time) {
 	if !w.lastCheck.IsZero() && now.Sub(w.lastCheck) > 2*heartbeatInterval { // this process was suspended, so the workers were not silent
-		w.owner.CountAsHeard(now.Add(-heartbeatInterval))
+		w.owner.MarkAllHeard(now.Add(-heartbeatInterval))
 	}
 	w.lastCheck = now
 	for _, m := range w.owner.SilentWorkers(now.Add(-lease)) {
@@ -217,7 +217,7 @@ func (w *jobWorkers) onUndelivered(l *messageLink, err error) {
 
 // recordCommitted notes parts that the store has recorded, and queues messages to the
 // workers that wrote them.
-func (w *jobWorkers) recordCommitted(parts []assign.Proposal, now time.Time) {
+func (w *jobWorkers) recordCommitted(parts []assign.PartProposal, now time.Time) {
 	for _, p := range parts {
 		if m := w.owner.MarkCommitted(p.Worker, p.Part, now); m != nil {
 			w.queueAssignment(m)
@@ -300,7 +300,7 @@ func (w *jobWorkers) rowDistribution(job string, whole bool, nameOf func(address
 	}
 	complete, all := w.owner.CountCompleteShards()
 	a := &peerv1.LocateRowsResponse{Shards: clampInt32(all), Complete: clampInt32(complete)}
-	for _, s := range w.owner.Shares(now) {
+	for _, s := range w.owner.ProgressByNode(now) {
 		a.Nodes = append(a.Nodes, &peerv1.NodeRows{Node: sanitizeUTF8(nameOf(s.Address)), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
 	}
 	slices.SortStableFunc(a.Nodes, func(a, b *peerv1.NodeRows) int { return cmp.Compare(a.GetNode(), b.GetNode()) })

@@ -34,7 +34,7 @@ func crewOf(t *testing.T, engines ...engineView) (*jobWorkers, *metrics) {
 	m := newMetrics(prometheus.NewRegistry(), registry.New(time.Now))
 	w := newJobWorkers(rowmill.Spec{Model: rowmill.Model{ID: "m"}}, slog.New(slog.DiscardHandler), m, engines)
 	var err error
-	if w.owner, err = assign.NewOwner([]shard.ShardInfo{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
+	if w.owner, err = assign.NewOwner([]shard.ManifestEntry{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w, m
@@ -45,7 +45,7 @@ func crewOf(t *testing.T, engines ...engineView) (*jobWorkers, *metrics) {
 func (w *jobWorkers) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoingAssignment) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Engines: 1, Want: true, Hungry: true}
-	m, _ = w.onHeartbeat(h, &messageLink{transport: &transport{}, address: worker}, now)
+	m, _ = w.onHeartbeat(h, &messageLink{transport: &peerTransport{}, address: worker}, now)
 	if m != nil {
 		w.assignRows()
 		w.queueAssignment(m)

@@ -189,7 +189,7 @@ func TestAnOwnerThatDiesWhileItCopiesCostsNoRow(t *testing.T) {
 		texts := repeated(3000, 800)
 		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
 		first := b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 0 })
-		if first.Job.Status.Terminal() {
+		if first.Job.Status.IsTerminal() {
 			t.Fatal("the job ended before its owner was lost")
 		}
 		b.join(net, "second", nil)

@@ -26,28 +26,28 @@ type deps struct {
 	cfg         Config
 	metrics     *metrics
 	log         *slog.Logger
-	budget      *work.Budget
-	slots       slots
+	budget      *work.MemoryBudget
+	slots       taskSlots
 	published   *publishedState
-	storage     *storage.Watch
+	storage     *storage.Monitor
 	downloads   *ingest.Downloads
 	compactions *commit.CompactionRunner // compactions that this node runs for owners on other nodes
 	counters    *prompt.CounterFactory
-	transport   *transport
+	transport   *peerTransport
 	address     string          // address at which other nodes reach this node; empty on a single node
 	all         *sync.WaitGroup // all tasks and goroutines that must end before System.Stop returns
 }
 
 // storageRetrier returns a function that calls its argument, and repeats the call while
-// storage is unavailable (see storage.Watch.Wait).
+// storage is unavailable (see storage.Monitor.Wait).
 func (p *deps) storageRetrier(ctx context.Context) func(func() error) error {
-	return func(do func() error) error { return p.storage.Wait(ctx, do) }
+	return func(do func() error) error { return p.storage.Retry(ctx, do) }
 }
 
 // localStorageRetrier retries for work that another node could do: the function returns
 // storage.ErrElsewhere if the work should move to another node.
 func (p *deps) localStorageRetrier(ctx context.Context) func(func() error) error {
-	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
+	return func(do func() error) error { return p.storage.RetryUnlessElsewhere(ctx, do) }
 }
 
 // readRecord reads the record of a job.
@@ -89,18 +89,20 @@ func newPublishedState() *publishedState {
 // StorageStatus is the result of the node's last check of records and objects.
 type StorageStatus struct {
 	// Held is the reason why the node removes no data: *deployment.MismatchError,
-	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
+	// *deployment.NewerFormatError or *retention.SkewError; nil if the node may remove
 	// data.
 	Held error
 	// Findings are the results of the last search through the bucket. They are empty on
 	// nodes that do not remove data.
-	Findings retention.Findings
+	Findings retention.SweepFindings
 	// Skew is how far this node's clock is ahead of the store's.
 	Skew time.Duration
 }
 
 // trace returns the trace of a job; nil if the job is not traced.
-func (c Config) trace(rec *store.Record) *tracing.JobTrace { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
+func (c Config) trace(rec *store.Record) *tracing.JobTrace {
+	return c.Tracer.TraceJob(rec.Job.ID, rec.Trace)
+}
 
 // endTrace ends the trace of a finished job and adds attributes of the job. The code
 // that records the end of a job calls endTrace; for a job that never had an owner, the

@@ -27,7 +27,7 @@
 // An actor also sends messages to itself: the result of slow work (taskGroup.runAndSend), and
 // the name of a timer (timers.sendAfter). Such a message does not arrive if the task group
 // or the timer was stopped before. All messages that a job sends to itself have names:
-// newShards, inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver
+// shardsArrived, inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver
 // and the timers in job.go. A job has the most phases of all actors, and the code must show
 // which message it takes in which phase.
 //
@@ -118,7 +118,7 @@
 // message. An assignment states the complete situation, so a worker gets at most one
 // message.
 //
-// Rows travel between goroutines as *dispatch.Task. A dispatcher's goroutines take
+// Rows travel between goroutines as *dispatch.RowTask. A dispatcher's goroutines take
 // tasks from its queues and put them, with their outcome, into the worker's
 // dispatch.Completions. Completions announces any number of tasks with one message.
 package actors

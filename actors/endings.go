@@ -77,7 +77,7 @@ func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *ro
 			return nil
 		})
 		return err
-	}, func(err error) bool { return !rowmill.MustStop(err) }, func(err error) {
+	}, func(err error) bool { return !rowmill.ShouldStopJob(err) }, func(err error) {
 		if !storage.IsTransient(err) { // else storage has logged it once already
 			log.Warn("recording the job's failure failed, will be tried again", "err", err)
 		}

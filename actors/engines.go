@@ -24,7 +24,7 @@ type engineView struct {
 	address   string     // address of the engine's node; empty for this node
 	pid       *actor.PID // actor of the engine; nil if the engine is on another node
 	up        bool
-	info      engine.Info
+	info      engine.ServerInfo
 	resting   map[engine.Route]string // by route that gets no rows for a while: the reason
 	err       error                   // why the engine is down; nil if it is up
 }
@@ -61,9 +61,9 @@ type enginesChanged struct{ engines []engineView }
 type EngineStatus struct {
 	Name  string
 	Up    bool
-	Since time.Time   // when the server came up or went down
-	Info  engine.Info // answer to the last successful probe
-	Err   error       // why the server is down; nil if it is up
+	Since time.Time         // when the server came up or went down
+	Info  engine.ServerInfo // answer to the last successful probe
+	Err   error             // why the server is down; nil if it is up
 
 	// Resting gives, for each route that gets no rows now, the reason and until when.
 	Resting map[engine.Route]string
@@ -85,16 +85,16 @@ type engineLoad interface {
 // Waits returns the reasons why rows wait for an engine that is up, and until when
 // they wait; empty if no rows wait.
 func (e EngineStatus) Waits() []string {
-	all := Resting(e.Resting)
+	all := DescribeResting(e.Resting)
 	if paced := e.RateLimitMessage(); e.Up && paced != "" {
 		all = append(all, "rows wait: "+paced)
 	}
 	return all
 }
 
-// Resting returns one text for each route that gets no rows now, with the reason and
+// DescribeResting returns one text for each route that gets no rows now, with the reason and
 // the end of the pause.
-func Resting(routes map[engine.Route]string) (all []string) {
+func DescribeResting(routes map[engine.Route]string) (all []string) {
 	for _, r := range slices.Sorted(maps.Keys(routes)) {
 		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
 	}
@@ -253,7 +253,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	for _, e := range said.Engines {
 		out = append(out, engineView{
 			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining,
-			info: engine.Info{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
+			info: engine.ServerInfo{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
 		})
 	}
 	return out

@@ -26,11 +26,11 @@ func (n named) Name() string { return n.name }
 type full struct{}
 
 func (full) Load() (limit, inFlight, queued int) { return 8, 3, 1 }
-func (full) RateLimitMessage() string                       { return "" }
+func (full) RateLimitMessage() string            { return "" }
 
 // gpu returns the view of an engine after a probe.
 func gpu(name, pid string, up bool) engineView {
-	return engineView{name: name, localName: name, pid: actor.NewPID("", pid), up: up, info: engine.Info{Models: []engine.ServedModel{{Name: "m"}}}}
+	return engineView{name: name, localName: name, pid: actor.NewPID("", pid), up: up, info: engine.ServerInfo{Models: []engine.ServedModel{{Name: "m"}}}}
 }
 
 func TestAnEngineComesAndGoes(t *testing.T) {

@@ -61,7 +61,7 @@ func TestNoAccountStopsAnother(t *testing.T) {
 func tryToStop(t *testing.T, nodes string, priority rowmill.Priority) {
 	t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 	b, at := setup(t, nil), &arrivals{}
-	b.cfg.Ownership = actors.Ownership{MaxActive: 4, KeptPlaces: 2}
+	b.cfg.Ownership = actors.OwnershipConfig{MaxActive: 4, KeptPlaces: 2}
 	b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.ServerConfig{}
 	b.cfg.DrainTimeout = time.Second
 	server := func() *scripted { return &scripted{answer: at.answer} }
@@ -157,7 +157,7 @@ func TestManySmallJobsLogNoWarning(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
 		var log bytes.Buffer
 		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		b.cfg.Ownership = actors.Ownership{MaxActive: 200}
+		b.cfg.Ownership = actors.OwnershipConfig{MaxActive: 200}
 		b.cfg.Parts, b.cfg.Servers = actors.PartConfig{}, actors.ServerConfig{}
 		wired := func(c *actors.Config) {
 			c.Peers, c.Logger = newWire(t, c.Peers.(*host)), warnings

@@ -18,8 +18,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Reply is the answer or the error of one node, after a question to all nodes.
-type Reply[T any] struct {
+// A NodeReply is the answer or the error of one node, after a question to all nodes.
+type NodeReply[T any] struct {
 	Node   nodes.Status
 	Answer T
 	Err    error // why the node has not answered; nil if it has
@@ -30,8 +30,8 @@ type Reply[T any] struct {
 const fanOutTimeout = 3 * time.Second
 
 // Actors lists the actors of all nodes, or of one node by its id or name. A node that
-// does not answer has a Reply with an error.
-func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
+// does not answer has a NodeReply with an error.
+func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]NodeReply[registry.Listing], error) {
 	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
 	return fanOut(ctx, s, fanOutTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
 		return s.transport.listActors(ctx, address, f)
@@ -59,7 +59,7 @@ func (s *System) actorsHere(f registry.Filter) registry.Listing {
 const maxWaits = 600
 
 // Facts returns Config.Reports.Facts of all nodes, for operators, as JSON.
-func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
+func (s *System) Facts(ctx context.Context) ([]NodeReply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := json.Marshal(s.cfg.Reports.Facts(ctx))
 		if err != nil {
@@ -67,20 +67,20 @@ func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 		}
 		return doc
 	}
-	return fanOut(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.facts)
+	return fanOut(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.fetchFacts)
 }
 
 // Figures returns Config.Reports.Figures of all nodes, for the API, as JSON.
-func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
+func (s *System) Figures(ctx context.Context, kind string) ([]NodeReply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
-		doc, err := encodeFigures(ctx, s, what)
+		doc, err := encodeFigures(ctx, s, kind)
 		if err != nil {
-			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", what, "err", err)
+			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", kind, "err", err)
 		}
 		return doc
 	}
 	return fanOut(ctx, s, fanOutTimeout, "", own, func(ctx context.Context, address string) (json.RawMessage, error) {
-		return s.transport.figures(ctx, address, what)
+		return s.transport.fetchFigures(ctx, address, kind)
 	})
 }
 
@@ -95,7 +95,7 @@ func encodeFigures(ctx context.Context, s *System, what string) (json.RawMessage
 
 // fanOut sends a question to all nodes, or to one node if node is not empty, and
 // returns their replies. It calls own for this node, and ask for every other node.
-func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]Reply[T], error) {
+func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]NodeReply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
 		one, err := nodes.Find(asked, node)
@@ -106,7 +106,7 @@ func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	replies := make([]Reply[T], len(asked))
+	replies := make([]NodeReply[T], len(asked))
 	var all sync.WaitGroup
 	for i, n := range asked {
 		replies[i].Node = n
@@ -138,12 +138,12 @@ func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowD
 	case owner.Self:
 		var body any
 		body, err = s.actors.Root.RequestFuture(s.node, nodeRequest{body: question}, whereTimeout).Result()
-		err = asError(body, err)
+		err = errorFromAnswer(body, err)
 		res, _ = body.(*peerv1.LocateRowsResponse)
 	default:
 		ctx, cancel := context.WithTimeout(ctx, whereTimeout)
 		defer cancel()
-		res, err = ask(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
+		res, err = askPeer(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
 	}
 	if refused := refusalCode(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
 		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)

@@ -21,7 +21,7 @@ import (
 )
 
 // greeting is a Function as a job keeps it.
-var greeting = &rowmill.FunctionRun{
+var greeting = &rowmill.FunctionPrompt{
 	Prompt: "Greet {{name}} {{title}}!",
 	Inputs: []rowmill.FunctionInput{{Name: "name", Required: true}, {Name: "title"}},
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// newShards is the message with new shards of an input that is still being read.
-type newShards struct {
+// shardsArrived is the message with new shards of an input that is still being read.
+type shardsArrived struct {
 	ingest.EarlyShards
 	counter *prompt.Counter
 }
@@ -38,27 +38,27 @@ type inputRead struct {
 type inputReader struct {
 	*deps
 	fence   store.Fence
-	trace   *tracing.JobTrace   // nil if the job is not traced
-	reading gateWaits      // counts the waits for a turn to read
-	begun   *newShards     // shards that were read before the job could start rows; nil if there are none
-	whole   bool           // the whole input is read
-	shards  int            // number of shards with rows to run, once the input is whole
-	input   shard.Manifest // the whole input; an estimate job runs only its first rows
-	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
+	trace   *tracing.JobTrace // nil if the job is not traced
+	reading gateWaiters       // counts the waits for a turn to read
+	begun   *shardsArrived    // shards that were read before the job could start rows; nil if there are none
+	whole   bool              // the whole input is read
+	shards  int               // number of shards with rows to run, once the input is whole
+	input   shard.Manifest    // the whole input; an estimate job runs only its first rows
+	copies  *ingest.Copies    // rows that get the answers of equal rows; nil for none
 }
 
 // readInput reads the input and returns the message for the job. It runs outside of the
 // actor's mailbox. While it reads, it calls ready with new shards; ready may be nil.
-func (in *inputReader) readInput(ctx context.Context, rec store.Record, ready func(newShards)) inputRead {
+func (in *inputReader) readInput(ctx context.Context, rec store.Record, ready func(shardsArrived)) inputRead {
 	m := inputRead{rec: rec}
 	span := in.trace.Begin("read the input")
 	m.err = in.ingest(ctx, &m, ready)
-	span.Set(slog.Int64("rowmill.rows", m.input.Rows), slog.Int("rowmill.shards", len(m.input.Shards)))
+	span.SetAttributes(slog.Int64("rowmill.rows", m.input.Rows), slog.Int("rowmill.shards", len(m.input.Shards)))
 	span.End(m.err)
 	return m
 }
 
-func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newShards)) (err error) {
+func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(shardsArrived)) (err error) {
 	if m.counter, err = in.counters.NewCounter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newS
 	}
 	reads.Stream = in.slots.takeStream
 	reads.Turn = func(ctx context.Context) (func(), bool) {
-		return func() { in.slots.read.Leave(spec.Account) }, in.reading.enter(ctx, in.slots.read, &spec)
+		return func() { in.slots.read.Leave(spec.Account) }, in.reading.waitForTurn(ctx, in.slots.read, &spec)
 	}
 	if ready != nil {
-		reads.Ready = func(b ingest.EarlyShards) { ready(newShards{b, m.counter}) }
+		reads.Ready = func(b ingest.EarlyShards) { ready(shardsArrived{b, m.counter}) }
 	}
 	if m.input, err = ingest.Run(ctx, reads, &m.rec, in.fence, m.counter); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newS
 	}); err != nil {
 		return err
 	}
-	if err = here(func() error { return ingest.Reserve(ctx, in.cfg.Store, &m.rec, in.fence, m.input) }); err != nil {
+	if err = here(func() error { return ingest.ReserveCost(ctx, in.cfg.Store, &m.rec, in.fence, m.input) }); err != nil {
 		return err
 	}
 	m.parts, err = runWithResult(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
@@ -95,13 +95,13 @@ func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newS
 // ingestConfig returns the settings for reading the input.
 func (in *inputReader) ingestConfig() ingest.Config {
 	cfg := in.cfg.ingest()
-	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.WithRetries
+	cfg.Wait, cfg.Patient = in.storage.RetryUnlessElsewhere, in.storage.WithRetries
 	cfg.Downloads, cfg.DownloadsAt, cfg.Address = in.downloads, in.isDownloadingAt, in.address
 	return cfg
 }
 
 // bufferShards keeps new shards until the job can start their rows.
-func (in *inputReader) bufferShards(b newShards) {
+func (in *inputReader) bufferShards(b shardsArrived) {
 	if in.begun == nil {
 		in.begun = &b
 		return
@@ -161,7 +161,7 @@ func (in *inputReader) newCopyWriter(files *commit.CompactionPlanner, spec *rowm
 	}
 	copies, bucket, id, shards := in.copies, in.cfg.Blob, in.fence.JobID, files.Shards
 	return &commit.CopyWriter{
-		Files: files, Of: copies.Copies,
+		Files: files, Of: copies.RowCopies,
 		List: func(ctx context.Context) (blob.Object, error) { return copies.Open(ctx, bucket, id) },
 		Input: func(ctx context.Context, n int) (*shard.Reader, error) {
 			return archive.OpenShard(ctx, bucket, id, spec, n, shards[n])

@@ -29,9 +29,9 @@ func newInvitations() invitations {
 	return invitations{sent: make(map[string]time.Time), banned: make(map[string]time.Time), awaited: make(map[string]bool), full: make(map[string]bool)}
 }
 
-// shouldInvite reports whether to invite a node without a worker now, and counts it as
+// markInvitedIfDue reports whether to invite a node without a worker now, and counts it as
 // invited.
-func (i *invitations) shouldInvite(address string, now time.Time) bool {
+func (i *invitations) markInvitedIfDue(address string, now time.Time) bool {
 	if now.Sub(i.sent[address]) < inviteAgain || now.Before(i.banned[address]) {
 		return false
 	}
@@ -67,5 +67,5 @@ func (i *invitations) ban(address string, now time.Time) { i.banned[address] = n
 // owner has sent a heartbeat.
 func (i *invitations) allReported() bool { return i.unanswered <= 0 && len(i.awaited) == 0 }
 
-// nodes returns the addresses of all nodes that were ever invited, in order.
-func (i *invitations) nodes() []string { return slices.Sorted(maps.Keys(i.sent)) }
+// invitedNodes returns the addresses of all nodes that were ever invited, in order.
+func (i *invitations) invitedNodes() []string { return slices.Sorted(maps.Keys(i.sent)) }

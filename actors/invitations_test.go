@@ -9,18 +9,18 @@ import (
 func TestANodeIsInvitedAgain(t *testing.T) {
 	t.Parallel()
 	i, began := newInvitations(), time.Now()
-	if !i.shouldInvite("a", began) || i.shouldInvite("a", began.Add(inviteAgain-1)) {
+	if !i.markInvitedIfDue("a", began) || i.markInvitedIfDue("a", began.Add(inviteAgain-1)) {
 		t.Error("the node is invited again at once, or never")
 	}
-	if !i.shouldInvite("b", began) || !i.shouldInvite("a", began.Add(inviteAgain)) {
+	if !i.markInvitedIfDue("b", began) || !i.markInvitedIfDue("a", began.Add(inviteAgain)) {
 		t.Error("the node is not invited in time")
 	}
 	i.recordAnswer("a", false, codeBusy)
-	if !i.shouldInvite("a", began.Add(inviteAgain+1)) {
+	if !i.markInvitedIfDue("a", began.Add(inviteAgain+1)) {
 		t.Error("a busy node is not invited again at once")
 	}
 	i.recordAnswer("a", false, codeFull)
-	if !i.full["a"] || !i.shouldInvite("a", began.Add(inviteAgain+2)) {
+	if !i.full["a"] || !i.markInvitedIfDue("a", began.Add(inviteAgain+2)) {
 		t.Error("a full node is not invited again at once")
 	}
 	i.recordAnswer("a", false, "")
@@ -28,10 +28,10 @@ func TestANodeIsInvitedAgain(t *testing.T) {
 		t.Error("a node with a place counts as full")
 	}
 	i.ban("b", began)
-	if i.shouldInvite("b", began.Add(banTime-1)) || !i.shouldInvite("b", began.Add(banTime)) {
+	if i.markInvitedIfDue("b", began.Add(banTime-1)) || !i.markInvitedIfDue("b", began.Add(banTime)) {
 		t.Error("a banned node is invited too early, or never")
 	}
-	if got := slices.Sorted(slices.Values(i.nodes())); !slices.Equal(got, []string{"a", "b"}) {
+	if got := slices.Sorted(slices.Values(i.invitedNodes())); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("the invited nodes are %q", got)
 	}
 }
@@ -43,7 +43,7 @@ func TestEarlierWorkersAreHeardFirst(t *testing.T) {
 		t.Error("not gathered before the first invite")
 	}
 	for _, address := range []string{"", "a", "b"} {
-		i.shouldInvite(address, now)
+		i.markInvitedIfDue(address, now)
 	}
 	i.recordAnswer("", false, "")
 	i.recordAnswer("a", true, "")

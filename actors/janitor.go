@@ -50,7 +50,7 @@ func (n *cleaner) runJanitor(c actor.Context) {
 	}
 	n.tasks.run(c, "remove old data", func(ctx context.Context) mailboxStep {
 		var more bool
-		var found retention.Findings
+		var found retention.SweepFindings
 		err := panics.Catch(func() (err error) {
 			if first {
 				more, err = n.janitor.Round(ctx)
@@ -73,7 +73,7 @@ func (n *cleaner) runJanitor(c actor.Context) {
 }
 
 // publishRound publishes the result of a round of the janitor, and logs its changes.
-func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Findings) {
+func (n *cleaner) publishRound(err error, skew time.Duration, found retention.SweepFindings) {
 	status := StorageStatus{Findings: found, Skew: skew}
 	reason := holdReason(err)
 	switch {
@@ -109,7 +109,7 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 // operator intervenes; empty for other errors, which end by themselves.
 func holdReason(err error) string {
 	var differ *deployment.MismatchError
-	var format *deployment.FormatError
+	var format *deployment.NewerFormatError
 	var skew *retention.SkewError
 	switch {
 	case errors.As(err, &differ), errors.As(err, &format):

@@ -127,7 +127,7 @@ func TestNoDataIsRemovedInDoubt(t *testing.T) {
 				})
 				rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 				clock.days.Store(100)
-				wait.For(t, "the node says why", func() bool { return b.system.Storage().Held != nil })
+				wait.For(t, "the node says why", func() bool { return b.system.StorageStatus().Held != nil })
 				<-time.After(50 * time.Millisecond) // ten more rounds
 				if left, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(rec.Job.ID)); err != nil || len(left) == 0 {
 					t.Fatalf("%v are left, %v", left, err)
@@ -140,7 +140,7 @@ func TestNoDataIsRemovedInDoubt(t *testing.T) {
 					left, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(rec.Job.ID))
 					return err == nil && len(left) == 0
 				})
-				wait.For(t, "the node says that all is well", func() bool { return b.system.Storage().Held == nil })
+				wait.For(t, "the node says that all is well", func() bool { return b.system.StorageStatus().Held == nil })
 			})
 		})
 	}

@@ -95,16 +95,16 @@ type job struct {
 	trace  *tracing.JobTrace // nil if the job is not traced
 
 	phase    jobPhase
-	waiting  *registry.Task // the wait for an engine, as operators see it; in phase jobWaits
-	awaits   *tracing.Span  // trace span of the wait for an engine; in phase jobWaits
-	draining bool           // the node drains, so the job will be given back
-	job      *jobContext    // nil until the input is read, or its first rows can run
-	ledger   *assign.Ledger
-	results  *actor.PID    // the committer; nil until the rows are counted
-	early    []partWritten // parts that wait until the committer exists
-	copying  bool          // the committer is writing a part with copied rows
-	merging  gateWaits     // merges of the job that wait for their turn
-	waits    lastingReason // why this job waits for other jobs
+	waiting  *registry.RunningTask // the wait for an engine, as operators see it; in phase jobWaits
+	awaits   *tracing.Span         // trace span of the wait for an engine; in phase jobWaits
+	draining bool                  // the node drains, so the job will be given back
+	job      *jobContext           // nil until the input is read, or its first rows can run
+	ledger   *assign.PartLedger
+	results  *actor.PID        // the committer; nil until the rows are counted
+	early    []partWritten     // parts that wait until the committer exists
+	copying  bool              // the committer is writing a part with copied rows
+	merging  gateWaiters       // merges of the job that wait for their turn
+	waits    lastingWaitReason // why this job waits for other jobs
 }
 
 // A jobPhase is a phase in the life of a job actor.
@@ -121,7 +121,7 @@ const (
 
 // newJob returns the actor of a job that the node has claimed. The context licence ends
 // with the node's lease. writes counts the tasks that may write objects.
-func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
+func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.ActorEntry, log *slog.Logger) *job {
 	log = entry.Log(log)
 	trace := p.cfg.trace(&rec)
 	return &job{
@@ -173,7 +173,7 @@ func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case timerName:
 		j.onTimer(c, m)
-	case newShards:
+	case shardsArrived:
 		j.onNewShards(c, m)
 	case inputRead:
 		j.onInputRead(c, m)
@@ -233,7 +233,7 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 			return outlivedRecorded{}
 		})
 	case windowTimer:
-		if j.crew.owner == nil || !j.crew.owner.Done() { // if all rows are done, let the committer make the result
+		if j.crew.owner == nil || !j.crew.owner.IsFullyCommitted() { // if all rows are done, let the committer make the result
 			j.failJob(c, windowFailure(&j.own.rec))
 		}
 	case waitTimer:
@@ -242,7 +242,7 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 	case gatherTimer:
 		j.startAssigning(c)
 	case workersTimer:
-		j.lookAtWorkers(c)
+		j.checkAndInvite(c)
 	}
 }
 
@@ -252,7 +252,7 @@ func (j *job) onStarted(c actor.Context) {
 	if j.transport.peers != nil {
 		j.timers.sendAfter(c, recordInterval, recordTimer)
 	}
-	if _, away := j.storage.Objects(); away {
+	if _, away := j.storage.ObjectsOutage(); away {
 		j.updateMessage(c)
 	}
 	j.timers.sendAfter(c, firstLook, readingTimer)
@@ -260,10 +260,12 @@ func (j *job) onStarted(c actor.Context) {
 	if raw := j.own.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
 		j.timers.sendAfter(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
-	var ready func(newShards)
+	var ready func(shardsArrived)
 	if ingest.CanRunEarly(&j.own.rec.Spec) && j.own.isFirstOwner() { // only the first owner: otherwise workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
-		ready = func(b newShards) { root.Send(self, delayedMessage{b, func() bool { return tasks.ctx.Err() != nil }}) }
+		ready = func(b shardsArrived) {
+			root.Send(self, delayedMessage{b, func() bool { return tasks.ctx.Err() != nil }})
+		}
 	}
 	rec := j.own.rec
 	j.tasks.runAndSend(c, "read the input", func(ctx context.Context) any { return j.in.readInput(ctx, rec, ready) })
@@ -379,7 +381,7 @@ func (j *job) reportHarmless(c actor.Context) {
 	}
 	j.own.harmless = true
 	if j.crew.owner != nil {
-		j.crew.owner.ClearWary()
+		j.crew.owner.LiftWaryLimit()
 		j.crew.assignRows()
 	}
 	j.timers.cancel(harmlessTimer)
@@ -459,7 +461,7 @@ func (j *job) stopRows(c actor.Context) {
 // stopForGood stops all work on the rows, including the workers on all nodes.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
-	j.closing.dismissWorkers(c.ActorSystem().Root, j.crew.invites.nodes())
+	j.closing.dismissWorkers(c.ActorSystem().Root, j.crew.invites.invitedNodes())
 }
 
 // onEnded waits for the last writes of the job's objects, and then tells the node that

@@ -25,8 +25,8 @@ type jobContext struct {
 	outcomes *dispatch.Classifier
 	schema   results.Schema
 	counter  *prompt.Counter
-	ctx      context.Context // ends when this node stops work on the job
-	trace    *tracing.JobTrace    // nil if the job is not traced
+	ctx      context.Context   // ends when this node stops work on the job
+	trace    *tracing.JobTrace // nil if the job is not traced
 
 	// Set by pinContextLength, or from the owner's invite.
 	context   int // context length in tokens; 0 if unknown

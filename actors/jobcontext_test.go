@@ -15,7 +15,7 @@ func TestPin(t *testing.T) {
 	tokens := func(n int) map[string]any { return map[string]any{"max_tokens": float64(n)} }
 	serving := func(contexts ...int) (out []engineView) {
 		for _, n := range contexts {
-			out = append(out, engineView{up: true, info: engine.Info{Models: []engine.ServedModel{{Name: "m", ContextLength: n}}}})
+			out = append(out, engineView{up: true, info: engine.ServerInfo{Models: []engine.ServedModel{{Name: "m", ContextLength: n}}}})
 		}
 		return out
 	}
@@ -32,7 +32,7 @@ func TestPin(t *testing.T) {
 	}{
 		{name: "the catalog's", catalog: 4096, model: tokens(100), engines: serving(0), context: 4096, maxTokens: 100, prompt: 3995},
 		{name: "the smallest of all", catalog: 4096, model: tokens(100), engines: serving(8192, 2048, 3000), context: 2048, maxTokens: 100, prompt: 1947},
-		{name: "one that is down does not count", catalog: 4096, model: tokens(100), engines: append(serving(2048), engineView{info: engine.Info{Models: []engine.ServedModel{{Name: "m", ContextLength: 512}}}}), context: 2048, maxTokens: 100, prompt: 1947},
+		{name: "one that is down does not count", catalog: 4096, model: tokens(100), engines: append(serving(2048), engineView{info: engine.ServerInfo{Models: []engine.ServedModel{{Name: "m", ContextLength: 512}}}}), context: 2048, maxTokens: 100, prompt: 1947},
 		{name: "no context is known", model: tokens(100), engines: serving(0), maxTokens: 100},
 		{name: "the default leaves no room", model: tokens(4096), engines: serving(1000), context: 1000, maxTokens: 500, prompt: 499, warns: true},
 		{name: "the caller's leaves no room", model: tokens(100), job: tokens(1000), engines: serving(1000), context: 1000, fails: true},

@@ -14,7 +14,7 @@ import (
 // This file has the methods of a job from its claim until its rows can run.
 
 // onNewShards handles new shards of an input that is still being read.
-func (j *job) onNewShards(c actor.Context, b newShards) {
+func (j *job) onNewShards(c actor.Context, b shardsArrived) {
 	if j.crew.owner != nil {
 		j.crew.owner.Append(b.Shards, b.Copies)
 		j.crew.assignRows()
@@ -41,11 +41,11 @@ func (j *job) startEarlyRows(c actor.Context) {
 
 // prepareRows creates the context of the job, the ledger of its parts, and the assign.Owner
 // that assigns its rows.
-func (j *job) prepareRows(known shard.Manifest, shards []shard.ShardInfo, parts []store.Part, counter *prompt.Counter) (err error) {
+func (j *job) prepareRows(known shard.Manifest, shards []shard.ManifestEntry, parts []store.Part, counter *prompt.Counter) (err error) {
 	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.own.rec, j.own.fence, known, counter); err != nil {
 		return err
 	}
-	if j.ledger, err = assign.NewLedger(shards, parts); err == nil {
+	if j.ledger, err = assign.NewPartLedger(shards, parts); err == nil {
 		j.crew.owner, err = assign.NewOwner(shards, parts)
 	}
 	if err == nil {
@@ -70,7 +70,7 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		return
 	}
 	if spec := &j.own.rec.Spec; spec.Estimate {
-		if !j.in.ingestConfig().Samples(spec, m.input.Size) {
+		if !j.in.ingestConfig().ShouldSample(spec, m.input.Size) {
 			j.tasks.runAndSend(c, "end the job", j.in.unsampledEstimator(spec))
 			return
 		}
@@ -81,15 +81,15 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		j.onError(c, err)
 		return
 	}
-	j.crew.setRowGroups(m.groups, m.copies)
+	j.crew.setGroupsAndCopies(m.groups, m.copies)
 	j.waitForEngine(c)
 }
 
 // onWholeInput continues a job whose first rows were started before the whole input was
 // read.
 func (j *job) onWholeInput(c actor.Context, m inputRead) {
-	ledger, err := assign.NewLedger(m.input.Shards, nil)
-	switch begun := j.crew.owner.Shards(); {
+	ledger, err := assign.NewPartLedger(m.input.Shards, nil)
+	switch begun := j.crew.owner.CountShards(); {
 	case err != nil:
 		j.onError(c, err)
 		return
@@ -102,7 +102,7 @@ func (j *job) onWholeInput(c actor.Context, m inputRead) {
 	default:
 		j.crew.owner.Append(m.input.Shards[begun:], nil)
 	}
-	j.crew.setRowGroups(m.groups, m.copies)
+	j.crew.setGroupsAndCopies(m.groups, m.copies)
 	job := *j.job
 	job.manifest = m.input
 	j.job, j.ledger = &job, ledger

@@ -31,7 +31,7 @@ func (j *job) updateMessage(c actor.Context) {
 // message returns the message for the client. waits is true if the job waits; text then
 // has the reason.
 func (j *job) message() (text string, waits bool) {
-	outage, away := j.storage.Objects()
+	outage, away := j.storage.ObjectsOutage()
 	model, owner := j.own.rec.Spec.Model.ID, j.crew.owner
 	switch {
 	case away:
@@ -46,13 +46,13 @@ func (j *job) message() (text string, waits bool) {
 		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.noEngineReason()), true
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
-	case owner != nil && owner.CountAway() > 0 && owner.CountAway() == len(owner.Workers()) && owner.WorkerAt("") == nil: // with a worker on this node, object storage would be usable: this node can use it
+	case owner != nil && owner.CountCutOffWorkers() > 0 && owner.CountCutOffWorkers() == len(owner.Workers()) && owner.WorkerAt("") == nil: // with a worker on this node, object storage would be usable: this node can use it
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
 	var other string // why this job waits for other jobs; empty if it does not
 	switch {
 	case j.phase != jobRuns || !owner.Assigning:
-	case !owner.Done():
+	case !owner.IsFullyCommitted():
 		other = owner.WaitReason()
 	case j.merging.isWaiting():
 		other = waitsForMerge

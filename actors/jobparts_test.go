@@ -48,7 +48,7 @@ func (s *recordStore) Update(ctx context.Context, f store.Fence, change func(*st
 // processOver makes a process with a store, for the parts of a job.
 func processOver(s *recordStore) *deps {
 	cfg := Config{Store: s}.WithDefaults()
-	return &deps{cfg: cfg, log: cfg.Logger, transport: &transport{}, storage: storage.NewWatch(storage.Config{
+	return &deps{cfg: cfg, log: cfg.Logger, transport: &peerTransport{}, storage: storage.NewMonitor(storage.Config{
 		Store: s, Node: "a", Clock: time.Now, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
 	})}
 }
@@ -145,7 +145,7 @@ func TestEndsOfAJob(t *testing.T) {
 		}
 		got := test.close(e)
 		if ended, is := got.(jobEnded); is {
-			if _, want := test.want.(jobEnded); !want || !ended.rec.Job.Status.Terminal() {
+			if _, want := test.want.(jobEnded); !want || !ended.rec.Job.Status.IsTerminal() {
 				t.Errorf("%s: the job has ended as %s", test.name, ended.rec.Job.Status)
 			}
 			continue
@@ -159,8 +159,8 @@ func TestEndsOfAJob(t *testing.T) {
 func TestAnInputThatIsBeingRead(t *testing.T) {
 	t.Parallel()
 	in := &inputReader{}
-	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.ShardInfo{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
-	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.ShardInfo{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
+	in.bufferShards(shardsArrived{EarlyShards: ingest.EarlyShards{Shards: []shard.ManifestEntry{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
+	in.bufferShards(shardsArrived{EarlyShards: ingest.EarlyShards{Shards: []shard.ManifestEntry{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
 	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}

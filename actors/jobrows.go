@@ -59,7 +59,7 @@ func (j *job) startRows(c actor.Context) {
 	default:
 		j.timers.sendAfter(c, gatherTimeout, gatherTimer)
 	}
-	j.lookAtWorkers(c)
+	j.checkAndInvite(c)
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
@@ -77,14 +77,14 @@ func (j *job) startAssigning(c actor.Context) {
 // startResults spawns the committer, and sends it the parts that arrived earlier.
 func (j *job) startResults(c actor.Context) {
 	rec := &j.own.rec
-	j.results = c.SpawnPrefix(j.metrics.props(registry.Identity{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
+	j.results = c.SpawnPrefix(j.metrics.props(registry.ActorIdentity{Kind: "results", Job: rec.Job.ID}, func(entry *registry.ActorEntry) actor.Actor {
 		files := &commit.CompactionPlanner{
 			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
 			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copyCount: j.in.input.Copies, mergeWaits: &j.merging,
-			sizes:    j.cfg.pieces(),
-			progress: commit.NewProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
+			sizes:    j.cfg.joinSizes(),
+			progress: commit.NewPartProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.joinSizes()),
 			files:    files, copies: j.in.newCopyWriter(files, j.job.spec),
 			tasks: newTaskGroup(j.tasks.ctx, j.closing.writes, entry), log: entry.Log(j.log),
 		}
@@ -98,9 +98,9 @@ func (j *job) startResults(c actor.Context) {
 	j.drainResults(c)
 }
 
-// lookAtWorkers checks for silent workers and invites new nodes, now and every
+// checkAndInvite checks for silent workers and invites new nodes, now and every
 // heartbeatInterval.
-func (j *job) lookAtWorkers(c actor.Context) {
+func (j *job) checkAndInvite(c actor.Context) {
 	j.timers.sendAfter(c, heartbeatInterval, workersTimer)
 	j.crew.checkWorkers(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
 	j.updateMessage(c)
@@ -148,7 +148,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		return
 	}
 	for _, p := range parts {
-		j.proposePart(c, partWritten{p, j.crew.owner.Working(), h.Address})
+		j.proposePart(c, partWritten{p, j.crew.owner.CountActiveWorkers(), h.Address})
 	}
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)
@@ -195,7 +195,7 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if err == nil {
 		err = errors.New(f.Message)
 	}
-	if j.crew.owner.Working() < 2 || f.Code == rowmill.CodeInternalError {
+	if j.crew.owner.CountActiveWorkers() < 2 || f.Code == rowmill.CodeInternalError {
 		j.onError(c, err)
 		return
 	}
@@ -239,6 +239,6 @@ func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
 	if j.phase != jobRuns { // the next owner writes the copies
 		return
 	}
-	j.proposePart(c, partWritten{Proposal: j.crew.owner.ProposeCopies(m.part), workers: j.crew.owner.Working()})
+	j.proposePart(c, partWritten{PartProposal: j.crew.owner.ProposeCopies(m.part), workers: j.crew.owner.CountActiveWorkers()})
 	j.copyRows(c)
 }

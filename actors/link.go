@@ -12,8 +12,8 @@ import (
 // one message is on its way at a time, and only the newest waits.
 type messageLink struct {
 	local     *actor.PID // set if the partner is on this node
-	transport *transport
-	address   string             // address of the partner's node
+	transport *peerTransport
+	address   string                    // address of the partner's node
 	failed    func(*messageLink, error) // called after a delivery has failed; nil: do nothing
 
 	busy    bool // a message is on its way to another node
@@ -32,7 +32,7 @@ func (l *messageLink) send(c actor.Context, tasks taskGroup, m any) {
 	default:
 		l.busy = true
 		tasks.run(c, "tell a node", func(ctx context.Context) mailboxStep {
-			err := l.transport.tell(ctx, l.address, m)
+			err := l.transport.tellPeer(ctx, l.address, m)
 			return func(c actor.Context) {
 				l.busy = false
 				if next := l.waiting; next != nil {

@@ -211,7 +211,7 @@ func (m *metrics) engine(name string) *engineMetrics {
 
 // props returns the properties of an actor, with metrics and an entry in the
 // registry. The actor's task groups and logger use the entry.
-func (m *metrics) props(identity registry.Identity, make func(*registry.Entry) actor.Actor) *actor.Props {
+func (m *metrics) props(identity registry.ActorIdentity, make func(*registry.ActorEntry) actor.Actor) *actor.Props {
 	k, entry := m.kinds[identity.Kind], m.registry.NewEntry(identity)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
@@ -227,7 +227,7 @@ func stopOnPanic() actor.SupervisorStrategy {
 	return actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 }
 
-func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware {
+func (k *kindMetrics) middleware(entry *registry.ActorEntry) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
 			switch e.Message.(type) {
@@ -267,7 +267,7 @@ func (actorMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect sends the current values from the registry of actors.
 func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
-	figures := m.Figures()
+	figures := m.TotalsByKind()
 	for _, kind := range actorKinds {
 		f := figures[kind]
 		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(f.Depth), kind)

@@ -35,14 +35,14 @@ func BenchmarkMessage(b *testing.B) {
 				system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 				defer system.Shutdown()
 				done := make(chan struct{}, burst)
-				make := func(*registry.Entry) actor.Actor {
+				make := func(*registry.ActorEntry) actor.Actor {
 					return actor.ReceiveFunc(func(c actor.Context) {
 						if _, ok := c.Message().(int); ok {
 							done <- struct{}{}
 						}
 					})
 				}
-				props := m.props(registry.Identity{Kind: "job"}, make)
+				props := m.props(registry.ActorIdentity{Kind: "job"}, make)
 				if !registered {
 					props = props.Configure(actor.WithMailbox(actor.Unbounded(&counted{})))
 				}

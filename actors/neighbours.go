@@ -62,7 +62,7 @@ const claimStagger = 300 * time.Millisecond
 // this job, the node waits longer in two cases. First, if this process is young: only a
 // process that has run for some time shows whether the job or the machine was at fault.
 // Second, if the ended process ran on this node, and another node can claim the job.
-func (n *clusterView) claimDelay(o store.Orphan, now time.Time) time.Duration {
+func (n *clusterView) claimDelay(o store.OrphanJob, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	alone := func(a store.Claim) bool { return a.Alone && a.Process != n.id }
 	here := func(a store.Claim) bool { return alone(a) && a.Node == n.node }

@@ -52,9 +52,9 @@ type node struct {
 // A nodeHost does work for the node actor outside of the node's mailbox. The System
 // implements it.
 type nodeHost interface {
-	reopenSession()      // opens a new session after the last one was lost
-	askToDrain()  // tells the program that another node has asked this node to drain
-	markDrained() // tells the System that a draining node has finished its work
+	reopenSession() // opens a new session after the last one was lost
+	requestDrain()  // tells the program that another node has asked this node to drain
+	markDrained()   // tells the System that a draining node has finished its work
 }
 
 // newNode returns the node actor, with its first lease.
@@ -177,7 +177,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		respondIfAsked(c, accepted{})
 		n.onDrain(c)
 		if m.remote {
-			n.host.askToDrain()
+			n.host.requestDrain()
 		}
 	default:
 		respondIfAsked(c, refuse(peer.CodeUnknownKind, "unknown message type %T", body))
@@ -239,7 +239,7 @@ func (n *node) publish() {
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
-		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.objects(),
+		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.bucketState(),
 	}
 	n.published.state.Store(&s)
 	if n.cfg.Peers == nil || n.lastSentState != nil && s.IsCloseTo(*n.lastSentState) {
@@ -256,8 +256,8 @@ func (n *node) publishState() {
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
 	gone := n.near.update(all)
-	if n.engines.updateRemote(sameProtocol(all)) {
-		n.jobs.tellEngines(c)
+	if n.engines.updateRemote(filterCompatiblePeers(all)) {
+		n.jobs.announceEngines(c)
 	}
 	n.reach.updateHandover(n.cfg.StoragePatience)
 	if gone {
@@ -276,7 +276,7 @@ func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 		how = "failed" // do not log the error, whose text may contain client data
 	}
 	n.log.Info("a download has ended after this node lost its job", "job", m.job, "input", how)
-	n.cleaner.settleAfterWrites(c, m.job, false, func() {})
+	n.cleaner.cleanUpAfterWrites(c, m.job, false, func() {})
 }
 
 const (
@@ -306,8 +306,8 @@ func (n *node) onStorageChanged(c actor.Context) {
 // checkStorage checks storage if no call has used it for a while. A single node checks
 // only during an outage.
 func (n *node) checkStorage(c actor.Context) {
-	_, records := n.storage.Records()
-	_, objects := n.storage.Objects()
+	_, records := n.storage.RecordsOutage()
+	_, objects := n.storage.ObjectsOutage()
 	interval := lookInterval
 	switch {
 	case records || objects:

@@ -33,7 +33,7 @@ func (n *node) onEngine(c actor.Context, message any) {
 		if !n.engines.replace(m.view, time.Now()) {
 			return // the message comes from an engine that was removed
 		}
-		n.tellEngines(c)
+		n.announceEngines(c)
 	case engineLeft:
 		n.onEngineLeft(c, m)
 	}
@@ -52,7 +52,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	}
 	m := n.metrics.engine(name)
 	disp := dispatch.New(dispatch.Config{Engine: name, Node: n.cfg.Node, RowTimeout: n.cfg.Rows.Patience, Wait: n.cfg.Servers.Wait, Pace: n.cfg.Servers.Pace(name), Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
-	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
+	pid := c.SpawnPrefix(n.metrics.props(registry.ActorIdentity{Kind: "engine", Engine: name}, func(entry *registry.ActorEntry) actor.Actor {
 		return &engineActor{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.deps.log.With("engine", name)),
 			disp: disp, capabilities: dispatch.NewCapabilities(n.cfg.Servers.MaxTrialModels, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
@@ -67,7 +67,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 // that the engine is down, so that they stop using the engine's queues.
 func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	v := n.engines.markDown(m.name, time.Now())
-	n.tellEngines(c)
+	n.announceEngines(c)
 	next := n.engines.remove(m.name)
 	c.Stop(v.pid)
 	all := n.metrics.engines
@@ -80,10 +80,10 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	}
 }
 
-// tellEngines sends the present engines to the workers and jobs of this node.
-func (n *node) tellEngines(c actor.Context) {
+// announceEngines sends the present engines to the workers and jobs of this node.
+func (n *node) announceEngines(c actor.Context) {
 	n.work.tellAll(c, enginesChanged{n.engines.own})
-	n.jobs.tellEngines(c)
+	n.jobs.announceEngines(c)
 }
 
 // pathSafe replaces the characters of a name that an actor's id must not contain.

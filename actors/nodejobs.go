@@ -51,7 +51,7 @@ func (n *nodeJobs) scanOrphans(c actor.Context) {
 	}
 	n.scanning = true
 	n.tasks.run(c, "look for jobs", func(ctx context.Context) mailboxStep {
-		orphans, err := runWithResult(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
+		orphans, err := runWithResult(panics.Catch, func() ([]store.OrphanJob, error) { return n.cfg.Store.Orphans(ctx, limit) })
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
@@ -63,7 +63,7 @@ func (n *nodeJobs) scanOrphans(c actor.Context) {
 			for _, o := range sortedByKey(n.claims.unsureClaims) {
 				n.claim(c, o)
 			}
-			n.claims.places.Forget()
+			n.claims.places.ForgetWaiting()
 			for _, o := range n.claims.orphansToClaim(orphans, n.near.claimDelay, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
 					n.checkOwned(c, own)
@@ -83,7 +83,7 @@ func (n *nodeJobs) scanOrphans(c actor.Context) {
 func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 	n.tasks.run(c, "look up a job", func(ctx context.Context) mailboxStep {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
-		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
+		if err != nil || rec.Job.Status.IsTerminal() || rec.Epoch >= o.fence.Epoch {
 			return nil
 		}
 		return func(c actor.Context) {
@@ -92,7 +92,7 @@ func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 	})
 }
 
-func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
+func (n *nodeJobs) claim(c actor.Context, o store.OrphanJob) {
 	if !n.canClaim() {
 		return
 	}
@@ -125,13 +125,13 @@ func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
 	}, func(err error) bool { return !storage.IsPermanent(err) }, nil)
-	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
+	if gone == nil && rec.Session == session && !rec.Job.Status.IsTerminal() {
 		return rec, nil
 	}
 	return rec, err
 }
 
-func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string, err error) {
+func (n *nodeJobs) onClaimFailed(c actor.Context, o store.OrphanJob, session string, err error) {
 	n.claims.forgetJob(o.JobID)
 	switch {
 	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
@@ -169,13 +169,13 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 		n.park(c, rec, fence, ended)
 		return
 	}
-	log := n.cfg.trace(&rec).Log(n.deps.log.With("job", id))
+	log := n.cfg.trace(&rec).WithTraceID(n.deps.log.With("job", id))
 	if !isFirstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.usableEngines(false)
-	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
+	pid := c.SpawnPrefix(n.metrics.props(registry.ActorIdentity{Kind: "job", Job: id}, func(entry *registry.ActorEntry) actor.Actor {
 		return newJob(licence, n.deps, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
@@ -186,7 +186,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 // returnClaim gives back a job that was claimed just before the node began to drain. It
 // sends a hint to the node that should claim the job next, because workers on this node
 // wait for an owner.
-func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
+func (n *nodeJobs) returnClaim(c actor.Context, o store.OrphanJob, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) mailboxStep {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", fence.JobID, "err", err)
@@ -221,7 +221,7 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	o, owned := n.claims.owned[m.id]
 	claimed, claiming := n.claims.claiming[m.id]
-	if owned && m.status.Terminal() {
+	if owned && m.status.IsTerminal() {
 		c.Stop(o.pid)
 	} else if owned {
 		n.stopJob(c, o)
@@ -229,15 +229,15 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	n.claims.forgetJob(m.id)
 	switch {
 	case m.unsure && owned:
-		n.claims.markUnsure(o.Orphan)
+		n.claims.markUnsure(o.OrphanJob)
 	case m.unsure && claiming:
 		n.claims.markUnsure(claimed)
 	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 	if m.released && owned {
-		n.hintNextNode(c, o.Orphan)
+		n.hintNextNode(c, o.OrphanJob)
 	}
-	if m.status.Terminal() {
+	if m.status.IsTerminal() {
 		log := o.log
 		if !owned {
 			log = n.log.With("job", m.id)
@@ -260,7 +260,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 func (n *nodeJobs) stopJob(c actor.Context, o ownedJob) {
 	root := c.ActorSystem().Root
 	c.Stop(o.pid)
-	n.cleaner.settleAfterWrites(c, o.fence.JobID, false, func() {
+	n.cleaner.cleanUpAfterWrites(c, o.fence.JobID, false, func() {
 		_ = root.StopFuture(o.pid).Wait() // only waits until the actor has stopped
 		o.writes.Wait()
 	})
@@ -324,7 +324,7 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	n.log.Error("job parked: no node runs it for some time, because the processes of its last owners ended before it made progress",
 		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)
 	n.tasks.run(c, "park a job", func(ctx context.Context) mailboxStep {
-		err := n.storage.Wait(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
+		err := n.storage.Retry(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
 		return func(c actor.Context) {
 			if err != nil {
 				n.log.Warn("cannot record that the job is parked; this node claims the job again", "job", id, "err", err)
@@ -339,7 +339,7 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 // canClaim reports whether the node may claim jobs now. A node that cannot use the
 // bucket claims no jobs if other nodes can use the bucket.
 func (n *nodeJobs) canClaim() bool {
-	_, away := n.storage.Records()
+	_, away := n.storage.RecordsOutage()
 	return !n.draining && n.lease != nil && !away && !n.reach.isCutOff()
 }
 
@@ -358,14 +358,14 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 
 // hintNextNode sends a hint about a job without an owner to the other node that comes first
 // in the job's order of nodes.
-func (n *nodeJobs) hintNextNode(c actor.Context, o store.Orphan) {
+func (n *nodeJobs) hintNextNode(c actor.Context, o store.OrphanJob) {
 	first, ok := n.reach.nextClaimer(o.JobID)
 	if !ok {
 		return
 	}
 	n.hinting++
 	n.tasks.run(c, "hint a node", func(ctx context.Context) mailboxStep {
-		if err := n.transport.tell(ctx, first.Peer, hintOf(o)); err != nil {
+		if err := n.transport.tellPeer(ctx, first.Peer, hintOf(o)); err != nil {
 			n.transport.logUnanswered(n.log, first.Peer, err)
 		}
 		return func(actor.Context) { n.hinting-- }
@@ -392,8 +392,8 @@ func (n *nodeJobs) drain(c actor.Context) {
 	n.tellAll(c, drainJob{})
 }
 
-// tellEngines sends the present engines to the jobs of this node.
-func (n *nodeJobs) tellEngines(c actor.Context) {
+// announceEngines sends the present engines to the jobs of this node.
+func (n *nodeJobs) announceEngines(c actor.Context) {
 	n.tellAll(c, enginesChanged{n.engines.usableEngines(n.draining)})
 }
 

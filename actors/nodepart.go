@@ -19,7 +19,7 @@ type nodePart struct {
 // tell sends another node a message that may be lost; it logs a failure.
 func (n *nodePart) tell(c actor.Context, address string, m any) {
 	n.tasks.run(c, "tell a node", func(ctx context.Context) mailboxStep {
-		if err := n.transport.tell(ctx, address, m); err != nil {
+		if err := n.transport.tellPeer(ctx, address, m); err != nil {
 			n.transport.logUnanswered(n.log, address, err)
 		}
 		return nil

@@ -44,7 +44,7 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		respondIfAsked(c, &invited{Working: true})
-	case n.reach.objects() == nodes.Away:
+	case n.reach.bucketState() == nodes.Away:
 		n.workers.recordStartResult(m.Job, nil)
 		respondIfAsked(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
@@ -92,7 +92,7 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 	switch {
 	case err != nil:
 		return nil, err
-	case rec.Job.Status.Terminal():
+	case rec.Job.Status.IsTerminal():
 		return nil, refuse(codeUnknownJob, "job %s is over", m.Job)
 	case rec.Epoch > m.Epoch:
 		return nil, refuse(codeStale, "the record has epoch %d", rec.Epoch)
@@ -126,8 +126,8 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 
 func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
-	log := job.trace.Log(n.deps.log.With("job", m.Job))
-	h.pid = c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
+	log := job.trace.WithTraceID(n.deps.log.With("job", m.Job))
+	h.pid = c.SpawnPrefix(n.metrics.props(registry.ActorIdentity{Kind: "worker", Job: m.Job}, func(entry *registry.ActorEntry) actor.Actor {
 		work.entry = entry
 		return &worker{
 			deps: n.deps, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: entry.Log(log),
@@ -161,13 +161,13 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	case written == nil:
 		respondIfAsked(c, accepted{})
 	default:
-		n.endCompactions(c, c.Sender(), written)
+		n.answerAfterWrites(c, c.Sender(), written)
 	}
 }
 
-// endCompactions waits for the last writes of the ended compactions by calling written,
+// answerAfterWrites waits for the last writes of the ended compactions by calling written,
 // and then answers asker.
-func (n *nodeWorkers) endCompactions(c actor.Context, asker *actor.PID, written func()) {
+func (n *nodeWorkers) answerAfterWrites(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "end compactions", func(context.Context) mailboxStep {
 		written()
@@ -198,7 +198,7 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 		}
 		return func(c actor.Context) {
 			n.workers.forget(job)
-			n.cleaner.settleAfterWrites(c, job, asker != nil, func() {})
+			n.cleaner.cleanUpAfterWrites(c, job, asker != nil, func() {})
 		}
 	})
 }
@@ -218,7 +218,7 @@ func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}
-	n.cleaner.settleAfterWrites(c, job, false, h.runs.Wait)
+	n.cleaner.cleanUpAfterWrites(c, job, false, h.runs.Wait)
 }
 
 // onTerminated handles the stop of a worker after a panic. It returns false if the

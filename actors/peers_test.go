@@ -24,7 +24,7 @@ func find(t *testing.T, s *actors.System, name string) nodes.Status {
 
 func asked(s *actors.System) bool {
 	select {
-	case <-s.DrainAsked():
+	case <-s.DrainRequested():
 		return true
 	default:
 		return false

@@ -68,7 +68,7 @@ func TestAJobThatEndsItsOwnersIsParked(t *testing.T) {
 				b.checkEcho(b.end(innocent), numbered(3))
 				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
 				time.Sleep(9 * time.Minute)
-				if rec, err := b.store.Get(t.Context(), guilty); err != nil || rec.Session != "" || rec.Job.Status.Terminal() || e.tries["row 0"] != 2 {
+				if rec, err := b.store.Get(t.Context(), guilty); err != nil || rec.Session != "" || rec.Job.Status.IsTerminal() || e.tries["row 0"] != 2 {
 					t.Errorf("owner %q, %s, row 0 has run %d times, want 2 of other jobs: %v", rec.Session, rec.Job.Status, e.tries["row 0"], err)
 				}
 				if released {

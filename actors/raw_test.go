@@ -46,8 +46,8 @@ func (b *rig) raw(rows int) rowmill.Spec {
 // the failure and the server's answer.
 func (b *rig) lines(rec store.Record) (lines []string) {
 	b.t.Helper()
-	_, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).MakeLines(b.t.Context(), rec, "lines", func(_ io.Writer, each func(results.RowVisitor) error) error {
-		return each(func(row *rowmill.Row, out *rowmill.Output) error {
+	_, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).MakeLinesFile(b.t.Context(), rec, "lines", func(_ io.Writer, each func(results.RowVisitor) error) error {
+		return each(func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			line := row.ID.Text + " ok"
 			if out.Failed() {
 				line = strings.TrimSpace(row.ID.Text + " " + out.Err.Code + " " + out.Err.Raw)

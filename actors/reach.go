@@ -11,7 +11,7 @@ import (
 // A bucketReach knows whether this node can use the bucket, and whether other nodes can. It
 // decides whether this node gives its jobs to other nodes. It knows no actors.
 type bucketReach struct {
-	storage *storage.Watch
+	storage *storage.Monitor
 	others  func() []cluster.Member
 	since   time.Time // start of the time in which other nodes can use the bucket and this node cannot; zero at other times
 }
@@ -19,14 +19,14 @@ type bucketReach struct {
 // updateHandover decides whether this node should give its jobs to other nodes: if for at least
 // patience other nodes could use the bucket and this node could not.
 func (r *bucketReach) updateHandover(patience time.Duration) {
-	_, away := r.storage.Objects()
+	_, away := r.storage.ObjectsOutage()
 	switch {
 	case !away || len(nodes.ReachingBucket(r.others())) == 0:
 		r.since = time.Time{}
 	case r.since.IsZero():
 		r.since = time.Now()
 	}
-	r.storage.SetElsewhere(r.isCutOff() && time.Since(r.since) >= patience)
+	r.storage.SetUsableElsewhere(r.isCutOff() && time.Since(r.since) >= patience)
 }
 
 // isCutOff reports whether other nodes can use the bucket and this node cannot.
@@ -42,10 +42,10 @@ func (r *bucketReach) nextClaimer(job string) (first cluster.Member, ok bool) {
 	return nodes.FirstRanked(job, others)
 }
 
-// objects returns the value of nodes.State.Objects: whether this node reaches the
+// bucketState returns the value of nodes.State.Objects: whether this node reaches the
 // bucket.
-func (r *bucketReach) objects() string {
-	if _, away := r.storage.Objects(); away {
+func (r *bucketReach) bucketState() string {
+	if _, away := r.storage.ObjectsOutage(); away {
 		return nodes.Away
 	}
 	return nodes.Reached

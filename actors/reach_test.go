@@ -28,7 +28,7 @@ func (b *lostBucket) Delete(context.Context, string) error { return b.err }
 func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	t.Parallel()
 	bucket := &lostBucket{}
-	watch := storage.NewWatch(storage.Config{
+	watch := storage.NewMonitor(storage.Config{
 		Bucket: bucket, Node: "a", Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
 	})
 	member := func(node, objects string, draining bool) cluster.Member {
@@ -46,7 +46,7 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	}
 	elsewhere := func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := watch.WaitHere(ctx, func() error {
+		err := watch.RetryUnlessElsewhere(ctx, func() error {
 			defer cancel() // no second try
 			return watch.Bucket().Delete(ctx, "key")
 		})
@@ -55,13 +55,13 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	const once, later = 0, time.Hour
 	use(nil)
 	r.updateHandover(once)
-	if r.isCutOff() || r.objects() != nodes.Reached {
+	if r.isCutOff() || r.bucketState() != nodes.Reached {
 		t.Error("a node that reaches the bucket gives its jobs away")
 	}
 	use(syscall.ECONNREFUSED)
 	others = []cluster.Member{member("b", nodes.Away, false), member("c", nodes.Reached, true)}
 	r.updateHandover(once)
-	if r.isCutOff() || elsewhere() || r.objects() != nodes.Away {
+	if r.isCutOff() || elsewhere() || r.bucketState() != nodes.Away {
 		t.Error("jobs are given away, but no other node can run them")
 	}
 	others = append(others, member("d", nodes.Reached, false))

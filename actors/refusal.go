@@ -24,8 +24,8 @@ func refuse(code, format string, args ...any) *peer.Refusal {
 	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError returns the answer as an error if it is a refusal, and otherwise err.
-func asError(answer any, err error) error {
+// errorFromAnswer returns the answer as an error if it is a refusal, and otherwise err.
+func errorFromAnswer(answer any, err error) error {
 	if refused, ok := answer.(*peer.Refusal); ok {
 		return refused
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 )
 
-// A report holds the contents of a worker's heartbeats except its rows, and tracks
+// A heartbeatState holds the contents of a worker's heartbeats except its rows, and tracks
 // which of them the owner knows. It knows no actors.
-type report struct {
-	waits    lastingReason // why the worker waits for other jobs
+type heartbeatState struct {
+	waits    lastingWaitReason // why the worker waits for other jobs
 	warnings []string
 	refused  map[string]string // by engine name: why the engine cannot run the job
 	fault    *assign.Fault     // the worker's first fault; nil if it has none
@@ -21,11 +21,13 @@ type report struct {
 	saidLeft       bool      // an extra heartbeat has told the owner that nothing is left
 }
 
-func newReport(now time.Time) report { return report{refused: make(map[string]string), heard: now} }
+func newHeartbeatState(now time.Time) heartbeatState {
+	return heartbeatState{refused: make(map[string]string), heard: now}
+}
 
 // shouldAsk reports whether the worker should send a heartbeat at once, because it
 // wants rows or has nothing to do. ready is how many rows are ready to be sent.
-func (r *report) shouldAsk(wants, hungry bool, ready int) (tell bool) {
+func (r *heartbeatState) shouldAsk(wants, hungry bool, ready int) (tell bool) {
 	tell = wants && (!r.asked || ready < r.readyWhenAsked && 2*ready <= r.readyWhenAsked) || hungry && !r.hungry
 	if tell {
 		r.asked, r.readyWhenAsked = true, ready
@@ -37,16 +39,16 @@ func (r *report) shouldAsk(wants, hungry bool, ready int) (tell bool) {
 // shouldTellDrain reports whether a draining worker must send a heartbeat at once: when
 // it gives back rows, and once when it has nothing left. More such heartbeats would
 // never end, because the owner answers each one and the answer would cause the next.
-func (r *report) shouldTellDrain(back int, left bool) (tell bool) {
-	tell = back > 0 || left && !r.saidLeft
+func (r *heartbeatState) shouldTellDrain(returnedRows int, nothingLeft bool) (tell bool) {
+	tell = returnedRows > 0 || nothingLeft && !r.saidLeft
 	if tell {
-		r.saidLeft = left
+		r.saidLeft = nothingLeft
 	}
 	return tell
 }
 
-// fail stores a fault of the worker, if it is the first one, and reports whether it is.
-func (r *report) fail(f *assign.Fault) (first bool) {
+// recordFault stores a fault of the worker, if it is the first one, and reports whether it is.
+func (r *heartbeatState) recordFault(f *assign.Fault) (first bool) {
 	if first = r.fault == nil; first {
 		r.fault = f
 	}

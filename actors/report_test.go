@@ -9,7 +9,7 @@ import (
 
 func TestHeartbeatsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newReport(time.Now())
+	r := newHeartbeatState(time.Now())
 	for i, step := range []struct {
 		wants, hungry bool
 		ready         int
@@ -37,7 +37,7 @@ func TestHeartbeatsAtOnce(t *testing.T) {
 
 func TestADrainingWorkerReportsOnce(t *testing.T) {
 	t.Parallel()
-	r := newReport(time.Now())
+	r := newHeartbeatState(time.Now())
 	if !r.shouldTellDrain(5, false) || r.shouldTellDrain(0, false) {
 		t.Error("rows given back do not cause one heartbeat")
 	}
@@ -45,7 +45,7 @@ func TestADrainingWorkerReportsOnce(t *testing.T) {
 		t.Error("an empty worker does not cause one heartbeat")
 	}
 	first := &assign.Fault{Row: 1}
-	if !r.fail(first) || r.fail(&assign.Fault{Row: 2}) || r.fault != first {
+	if !r.recordFault(first) || r.recordFault(&assign.Fault{Row: 2}) || r.fault != first {
 		t.Errorf("the fault is %+v, want the first", r.fault)
 	}
 }

@@ -30,19 +30,19 @@ type scripted struct {
 
 func (s *scripted) Name() string { return s.name }
 
-func (s *scripted) Probe(context.Context) (engine.Info, error) {
+func (s *scripted) Probe(context.Context) (engine.ServerInfo, error) {
 	if s.down.Load() {
-		return engine.Info{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
+		return engine.ServerInfo{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
 	}
-	return engine.Info{Kind: "scripted", Slots: cmp.Or(s.slots, 8), Models: s.models}, nil
+	return engine.ServerInfo{Kind: "scripted", Slots: cmp.Or(s.slots, 8), Models: s.models}, nil
 }
 
 func (s *scripted) Gauges(context.Context) (engine.Gauges, error) {
 	return engine.Gauges{}, engine.ErrNoGauges
 }
 
-func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.prepareErr }
-func (s *scripted) Close()                                     {}
+func (s *scripted) Prepare(engine.JobParams) (engine.PreparedCall, error) { return s, s.prepareErr }
+func (s *scripted) Close()                                                {}
 
 func (s *scripted) Warnings() []string {
 	if s.panics {

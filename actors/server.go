@@ -57,7 +57,7 @@ type engineActor struct {
 	name           string
 	node           *actor.PID
 	disp           *dispatch.Dispatcher
-	health         dispatch.Health
+	health         dispatch.ServerHealth
 	capabilities   dispatch.Capabilities
 	metrics        *engineMetrics
 	tasks          taskGroup
@@ -68,7 +68,7 @@ type engineActor struct {
 	loggedReason   string                  // last logged reason why the inference server is down
 	restLog        loglimit.Limit          // limits the log lines about rests, by route
 
-	entry     *registry.Entry
+	entry     *registry.ActorEntry
 	restarts  prometheus.Counter
 	isLeaving bool      // the engine was taken out of use, so the node will stop this actor
 	faults    int       // panics of this actor in short succession
@@ -148,11 +148,11 @@ func (s *engineActor) onPanicked(c actor.Context, err error) {
 	s.timers.stop()
 	s.tasks.cancel()
 	s.tasks = newTaskGroup(context.Background(), s.tasks.all, s.entry)
-	s.health = dispatch.Health{}
-	s.capabilities.Interrupted()
+	s.health = dispatch.ServerHealth{}
+	s.capabilities.MarkTestLost()
 	s.resting = nil
 	s.markDown()
-	s.announce(c, err)
+	s.announceState(c, err)
 	s.timers.runAfter(c, pause, "probe", s.probe)
 }
 
@@ -177,12 +177,12 @@ func (s *engineActor) probe(c actor.Context) {
 	s.tasks.run(c, "probe the server", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		info, err := runWithResult(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
+		info, err := runWithResult(panics.Catch, func() (engine.ServerInfo, error) { return s.engine.Probe(ctx) })
 		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
 
-func (s *engineActor) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
+func (s *engineActor) onProbed(c actor.Context, began time.Time, info engine.ServerInfo, err error) {
 	crashed, again := s.disp.ResolveCrash(began, dispatch.IsServerGone(err))
 	if crashed {
 		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, separate from other rows", "err", err)
@@ -219,14 +219,14 @@ func (s *engineActor) onProbed(c actor.Context, began time.Time, info engine.Inf
 		s.markDown()
 	case dispatch.Renewed:
 		s.loggedReason = ""
-		s.endRest()
-		s.disp.Renew(info.Slots)
-		s.capabilities.Renew()
-		s.bringUp(c)
+		s.resumeRoutes()
+		s.disp.ResetWindow(info.Slots)
+		s.capabilities.RetestAll()
+		s.markUp(c)
 	case dispatch.Altered:
-		s.bringUp(c)
+		s.markUp(c)
 	}
-	s.announce(c, err)
+	s.announceState(c, err)
 	s.sendTrial(c)
 }
 
@@ -234,7 +234,7 @@ func (s *engineActor) onProbed(c actor.Context, began time.Time, info engine.Inf
 // crashed. The pause doubles with each probe, up to the usual pause.
 const soonAgain = 500 * time.Millisecond
 
-func (s *engineActor) bringUp(c actor.Context) {
+func (s *engineActor) markUp(c actor.Context) {
 	info := s.health.Info()
 	s.log.Info("engine is up", "kind", info.Kind, "models", len(info.Models), "slots", info.Slots, "simulated", info.Simulated)
 	s.metrics.up.Set(1)
@@ -252,9 +252,9 @@ func (s *engineActor) markDown() {
 	s.disp.Pause()
 }
 
-// announce sends the state of the engine to the node. err is the reason why the engine
+// announceState sends the state of the engine to the node. err is the reason why the engine
 // is down; nil if it is up.
-func (s *engineActor) announce(c actor.Context, err error) {
+func (s *engineActor) announceState(c actor.Context, err error) {
 	c.Send(s.node, engineChanged{engineView{name: s.name, localName: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.WithResults(s.health.Info()), resting: s.resting, err: err}})
 }
 
@@ -316,20 +316,20 @@ func (s *engineActor) onBreakerOpened(c actor.Context, r engine.Route, pause tim
 	s.resting = next
 	s.metrics.opened.Inc()
 	s.disp.ReturnRestingRows(r)
-	s.announce(c, nil)
+	s.announceState(c, nil)
 	s.timers.runAfter(c, pause, "try "+string(r), func(c actor.Context) {
 		if !s.health.Up() { // the route is tried when the server comes up again
 			return
 		}
 		s.log.Debug("the engine is tried again with one row", "route", string(r))
-		s.endRest(r)
+		s.resumeRoutes(r)
 		s.disp.Try(r)
-		s.announce(c, nil)
+		s.announceState(c, nil)
 	})
 }
 
-// endRest ends the pause of the given routes, or of all paused routes if none is given.
-func (s *engineActor) endRest(routes ...engine.Route) {
+// resumeRoutes ends the pause of the given routes, or of all paused routes if none is given.
+func (s *engineActor) resumeRoutes(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
 	}

@@ -30,7 +30,7 @@ func (s *engineActor) sendTrial(c actor.Context) {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
 		found, err := runWithResult(panics.Catch, func() (engine.Capability, error) {
-			return engine.FindCapability(ctx, s.engine, name, askPatience)
+			return engine.ProbeCapability(ctx, s.engine, name, askPatience)
 		})
 		return func(c actor.Context) { s.onTrialEnded(c, name, found, err) }
 	})
@@ -53,7 +53,7 @@ func (s *engineActor) onTrialEnded(c actor.Context, name string, found engine.Ca
 		s.log.Info("a trial row has found out the capabilities of a model", "model", name, "kind", found.Kind, "dimension", found.Dimension)
 	}
 	if s.health.Up() {
-		s.announce(c, nil)
+		s.announceState(c, nil)
 		s.sendTrial(c)
 	}
 }

@@ -26,8 +26,8 @@ type nodeService struct{ of *System }
 // The actors answer at once, except if they must stop a worker before the answer.
 const answerTimeout = 10 * time.Second
 
-// ask sends a request to the node actor and returns its answer.
-func (s nodeService) ask(ctx context.Context, body any) (any, error) {
+// askNodeActor sends a request to the node actor and returns its answer.
+func (s nodeService) askNodeActor(ctx context.Context, body any) (any, error) {
 	wait, limit := answerTimeout, false
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left < wait {
@@ -47,9 +47,9 @@ func (s nodeService) ask(ctx context.Context, body any) (any, error) {
 	return nil, refuse(codeBusy, "the node did not answer in time")
 }
 
-// askFor sends a request to the node actor, and returns an answer of type A.
-func askFor[A any](ctx context.Context, s nodeService, body any) (said A, err error) {
-	answer, err := s.ask(ctx, body)
+// askNodeActorFor sends a request to the node actor, and returns an answer of type A.
+func askNodeActorFor[A any](ctx context.Context, s nodeService, body any) (said A, err error) {
+	answer, err := s.askNodeActor(ctx, body)
 	if err != nil {
 		return said, err
 	}
@@ -66,7 +66,7 @@ func (s nodeService) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	answer, err := askFor[*invited](ctx, s, m)
+	answer, err := askNodeActorFor[*invited](ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s nodeService) Report(ctx context.Context, r *peerv1.ReportRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.ask(ctx, m)
+	_, err = s.askNodeActor(ctx, m)
 	return &peerv1.ReportResponse{}, err
 }
 
@@ -89,25 +89,25 @@ func (s nodeService) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.ask(ctx, m)
+	_, err = s.askNodeActor(ctx, m)
 	return &peerv1.AssignResponse{}, err
 }
 
 // Dismiss stops a worker.
 func (s nodeService) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
-	_, err := s.ask(ctx, r)
+	_, err := s.askNodeActor(ctx, r)
 	return &peerv1.DismissResponse{}, err
 }
 
 // Hint tells the node about a job without an owner, or about a cancelled job.
 func (s nodeService) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
-	_, err := s.ask(ctx, r)
+	_, err := s.askNodeActor(ctx, r)
 	return &peerv1.HintResponse{}, err
 }
 
 // Drain makes the node drain and leave the cluster.
 func (s nodeService) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
-	_, err := s.ask(ctx, drain{})
+	_, err := s.askNodeActor(ctx, drain{})
 	return &peerv1.DrainResponse{}, err
 }
 
@@ -118,7 +118,7 @@ func (s nodeService) IsDownloading(_ context.Context, r *peerv1.IsDownloadingReq
 
 // LocateRows returns how many rows of a job each node has, if this node owns the job.
 func (s nodeService) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
-	return askFor[*peerv1.LocateRowsResponse](ctx, s, r)
+	return askNodeActorFor[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
 // RunCompaction returns the state of a compaction. If this node does not know the
@@ -170,7 +170,7 @@ func (s *System) serveCompaction(m *compactionRequest) (state commit.CompactionS
 			defer s.metrics.observeMerge(nil, time.Now())
 		}
 		return m.Compaction.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
-			return s.storage.WaitHere(ctx, func() error { return archive.MakeLossPermanent(do()) }) // do not wait for missing parts here: the owner does that
+			return s.storage.RetryUnlessElsewhere(ctx, func() error { return archive.MakeLossPermanent(do()) }) // do not wait for missing parts here: the owner does that
 		})
 	}), nil
 }

@@ -15,8 +15,8 @@ import (
 // lose the end of the job, and the job would then continue with this data. If the node
 // crashes before it removes the data, the janitor removes the data later.
 
-// A settlingJob is an ended job whose data is kept until the time at.
-type settlingJob struct {
+// A pendingCleanup is an ended job whose data is kept until the time at.
+type pendingCleanup struct {
 	job string
 	at  time.Time // when the job's data may be removed
 }
@@ -25,8 +25,8 @@ type settlingJob struct {
 // jobs no longer need, and expired data.
 type cleaner struct {
 	nodePart
-	settling []settlingJob // ended jobs whose data is still kept, in the order of their ends
-	tidying  int           // number of cleanups in progress
+	settling []pendingCleanup // ended jobs whose data is still kept, in the order of their ends
+	tidying  int              // number of cleanups in progress
 	janitor  *retention.Janitor
 	mayClean func() (now, first bool) // now: the janitor may run; first: this node, and no other, removes expired data
 }
@@ -37,21 +37,21 @@ func (n *cleaner) scheduleCleanup(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
 		n.notifyEndedNow(c, job)
 	}
-	n.settling = append(n.settling, settlingJob{job, time.Now().Add(n.cfg.Ownership.Settle)})
+	n.settling = append(n.settling, pendingCleanup{job, time.Now().Add(n.cfg.Ownership.Settle)})
 	if len(n.settling) == 1 {
 		n.timers.runAfter(c, n.cfg.Ownership.Settle, "settle", n.cleanUpDue)
 	}
 }
 
-// settleAfterWrites cleans up a finished job once more after this node's last writes
+// cleanUpAfterWrites cleans up a finished job once more after this node's last writes
 // for the job, because another node may have cleaned up before these writes. wait
-// returns when these writes have ended. awaited means that the node that ends the job
+// returns when these writes have ended. ownerWaits means that the node that ends the job
 // waits for these writes for a limited time.
-func (n *cleaner) settleAfterWrites(c actor.Context, job string, awaited bool, wait func()) {
+func (n *cleaner) cleanUpAfterWrites(c actor.Context, job string, ownerWaits bool, wait func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) mailboxStep {
 		wait()
 		rec, err := n.readRecord(ctx, job)
-		if err != nil || !rec.Job.Status.Terminal() || awaited && !rec.IsCleanedUp() {
+		if err != nil || !rec.Job.Status.IsTerminal() || ownerWaits && !rec.IsCleanedUp() {
 			return nil // the node that ends the job cleans up later
 		}
 		return func(c actor.Context) { n.scheduleCleanup(c, job) }
@@ -72,7 +72,7 @@ func (n *cleaner) cleanUpDue(c actor.Context) {
 		// After a network partition, the node may read an outdated store. Then it must
 		// not remove results that the other side of the partition has made. The janitor
 		// cleans up later.
-		if err := n.cfg.Store.Confirm(ctx); err != nil {
+		if err := n.cfg.Store.ConfirmPrimary(ctx); err != nil {
 			n.log.Warn("the store cannot confirm that all nodes write to it, so the janitor cleans up after these jobs later", "jobs", len(due), "err", err)
 			due = nil
 		}

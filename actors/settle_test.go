@@ -39,7 +39,7 @@ type backdated struct {
 
 func (s *backdated) Get(ctx context.Context, id string) (store.Record, error) {
 	rec, err := s.Store.Get(ctx, id)
-	if err == nil && s.forgot.Load() && rec.Job.Status.Terminal() {
+	if err == nil && s.forgot.Load() && rec.Job.Status.IsTerminal() {
 		s.asked.Add(1)
 		rec.Job.Status = rowmill.StatusRunning
 	}
@@ -183,7 +183,7 @@ type replaced struct {
 	asked atomic.Int64
 }
 
-func (s *replaced) Confirm(context.Context) error {
+func (s *replaced) ConfirmPrimary(context.Context) error {
 	s.asked.Add(1)
 	if s.is.Load() {
 		return rowmill.ErrUnavailable
@@ -264,7 +264,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 			cfg.Ended = func(_ context.Context, rec *store.Record) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.IsCleanedUp() {
+				if told[rec.Job.ID]++; !rec.Job.Status.IsTerminal() || rec.IsCleanedUp() {
 					t.Errorf("announced a job that is %s, tidied %v", rec.Job.Status, rec.IsCleanedUp())
 				}
 				if told[rec.Job.ID] == 1 {

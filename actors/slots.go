@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// slots limits how many tasks that need much memory or processor time run on a node at
+// taskSlots limits how many tasks that need much memory or processor time run on a node at
 // the same time, for all jobs together. Accounts take turns.
-type slots struct {
+type taskSlots struct {
 	merge *fair.Gate // limits merges, because a merge has a section of every part in memory
 	write *fair.Gate // limits writes of parts, because each has a row group in memory
 	read  *fair.Gate // limits reads of inputs, because each has its longest record and row in memory
@@ -31,7 +31,7 @@ const streams = 2
 
 // takeStream takes a place in stream. leave gives the place back; ok is false if all
 // places are taken.
-func (s slots) takeStream() (leave func(), ok bool) {
+func (s taskSlots) takeStream() (leave func(), ok bool) {
 	select {
 	case s.stream <- struct{}{}:
 		return func() { <-s.stream }, true
@@ -40,26 +40,26 @@ func (s slots) takeStream() (leave func(), ok bool) {
 	}
 }
 
-func newSlots(readers int) slots {
-	return slots{
+func newTaskSlots(readers int) taskSlots {
+	return taskSlots{
 		merge: fair.NewGate(1, 0), write: fair.NewGate(2, 0), read: fair.NewGate(readers, (readers+1)/2), stream: make(chan struct{}, streams),
 		compute: fair.NewGate(runtime.GOMAXPROCS(0), 1),
 	}
 }
 
-// gateWaits counts the tasks of a job that wait for their turn at a fair.Gate, which
+// gateWaiters counts the tasks of a job that wait for their turn at a fair.Gate, which
 // limits how many tasks run at the same time.
-type gateWaits struct{ waiting atomic.Int32 }
+type gateWaiters struct{ waiting atomic.Int32 }
 
-// enter waits until a task of a job may start; it returns false if ctx ends first.
-func (t *gateWaits) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+// waitForTurn waits until a task of a job may start; it returns false if ctx ends first.
+func (t *gateWaiters) waitForTurn(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
 	return t.joinQueue(g, spec)(ctx)
 }
 
 // joinQueue puts a task of a job into the queue of a gate. The caller must call the
-// returned function wait, which waits like enter. Actors call joinQueue before they start
-// tasks, because the tasks themselves would enter the queue in random order.
-func (t *gateWaits) joinQueue(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
+// returned function wait, which waits like waitForTurn. Actors call joinQueue before they
+// start tasks, because the tasks themselves would enter the queue in random order.
+func (t *gateWaiters) joinQueue(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
 	turn := g.LineUp(spec.Account, spec.Priority)
 	return func(ctx context.Context) bool {
@@ -69,21 +69,21 @@ func (t *gateWaits) joinQueue(g *fair.Gate, spec *rowmill.Spec) (wait func(conte
 }
 
 // isWaiting reports whether a task of the job waits now.
-func (t *gateWaits) isWaiting() bool { return t.waiting.Load() > 0 }
+func (t *gateWaiters) isWaiting() bool { return t.waiting.Load() > 0 }
 
 // waitsAfter is how long a job must wait for the same reason before the job's record
 // shows the reason.
 const waitsAfter = 5 * time.Second
 
-// A lastingReason is the present reason of a wait and the start of the wait.
-type lastingReason struct {
+// A lastingWaitReason is the present reason of a wait and the start of the wait.
+type lastingWaitReason struct {
 	what  string
 	since time.Time
 }
 
 // update sets the present reason of the wait; empty means no wait. It returns the
 // reason if it has lasted for waitsAfter, and otherwise an empty text.
-func (l *lastingReason) update(what string, now time.Time) string {
+func (l *lastingWaitReason) update(what string, now time.Time) string {
 	if what != l.what {
 		l.what, l.since = what, now
 	}

@@ -121,7 +121,7 @@ func says(parts ...string) func(store.Record) bool {
 func (b *rig) outlast(id string) {
 	b.t.Helper()
 	time.Sleep(20 * short)
-	if rec := b.await(id, func(store.Record) bool { return true }); rec.Job.Status.Terminal() {
+	if rec := b.await(id, func(store.Record) bool { return true }); rec.Job.Status.IsTerminal() {
 		b.t.Fatalf("the job has ended %s: %+v", rec.Job.Status, rec.Job.FailureReason)
 	}
 }
@@ -244,7 +244,7 @@ func TestJobsWaitForTheRecords(t *testing.T) {
 				b.await(id, func(store.Record) bool { return e.calls.Load() > 0 })
 				records.err.Store(&err)
 				close(begin)
-				b.await(id, func(store.Record) bool { _, away := b.system.Watch().Records(); return away })
+				b.await(id, func(store.Record) bool { _, away := b.system.StorageMonitor().RecordsOutage(); return away })
 				later := b.submit(rowmill.Spec{Inline: texts})
 				b.outlast(id)
 				b.outlast(later)

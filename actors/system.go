@@ -59,18 +59,18 @@ func New(cfg Config) (*System, error) {
 		return nil, err
 	}
 	all, m := &sync.WaitGroup{}, newMetrics(cfg.Registerer, registry.New(cfg.Clock))
-	watch := storage.NewWatch(storage.Config{
+	watch := storage.NewMonitor(storage.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Node: cfg.Node, Patience: cfg.StoragePatience,
 		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.NoteTrouble,
 	})
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
 	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), deps: &deps{
-		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Inputs.Readers),
+		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewMemoryBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newTaskSlots(cfg.Inputs.Readers),
 		published: newPublishedState(), storage: watch, compactions: commit.NewCompactionRunner(all), counters: prompt.NewCounterFactory(cfg.Tokenizers, m.onCountError, cfg.Logger),
-		transport: &transport{peers: cfg.Peers}, all: all,
+		transport: &peerTransport{peers: cfg.Peers}, all: all,
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: all, Wanted: s.downloadWanted, Ended: func(job string, lost bool, err error) {
+	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: all, Wanted: s.isDownloadWanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
 	}})
 	return s, nil
@@ -83,7 +83,7 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.address = s.transport.address()
+	s.address = s.transport.ownAddress()
 	s.actors = actor.NewActorSystem(
 		// The library logs nothing; onEvent logs its events.
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -92,7 +92,7 @@ func (s *System) Start(ctx context.Context) error {
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
-	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Identity{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
+	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.ActorIdentity{Kind: "node"}, func(entry *registry.ActorEntry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), s.all, entry)
 		tasks.panicked = s.onPanic // a panic here would stop the whole node
 		s.root = newNode(s.deps, s, l, tasks, entry.Log(s.log))
@@ -103,7 +103,7 @@ func (s *System) Start(ctx context.Context) error {
 	}
 	s.maintainLease(l) // after the spawn, because maintainLease sends messages to the node
 	s.all.Add(1)
-	go s.followChanges()
+	go s.forwardChanges()
 	return nil
 }
 
@@ -148,9 +148,9 @@ func (s *System) reopenSession() {
 	}()
 }
 
-// Watch returns the node's storage.Watch, which knows whether records and objects are
-// available. It learns this from calls through its Store and its Bucket.
-func (s *System) Watch() *storage.Watch { return s.storage }
+// StorageMonitor returns the node's storage.Monitor, which knows whether records and
+// objects are available. It learns this from calls through its Store and its Bucket.
+func (s *System) StorageMonitor() *storage.Monitor { return s.storage }
 
 // WaitReason returns a text for the client about why a job waits, if the job's record
 // cannot show the reason: records cannot be written, or no node owns the job. Otherwise
@@ -165,7 +165,7 @@ func (s *System) WaitReason(job *rowmill.Job, account string) string {
 // NotifySubmitted tells the node about a new job in the store, so that the node need not wait
 // for its next scan.
 func (s *System) NotifySubmitted(rec store.Record) {
-	o := store.Orphan{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
+	o := store.OrphanJob{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
 	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
@@ -215,7 +215,7 @@ func (s *System) Drain(ctx context.Context) error {
 	case <-s.drained:
 		return nil
 	case <-ctx.Done():
-		s.logUnfinished()
+		s.logUnfinishedWork()
 		return fmt.Errorf("drain: %w", context.Cause(ctx))
 	}
 }
@@ -223,8 +223,8 @@ func (s *System) Drain(ctx context.Context) error {
 // maxUnfinished is the number of lines that a failed drain logs.
 const maxUnfinished = 20
 
-// logUnfinished logs the jobs and tasks that a drain has not finished.
-func (s *System) logUnfinished() {
+// logUnfinishedWork logs the jobs and tasks that a drain has not finished.
+func (s *System) logUnfinishedWork() {
 	logged := 0
 	for _, a := range s.metrics.registry.List(registry.Filter{}).Actors {
 		if a.State != registry.Running || a.Kind != "job" && a.Tasks == 0 || a.Kind == "engine" || logged == maxUnfinished {
@@ -324,20 +324,20 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case n.Self:
-		s.askToDrain()
+		s.requestDrain()
 		return nil
 	}
 	return s.transport.drain(ctx, n.Peer)
 }
 
-// DrainAsked returns a channel that is closed when a client, at this node or another,
+// DrainRequested returns a channel that is closed when a client, at this node or another,
 // has asked this node to drain.
-func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
+func (s *System) DrainRequested() <-chan struct{} { return s.drainAsked }
 
 // markDrained makes Drain return, because the draining node has finished its work.
 func (s *System) markDrained() { s.drainedOnce.Do(func() { close(s.drained) }) }
 
-func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
+func (s *System) requestDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 
 // lookPause times the number of members is the pause between two reads of the members.
 // A read costs about a microsecond for each member, so reads take at most a hundredth
@@ -345,10 +345,10 @@ func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 // tenth of a second.
 const lookPause = 100 * time.Microsecond
 
-// followChanges tells the node actor about changes of members and of storage. All
+// forwardChanges tells the node actor about changes of members and of storage. All
 // changes of members during a read and the following pause become one message: when a
 // job starts on a thousand nodes, each of them sends a new state.
-func (s *System) followChanges() {
+func (s *System) forwardChanges() {
 	defer s.all.Done()
 	var changed, members <-chan struct{}
 	if s.cfg.Peers != nil {
@@ -374,18 +374,18 @@ func (s *System) followChanges() {
 	}
 }
 
-// downloadWanted reports whether a job may still use the input that this node is
+// isDownloadWanted reports whether a job may still use the input that this node is
 // downloading: the job has not ended, and no node has finished or taken over the
 // download. It returns true if the record cannot be read.
-func (s *System) downloadWanted(ctx context.Context, job string) bool {
+func (s *System) isDownloadWanted(ctx context.Context, job string) bool {
 	rec, err := s.cfg.Store.Get(ctx, job)
 	if err != nil {
 		return true
 	}
-	others := rec.Downloader != "" && rec.Downloader != s.transport.address()
-	return !rec.Job.Status.Terminal() && rec.DownloadFinished == nil && !others
+	others := rec.Downloader != "" && rec.Downloader != s.transport.ownAddress()
+	return !rec.Job.Status.IsTerminal() && rec.DownloadFinished == nil && !others
 }
 
-// Storage returns the result of the node's last check of storage. The node checks every
+// StorageStatus returns the result of the node's last check of storage. The node checks every
 // Janitor.Interval.
-func (s *System) Storage() StorageStatus { return *s.published.storage.Load() }
+func (s *System) StorageStatus() StorageStatus { return *s.published.storage.Load() }

@@ -55,10 +55,10 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 		t.Fatal(err)
 	}
 	b := &rig{t: t, store: st, cfg: actors.Config{
-		Store: st, Blob: bucket, Inputs: actors.Inputs{Downloader: download},
+		Store: st, Blob: bucket, Inputs: actors.InputConfig{Downloader: download},
 		Parts: actors.PartConfig{Interval: 50 * time.Millisecond}, Shards: actors.ShardConfig{Rows: 100},
 		Servers:   actors.ServerConfig{ProbeInterval: 20 * time.Millisecond},
-		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
+		Ownership: actors.OwnershipConfig{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
 	if e == nil { // the test starts its own systems
 		return b
@@ -161,7 +161,7 @@ func (b *rig) await(id string, ok func(store.Record) bool) store.Record {
 
 func (b *rig) end(id string) store.Record {
 	b.t.Helper()
-	return b.await(id, func(r store.Record) bool { return r.Job.Status.Terminal() })
+	return b.await(id, func(r store.Record) bool { return r.Job.Status.IsTerminal() })
 }
 
 // outputs reads the job's results as clients get them.
@@ -671,7 +671,7 @@ func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
 		for range 3 {
 			done := int64(0)
 			b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 0 })
-			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.Terminal() })
+			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.IsTerminal() })
 			if err := b.system.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}

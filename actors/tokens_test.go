@@ -121,7 +121,7 @@ type silent struct {
 	says error
 }
 
-func (s silent) Prepare(engine.Params) (engine.Call, error) { return s, nil }
+func (s silent) Prepare(engine.JobParams) (engine.PreparedCall, error) { return s, nil }
 
 func (s silent) CountPrompt(context.Context, engine.Row) (int, error) { return 0, s.says }
 

@@ -45,18 +45,18 @@ type Peers interface {
 // and less than two heartbeat intervals.
 const tellTimeout = 1500 * time.Millisecond
 
-// A transport sends requests to the other nodes.
-type transport struct {
+// A peerTransport sends requests to the other nodes.
+type peerTransport struct {
 	peers    Peers // nil on a single node
-	silences nodes.Silences
+	silences nodes.SilenceTracker
 }
 
 // peerNode is the client of another node.
 type peerNode = peerv1connect.NodeServiceClient
 
-// ask sends a request to the node at an address. If the node answers or refuses, it
+// askPeer sends a request to the node at an address. If the node answers or refuses, it
 // notes that the node is not silent.
-func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
+func askPeer[Req, Res any](ctx context.Context, t *peerTransport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
 	res, err := method(t.peers.Node(address), ctx, r)
 	if err == nil || refusalCode(err) != "" {
 		t.silences.RecordAnswer(address)
@@ -64,60 +64,60 @@ func ask[Req, Res any](ctx context.Context, t *transport, address string, method
 	return res, err
 }
 
-// tell sends a message that may be lost: a heartbeat, an assignment or a hint.
-func (t *transport) tell(ctx context.Context, address string, message any) (err error) {
+// tellPeer sends a message that may be lost: a heartbeat, an assignment or a hint.
+func (t *peerTransport) tellPeer(ctx context.Context, address string, message any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	switch m := message.(type) {
 	case *assign.Heartbeat:
-		_, err = ask(ctx, t, address, peerNode.Report, reportOf(m))
+		_, err = askPeer(ctx, t, address, peerNode.Report, reportOf(m))
 	case *assign.Assignment:
-		_, err = ask(ctx, t, address, peerNode.Assign, assignmentOf(m))
+		_, err = askPeer(ctx, t, address, peerNode.Assign, assignmentOf(m))
 	case *hint:
-		_, err = ask(ctx, t, address, peerNode.Hint, m)
+		_, err = askPeer(ctx, t, address, peerNode.Hint, m)
 	default:
 		err = fmt.Errorf("a %T is not a message that may be lost", m)
 	}
 	return err
 }
 
-func (t *transport) invite(ctx context.Context, address string, m *invite) (*invited, error) {
-	res, err := ask(ctx, t, address, peerNode.Invite, invitationOf(m))
+func (t *peerTransport) invite(ctx context.Context, address string, m *invite) (*invited, error) {
+	res, err := askPeer(ctx, t, address, peerNode.Invite, invitationOf(m))
 	return &invited{Working: res.GetWorking()}, err
 }
 
-func (t *transport) drain(ctx context.Context, address string) error {
-	_, err := ask(ctx, t, address, peerNode.Drain, &peerv1.DrainRequest{})
+func (t *peerTransport) drain(ctx context.Context, address string) error {
+	_, err := askPeer(ctx, t, address, peerNode.Drain, &peerv1.DrainRequest{})
 	return err
 }
 
-func (t *transport) isDownloading(ctx context.Context, address, job string) (bool, error) {
-	res, err := ask(ctx, t, address, peerNode.IsDownloading, &peerv1.IsDownloadingRequest{Job: job})
+func (t *peerTransport) isDownloading(ctx context.Context, address, job string) (bool, error) {
+	res, err := askPeer(ctx, t, address, peerNode.IsDownloading, &peerv1.IsDownloadingRequest{Job: job})
 	return res.GetRunning(), err
 }
 
-func (t *transport) runCompaction(ctx context.Context, address string, m compactionRequest) (commit.CompactionState, error) {
-	res, err := ask(ctx, t, address, peerNode.RunCompaction, compactionOf(&m))
+func (t *peerTransport) runCompaction(ctx context.Context, address string, m compactionRequest) (commit.CompactionState, error) {
+	res, err := askPeer(ctx, t, address, peerNode.RunCompaction, compactionOf(&m))
 	return commit.CompactionState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
 }
 
-func (t *transport) listActors(ctx context.Context, address string, f registry.Filter) (registry.Listing, error) {
-	res, err := ask(ctx, t, address, peerNode.ListActors, filterOf(f))
+func (t *peerTransport) listActors(ctx context.Context, address string, f registry.Filter) (registry.Listing, error) {
+	res, err := askPeer(ctx, t, address, peerNode.ListActors, filterOf(f))
 	return readListing(res), err
 }
 
-func (t *transport) facts(ctx context.Context, address string) (json.RawMessage, error) {
-	res, err := ask(ctx, t, address, peerNode.GetFacts, &peerv1.GetFactsRequest{})
+func (t *peerTransport) fetchFacts(ctx context.Context, address string) (json.RawMessage, error) {
+	res, err := askPeer(ctx, t, address, peerNode.GetFacts, &peerv1.GetFactsRequest{})
 	return res.GetDocument(), err
 }
 
-func (t *transport) figures(ctx context.Context, address, what string) (json.RawMessage, error) {
-	res, err := ask(ctx, t, address, peerNode.GetFigures, &peerv1.GetFiguresRequest{What: what})
+func (t *peerTransport) fetchFigures(ctx context.Context, address, topic string) (json.RawMessage, error) {
+	res, err := askPeer(ctx, t, address, peerNode.GetFigures, &peerv1.GetFiguresRequest{What: topic})
 	return res.GetDocument(), err
 }
 
 // sendState sends this node's state to the other nodes.
-func (t *transport) sendState(s nodes.State) error {
+func (t *peerTransport) sendState(s nodes.State) error {
 	doc, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
@@ -125,9 +125,9 @@ func (t *transport) sendState(s nodes.State) error {
 	return t.peers.SetState(doc)
 }
 
-// address returns the address at which other nodes reach this node; empty on a single
+// ownAddress returns the address at which other nodes reach this node; empty on a single
 // node.
-func (t *transport) address() string {
+func (t *peerTransport) ownAddress() string {
 	if t.peers == nil {
 		return ""
 	}
@@ -135,22 +135,22 @@ func (t *transport) address() string {
 }
 
 // otherMembers returns the other nodes with the same version of Protocol.
-func (t *transport) otherMembers() []cluster.Member {
+func (t *peerTransport) otherMembers() []cluster.Member {
 	if t.peers == nil {
 		return nil
 	}
-	return sameProtocol(t.peers.Members())
+	return filterCompatiblePeers(t.peers.Members())
 }
 
-// sameProtocol returns the other members with the same version of Protocol. It changes
+// filterCompatiblePeers returns the other members with the same version of Protocol. It changes
 // the slice members.
-func sameProtocol(members []cluster.Member) []cluster.Member {
+func filterCompatiblePeers(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
 // logUnanswered logs the error of a request to another node. While a node stays silent,
 // only the first such line is a warning.
-func (t *transport) logUnanswered(log *slog.Logger, address string, err error) {
+func (t *peerTransport) logUnanswered(log *slog.Logger, address string, err error) {
 	switch {
 	case refusalCode(err) != "":
 		log.Debug("a node refused a request", "node", address, "err", err)

@@ -69,7 +69,7 @@ func TestMessagesHaveATimeout(t *testing.T) {
 		"report": &assign.Heartbeat{Job: "job-1"}, "assignment": &assign.Assignment{Job: "job-1"}, "hint": &hint{Job: "job-1"},
 	} {
 		h := &heard{}
-		if err := (&transport{peers: h}).tell(t.Context(), "b:1", message); err != nil {
+		if err := (&peerTransport{peers: h}).tellPeer(t.Context(), "b:1", message); err != nil {
 			t.Fatal(name, err)
 		}
 		if told, is := h.asked.(interface{ GetJob() string }); !is || told.GetJob() != "job-1" {
@@ -79,7 +79,7 @@ func TestMessagesHaveATimeout(t *testing.T) {
 			t.Errorf("%s: it may take %v", name, h.bound)
 		}
 	}
-	if err := (&transport{peers: &heard{}}).tell(t.Context(), "b:1", drain{}); err == nil {
+	if err := (&peerTransport{peers: &heard{}}).tellPeer(t.Context(), "b:1", drain{}); err == nil {
 		t.Error("tell accepts a request that needs an answer")
 	}
 }
@@ -120,11 +120,11 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 
 func TestNodesWithAnotherProtocolAreLeftOut(t *testing.T) {
 	t.Parallel()
-	if (&transport{}).otherMembers() != nil {
+	if (&peerTransport{}).otherMembers() != nil {
 		t.Error("a single node has others")
 	}
 	h := &heard{members: []cluster.Member{{ID: "self-1", Self: true, Protocol: Protocol}, {ID: "b", Protocol: Protocol}, {ID: "c", Protocol: Protocol + 1}}}
-	if others := (&transport{peers: h}).otherMembers(); len(others) != 1 || others[0].ID != "b" {
+	if others := (&peerTransport{peers: h}).otherMembers(); len(others) != 1 || others[0].ID != "b" {
 		t.Errorf("the others are %+v", others)
 	}
 }
@@ -132,13 +132,13 @@ func TestNodesWithAnotherProtocolAreLeftOut(t *testing.T) {
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	h := &heard{err: errors.New("too long")}
-	if err := (&transport{peers: h}).sendState(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
+	if err := (&peerTransport{peers: h}).sendState(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
 		t.Error("spread hides that the state is too long:", err)
 	}
 	if s, ok := nodes.DecodeState(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
-	if err := (&transport{peers: h}).tell(t.Context(), "b:1", &hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
+	if err := (&peerTransport{peers: h}).tellPeer(t.Context(), "b:1", &hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
 		t.Error("tell hides why the message did not arrive:", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 	}{
 		{
 			"a place", "Waiting for a place: node node runs as many jobs as it may (jobs.max_active), 0 of them of this account.",
-			func(c *actors.Config) { c.Ownership = actors.Ownership{MaxActive: 1, KeptPlaces: 1} }, 0, 2,
+			func(c *actors.Config) { c.Ownership = actors.OwnershipConfig{MaxActive: 1, KeptPlaces: 1} }, 0, 2,
 			[]string{"modest"},
 		},
 		{
@@ -76,7 +76,7 @@ func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 					return slowly(modestTakes)(ctx, row, try)
 				}
 				b := setup(t, &scripted{answer: answer, slots: test.slots}, func(c *actors.Config) {
-					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.PartConfig{}, actors.ServerConfig{}, actors.Ownership{}, time.Second
+					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.PartConfig{}, actors.ServerConfig{}, actors.OwnershipConfig{}, time.Second
 					test.change(c)
 				})
 				time.Sleep(2 * time.Second)

@@ -24,7 +24,7 @@ func BenchmarkBetweenNodes(b *testing.B) {
 	for i := uint32(0); i < 2_000; i += 2 { // other workers run the rows between
 		rows.Add(i)
 	}
-	span := assign.Span{Shard: 17, To: 1024}
+	span := assign.RowSpan{Shard: 17, To: 1024}
 	for name, message := range map[string]any{
 		"report": &assign.Heartbeat{
 			Job: "job-019a0000-0000-7000-8000-000000000000", Epoch: 3, Worker: "0123456789abcdef-17", Number: 1234, Address: "10.0.17.1:7947", Received: 99, Want: true, Ready: 2_000, Engines: 8,
@@ -32,7 +32,7 @@ func BenchmarkBetweenNodes(b *testing.B) {
 		},
 		"assignment": &assign.Assignment{
 			Job: "job-019a0000-0000-7000-8000-000000000000", Epoch: 3, Worker: "0123456789abcdef-17",
-			Batches: []assign.Batch{{Number: 100, Spans: []assign.Span{span, span, span, span}}}, Acked: []string{strings.Repeat("k", 80)},
+			Batches: []assign.Batch{{Number: 100, Spans: []assign.RowSpan{span, span, span, span}}}, Acked: []string{strings.Repeat("k", 80)},
 		},
 	} {
 		b.Run(name, func(b *testing.B) { exchange(b, message) })
@@ -77,16 +77,16 @@ func exchange(b *testing.B, message any) {
 		b.Fatal(err)
 	}
 	defer server.Close(context.Background())
-	server.Serve(hearing{})
+	server.SetHandler(hearing{})
 	client, err := peer.NewClient(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	t := &transport{peers: &asking{client: client}}
+	t := &peerTransport{peers: &asking{client: client}}
 	before := spent()
 	for b.Loop() {
-		if err := t.tell(b.Context(), server.Addr().String(), message); err != nil {
+		if err := t.tellPeer(b.Context(), server.Addr().String(), message); err != nil {
 			b.Fatal(err)
 		}
 	}

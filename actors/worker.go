@@ -49,18 +49,18 @@ type worker struct {
 	timers timers
 
 	completions *dispatch.Completions
-	spare       []*dispatch.Task // slice to reuse for the next rows from completions
-	rows        *assign.Worker   // the rows that the worker has, and their progress
-	memory      *work.Memory
+	spare       []*dispatch.RowTask // slice to reuse for the next rows from completions
+	rows        *assign.Worker      // the rows that the worker has, and their progress
+	memory      *work.WorkerMemory
 	trail       *work.WorkerTrace // traces of rows and parts; nil if the job is not traced
 	loader      *work.Loader
 	sender      *work.Sender
 	flusher     *work.Flusher
 
 	phase   workerPhase
-	writing gateWaits // counts the parts that wait for their turn to be written
-	stalled bool      // finished rows have waited too long for a commit
-	report  report
+	writing gateWaiters // counts the parts that wait for their turn to be written
+	stalled bool        // finished rows have waited too long for a commit
+	report  heartbeatState
 }
 
 // A workerPhase is a phase in the life of a worker.
@@ -101,7 +101,7 @@ func (w *worker) Receive(c actor.Context) {
 func (w *worker) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	w.completions = &dispatch.Completions{Notify: func() { root.Send(self, mailboxStep(w.onRowsFinished)) }}
-	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, mailboxStep(w.onMemoryFreed)) })
+	w.memory = w.budget.NewWorkerMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, mailboxStep(w.onMemoryFreed)) })
 	var answer int64
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
@@ -117,7 +117,7 @@ func (w *worker) onStarted(c actor.Context) {
 		w.sender.Rows.KeepInputOrder()
 		w.flusher.ExpectInputOrder()
 	}
-	w.report = newReport(time.Now())
+	w.report = newHeartbeatState(time.Now())
 	w.onFlushDue(c)
 	w.onHeartbeatDue(c)
 }
@@ -125,23 +125,23 @@ func (w *worker) onStarted(c actor.Context) {
 func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 	for _, e := range m.engines {
 		_, serves := e.servedModel(w.job.spec)
-		switch open := w.sender.Uses(e.name); {
+		switch open := w.sender.HasServer(e.name); {
 		case serves && !open && w.phase == workerRuns:
 			c.Request(e.pid, openQueue{job: w.job, out: w.completions})
 		case !serves && open:
 			w.sender.Close(e.name)
 		}
 	}
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
-	if w.sender.Uses(m.engine) || w.phase != workerRuns {
+	if w.sender.HasServer(m.engine) || w.phase != workerRuns {
 		return
 	}
 	w.sender.Open(m.engine, m.queue)
 	w.heartbeat(c)
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
@@ -153,35 +153,35 @@ func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 	w.heartbeat(c)
 }
 
-// pump starts all work that is possible now: it sends loaded rows to engines with room,
+// startReadyWork starts all work that is possible now: it sends loaded rows to engines with room,
 // loads the next block of rows, asks the owner for rows, and writes finished rows that
 // should not wait longer.
-func (w *worker) pump(c actor.Context) {
+func (w *worker) startReadyWork(c actor.Context) {
 	if w.phase != workerRuns {
 		w.finishDraining(c)
 		return
 	}
 	now := time.Now()
-	if pause := w.sender.Rows.Wake(now); pause > 0 {
-		w.timers.runAfter(c, pause, "retry", w.pump)
+	if pause := w.sender.Rows.WakeDueRetries(now); pause > 0 {
+		w.timers.runAfter(c, pause, "retry", w.startReadyWork)
 	}
 	if w.sender.CountServers() == 0 {
 		w.sender.Rows.ReleaseSuspects()
 	}
-	w.setStalled(w.flusher.AtRisk(now))
+	w.setStalled(w.flusher.HasOverdueRows(now))
 	room := w.sender.Room()
-	if !w.stalled && !w.flusher.Behind() && w.sender.SendRows() {
+	if !w.stalled && !w.flusher.IsBehind() && w.sender.SendRows() {
 		w.writeParts(c, w.flusher.CutAll()) // the memory is full, perhaps of finished rows
 	}
-	if w.sender.Wants(room) {
+	if w.sender.WantsRows(room) {
 		w.loadRows(c)
 	}
 	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
 	hungry := idle && room > 0
-	if w.report.shouldAsk(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.countUnsentRows()) {
+	if w.report.shouldAsk(w.loader.WantsSpans() && !w.loader.Exhausted(), hungry, w.countUnsentRows()) {
 		w.heartbeat(c)
 	}
-	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
+	if idle && w.sender.Sent() == 0 && w.flusher.HasGatheredRows() {
 		w.writeParts(c, w.flusher.CutAll()) // no other row is running, so no more rows would join these parts
 	}
 }
@@ -207,24 +207,24 @@ func (w *worker) onMemoryFreed(c actor.Context) {
 	w.memory.RepeatRequests(func() {
 		w.loader.Resume()
 		w.sender.Resume()
-		w.pump(c)
+		w.startReadyWork(c)
 	})
 }
 
 // loadRows loads the next block of rows, if there is one and the memory has room.
 func (w *worker) loadRows(c actor.Context) {
-	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.Gathers())
+	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.HasGatheredRows())
 	if !ok {
 		return
 	}
 	w.tasks.run(c, "load rows", func(ctx context.Context) mailboxStep {
-		err := w.storage.Wait(ctx, func() error { return load.Run(ctx) })
+		err := w.storage.Retry(ctx, func() error { return load.Run(ctx) })
 		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
 }
 
 // openShard opens the input shard of a span for reading.
-func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, error) {
+func (w *worker) openShard(ctx context.Context, s assign.RowSpan) (*shard.Reader, error) {
 	return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, s.Shard, s.Of)
 }
 
@@ -235,13 +235,13 @@ func (w *worker) onLoaded(c actor.Context, load work.BlockLoad, err error) {
 		return
 	}
 	w.sender.Rows.Add(w.loader.FinishLoad(load))
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 // failsJob reports whether a task has failed with an error that ends the job. If the
 // job allows that rows are cut (TruncateRows), and a cut row is still too long for its
 // server, only the row fails.
-func (w *worker) failsJob(t *dispatch.Task) bool {
+func (w *worker) failsJob(t *dispatch.RowTask) bool {
 	if !t.Out.Failed() {
 		return false
 	}
@@ -273,7 +273,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	w.spare = tasks
 	w.closeShards(c)
 	w.writeParts(c, w.flusher.CutFull(now))
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 // closeShards writes the remaining rows of shards that get no more rows, and closes
@@ -306,7 +306,7 @@ func (w *worker) onFlushDue(c actor.Context) {
 // writeParts writes each batch of finished rows as a part, outside of the mailbox.
 func (w *worker) writeParts(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
-		span, turn := w.trail.Part(b.Shard), w.writing.joinQueue(w.slots.write, w.job.spec)
+		span, turn := w.trail.BeginPartSpan(b.Shard), w.writing.joinQueue(w.slots.write, w.job.spec)
 		w.tasks.run(c, "write a part", func(ctx context.Context) mailboxStep {
 			if !turn(ctx) {
 				return nil
@@ -333,7 +333,7 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.flusher.MarkWritten(part.Key, b)
 	w.rows.MarkWritten(part)
 	w.heartbeat(c)
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 // onError reports to the owner that this worker cannot continue because of an error.
@@ -345,7 +345,7 @@ func (w *worker) onError(c actor.Context, err error) {
 
 // fail reports a fault to the owner, if it is the worker's first fault.
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
-	if w.report.fail(f) {
+	if w.report.recordFault(f) {
 		w.heartbeat(c)
 	}
 }

@@ -20,16 +20,16 @@ import (
 // heartbeat sends the owner the complete state of the worker: its rows, its parts, and
 // what it needs.
 func (w *worker) heartbeat(c actor.Context) {
-	outage, away := w.storage.Objects()
+	outage, away := w.storage.ObjectsOutage()
 	w.report.warnings = appendMissing(w.report.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.CountServers(),
+		Want: w.loader.WantsSpans() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.CountServers(),
 		Leaves: w.phase != workerRuns, Left: w.hasNothingLeft(),
 		Waits:    w.report.waits.update(w.waitReason(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
-	w.rows.Report(h)
+	w.rows.FillHeartbeat(h)
 	w.owner.send(c, w.tasks, h)
 }
 
@@ -42,7 +42,7 @@ func (w *worker) waitReason() string {
 		return assign.WaitsForWrite
 	case sent > 0 && running == 0:
 		return assign.WaitsForServer
-	case sent <= 1 && w.memory.Waits():
+	case sent <= 1 && w.memory.IsWaiting():
 		return assign.WaitsForMemory
 	}
 	return ""
@@ -50,7 +50,9 @@ func (w *worker) waitReason() string {
 
 // countUnsentRows returns how many rows were not sent to engines, so that the worker could give
 // them back.
-func (w *worker) countUnsentRows() int { return w.sender.Rows.CountReturnable() + w.loader.CountQueuedRows() }
+func (w *worker) countUnsentRows() int {
+	return w.sender.Rows.CountReturnable() + w.loader.CountQueuedRows()
+}
 
 // hasNothingLeft reports whether a draining worker has no rows and no unwritten parts.
 func (w *worker) hasNothingLeft() bool {
@@ -82,7 +84,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	if silent > lookUpAfter {
 		w.stopIfJobEnded(c)
 	}
-	if _, away := w.storage.Objects(); away {
+	if _, away := w.storage.ObjectsOutage(); away {
 		w.giveBack(w.countUnsentRows()) // so that a worker that can use the bucket may run these rows
 	}
 	w.heartbeat(c)
@@ -94,7 +96,7 @@ func (w *worker) stopIfJobEnded(c actor.Context) {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
 		defer cancel()
 		rec, err := w.cfg.Store.Get(ctx, w.job.id)
-		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal() {
+		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.IsTerminal() {
 			return mailboxStep(w.askToStop)
 		}
 		return nil
@@ -112,7 +114,7 @@ func (w *worker) askToStop(c actor.Context) {
 // onAdopt switches to the owner in the message, if this owner is newer than the present
 // one, and sends a heartbeat.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
-	if w.rows.Adopt(m.epoch, m.session) {
+	if w.rows.SwitchOwner(m.epoch, m.session) {
 		w.log.Info("the job has a new owner, and the worker continues", "epoch", m.epoch)
 		w.owner, w.report.heard = m.owner, time.Now()
 	}
@@ -140,7 +142,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 		w.giveBack(back)
 		w.heartbeat(c)
 	}
-	w.pump(c)
+	w.startReadyWork(c)
 }
 
 // giveBack gives the owner up to n rows that were not sent to engines: first rows that are
@@ -163,8 +165,8 @@ func (w *worker) returnRows(shard int, rows *roaring.Bitmap) {
 
 // giveBackTasks gives rows that are loaded but not sent back to the owner. The owner also
 // learns which of these rows may have crashed a server.
-func (w *worker) giveBackTasks(tasks []*dispatch.Task) {
-	var gone assign.Rows
+func (w *worker) giveBackTasks(tasks []*dispatch.RowTask) {
+	var gone assign.RowsByShard
 	for _, t := range tasks {
 		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
 		if group, crashes := t.SuspectInfo(); group > 0 {

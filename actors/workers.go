@@ -70,7 +70,7 @@ func (w *workerTable) admit(m *invite, draining bool, now time.Time) (*workerHan
 		return nil, refuse(codeStale, "the worker has an owner with epoch %d", h.epoch)
 	case h != nil:
 		h.epoch, h.remote = m.Epoch, remote
-		w.updatePlace(job, m.Account, remote)
+		w.updateSlot(job, m.Account, remote)
 		return h, nil
 	case draining:
 		return nil, refuse(codeDraining, "the node is draining")
@@ -86,21 +86,21 @@ func (w *workerTable) admit(m *invite, draining bool, now time.Time) (*workerHan
 	return nil, nil
 }
 
-// updatePlace takes a place for the job's worker if the owner is on another node now
+// updateSlot takes a place for the job's worker if the owner is on another node now
 // (remote), and frees the place if the owner is on this node.
-func (w *workerTable) updatePlace(job, account string, remote bool) {
+func (w *workerTable) updateSlot(job, account string, remote bool) {
 	_, placed := w.placed[job]
 	switch {
 	case remote && !placed:
 		w.places.TakeAnyway(account)
 		w.placed[job] = account
 	case !remote:
-		w.freePlace(job)
+		w.freeSlot(job)
 	}
 }
 
-// freePlace frees the place of a job's worker, if the worker has one.
-func (w *workerTable) freePlace(job string) {
+// freeSlot frees the place of a job's worker, if the worker has one.
+func (w *workerTable) freeSlot(job string) {
 	if account, placed := w.placed[job]; placed {
 		w.places.Leave(account)
 		delete(w.placed, job)
@@ -112,7 +112,7 @@ func (w *workerTable) freePlace(job string) {
 func (w *workerTable) recordStartResult(job string, h *workerHandle) {
 	delete(w.starting, job)
 	if h == nil {
-		w.freePlace(job)
+		w.freeSlot(job)
 		return
 	}
 	w.running[job] = h
@@ -141,7 +141,7 @@ func (w *workerTable) markStopping(job string) {
 func (w *workerTable) forget(job string) {
 	delete(w.running, job)
 	delete(w.stopping, job)
-	w.freePlace(job)
+	w.freeSlot(job)
 }
 
 func (w *workerTable) isChanging(job string) bool { return w.starting[job] || w.stopping[job] }

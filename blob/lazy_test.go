@@ -32,7 +32,7 @@ func (s *countingBucket) Open(_ context.Context, key string) (blob.Object, error
 }
 
 func (b countedObject) Info() blob.ObjectInfo { return blob.ObjectInfo{Key: "k", Size: b.Size()} }
-func (b countedObject) Close() error    { b.countingBucket.closed.Add(1); return nil }
+func (b countedObject) Close() error          { b.countingBucket.closed.Add(1); return nil }
 
 func TestLazy(t *testing.T) {
 	t.Parallel()

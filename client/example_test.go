@@ -39,7 +39,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		if job.Status.Terminal() {
+		if job.Status.IsTerminal() {
 			fmt.Println(submitted.JobID, job.Status)
 			break
 		}

@@ -46,7 +46,7 @@ type Cluster struct {
 	meta    []byte // the encoded profile of this node
 	metrics *metrics
 	list    *memberlist.Memberlist
-	network *network
+	network *gossipTransport
 	ring    *memberlist.Keyring             // nil if gossip is not encrypted
 	gossip  memberlist.TransmitLimitedQueue // goodbyes to send by gossip: messages that say that a member leaves
 	changed chan struct{}                   // holds a token after a change of members or their states
@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
-	network, err := newNetwork(bind, cfg.Logger)
+	network, err := newGossipTransport(bind, cfg.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: listen on %s: %w", bind, err)
 	}
@@ -159,7 +159,7 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 		m.Keyring, _ = memberlist.NewKeyring(c.cfg.Keys, c.cfg.Keys[0])
 		c.ring = m.Keyring
 	}
-	m.Delegate, m.Events, m.Alive = (*delegate)(c), (*delegate)(c), (*delegate)(c)
+	m.Delegate, m.Events, m.Alive = (*gossipDelegate)(c), (*gossipDelegate)(c), (*gossipDelegate)(c)
 	m.Logger = newGossipLog(c.cfg.Logger)
 	m.Transport = c.network
 	if c.cfg.transport != nil {
@@ -310,7 +310,7 @@ func (c *Cluster) waitForGoodbye(ctx context.Context, carried <-chan struct{}) e
 func (c *Cluster) others() []aliveMember {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(c.roster.current(), func(p aliveMember) bool { return p.id == c.self.id })
+	return slices.DeleteFunc(c.roster.currentMembers(), func(p aliveMember) bool { return p.id == c.self.id })
 }
 
 // Close stops the membership at once, without a goodbye: the other members then treat

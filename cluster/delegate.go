@@ -10,30 +10,30 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate is a Cluster that receives memberlist's callbacks. The callbacks run while
+// gossipDelegate is a Cluster that receives memberlist's callbacks. The callbacks run while
 // memberlist has locks, so they must not call memberlist.
-type delegate Cluster
+type gossipDelegate Cluster
 
 var (
-	_ memberlist.Delegate      = (*delegate)(nil)
-	_ memberlist.EventDelegate = (*delegate)(nil)
-	_ memberlist.AliveDelegate = (*delegate)(nil)
+	_ memberlist.Delegate      = (*gossipDelegate)(nil)
+	_ memberlist.EventDelegate = (*gossipDelegate)(nil)
+	_ memberlist.AliveDelegate = (*gossipDelegate)(nil)
 )
 
 // NotifyAlive refuses members that are not Rowmill nodes.
-func (d *delegate) NotifyAlive(node *memberlist.Node) error {
+func (d *gossipDelegate) NotifyAlive(node *memberlist.Node) error {
 	_, err := decodeProfile(node.Meta)
 	return err
 }
 
 // NotifyJoin records a member that joined or came back.
-func (d *delegate) NotifyJoin(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
+func (d *gossipDelegate) NotifyJoin(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
 
 // NotifyUpdate records a changed profile of a member.
-func (d *delegate) NotifyUpdate(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
+func (d *gossipDelegate) NotifyUpdate(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
 
 // NotifyLeave records that a member no longer answers or has left.
-func (d *delegate) NotifyLeave(node *memberlist.Node) {
+func (d *gossipDelegate) NotifyLeave(node *memberlist.Node) {
 	c := (*Cluster)(d)
 	c.mu.Lock()
 	lost := c.roster.removeVanished(node.Name, time.Now())
@@ -47,19 +47,19 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 }
 
 // NodeMeta returns the profile of this node.
-func (d *delegate) NodeMeta(int) []byte { return d.meta }
+func (d *gossipDelegate) NodeMeta(int) []byte { return d.meta }
 
 // NotifyMsg handles messages of other members that came by gossip or directly.
-func (d *delegate) NotifyMsg(text []byte) { (*Cluster)(d).receive(text) }
+func (d *gossipDelegate) NotifyMsg(text []byte) { (*Cluster)(d).receive(text) }
 
 // GetBroadcasts adds queued goodbyes to a packet.
-func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
+func (d *gossipDelegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.gossip.GetBroadcasts(overhead, limit)
 }
 
 // LocalState returns this node's part of a full exchange: the documents of all alive
 // members.
-func (d *delegate) LocalState(bool) []byte {
+func (d *gossipDelegate) LocalState(bool) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var text []byte
@@ -70,7 +70,7 @@ func (d *delegate) LocalState(bool) []byte {
 }
 
 // MergeRemoteState handles the other member's part of a full exchange.
-func (d *delegate) MergeRemoteState(text []byte, _ bool) { (*Cluster)(d).receive(text) }
+func (d *gossipDelegate) MergeRemoteState(text []byte, _ bool) { (*Cluster)(d).receive(text) }
 
 // recordJoin records a member that is alive, or a change of its profile.
 func (c *Cluster) recordJoin(node *memberlist.Node) {

@@ -11,18 +11,18 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// network is memberlist's transport over UDP and TCP. Its field cut closes all outgoing
+// gossipTransport is memberlist's transport over UDP and TCP. Its field cut closes all outgoing
 // connections. Without cut, memberlist's shutdown would wait for the timeouts of these
 // connections.
-type network struct {
+type gossipTransport struct {
 	*memberlist.NetTransport
 	ctx context.Context // its end closes all outgoing connections
 	cut context.CancelFunc
 }
 
-var _ memberlist.NodeAwareTransport = (*network)(nil)
+var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
 
-func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
+func newGossipTransport(bind netip.AddrPort, logger *slog.Logger) (*gossipTransport, error) {
 	cfg := memberlist.NetTransportConfig{
 		BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()),
 		Logger: newGossipLog(logger),
@@ -34,7 +34,7 @@ func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
 	for {
 		inner, err := memberlist.NewNetTransport(&cfg)
 		if tries--; err == nil {
-			n := &network{NetTransport: inner}
+			n := &gossipTransport{NetTransport: inner}
 			n.ctx, n.cut = context.WithCancel(context.Background())
 			return n, nil
 		} else if tries == 0 || !strings.Contains(err.Error(), "address already in use") {
@@ -44,7 +44,7 @@ func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
 }
 
 // DialAddressTimeout opens a TCP connection.
-func (n *network) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (n *gossipTransport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: timeout}
 	conn, err := dialer.DialContext(n.ctx, "tcp", a.Addr)
 	if err != nil {

@@ -34,7 +34,7 @@ type roster struct {
 	self        string
 	forgetAfter time.Duration
 	alive       map[string]aliveMember
-	docs        map[string]document           // by member ID; also of members that are gone or have not joined yet
+	docs        map[string]stateDocument      // by member ID; also of members that are gone or have not joined yet
 	gone        map[netip.AddrPort]goneMember // by gossip address without an alive member
 	leavers     map[string]time.Time          // by ID of a member that has said goodbye: when the goodbye arrived
 }
@@ -54,8 +54,8 @@ type goneMember struct {
 	since time.Time // when this node removed the member
 }
 
-// document is the state that a member published.
-type document struct {
+// stateDocument is the state that a member published.
+type stateDocument struct {
 	version uint64
 	text    []byte
 	since   time.Time // when the document arrived, or when its member was removed
@@ -76,7 +76,7 @@ func newRoster(self aliveMember, forgetAfter time.Duration) *roster {
 	return &roster{
 		self: self.id, forgetAfter: forgetAfter,
 		alive:   map[string]aliveMember{self.id: self},
-		docs:    make(map[string]document),
+		docs:    make(map[string]stateDocument),
 		gone:    make(map[netip.AddrPort]goneMember),
 		leavers: make(map[string]time.Time),
 	}
@@ -132,7 +132,7 @@ func (r *roster) applyUpdate(n memberUpdate, now time.Time) bool {
 	if _, here := r.alive[n.id]; !here && !ok && len(r.docs) >= len(r.alive)+maxStrays {
 		return false
 	}
-	r.docs[n.id] = document{version: n.version, text: n.doc, since: now}
+	r.docs[n.id] = stateDocument{version: n.version, text: n.doc, since: now}
 	return true
 }
 
@@ -159,14 +159,14 @@ func (r *roster) recordGoodbye(id string, now time.Time) bool {
 // publish sets this node's own document, and returns the message that carries the
 // document.
 func (r *roster) publish(text []byte, now time.Time) memberUpdate {
-	doc := document{version: r.docs[r.self].version + 1, text: text, since: now}
+	doc := stateDocument{version: r.docs[r.self].version + 1, text: text, since: now}
 	r.docs[r.self] = doc
 	return memberUpdate{id: r.self, version: doc.version, doc: text}
 }
 
-// current returns the alive members. If two members have the same address, only the one
-// that started later can be alive; current leaves the other out.
-func (r *roster) current() []aliveMember {
+// currentMembers returns the alive members. If two members have the same address, only the one
+// that started later can be alive; currentMembers leaves the other out.
+func (r *roster) currentMembers() []aliveMember {
 	at := make(map[netip.AddrPort]aliveMember, len(r.alive))
 	for _, p := range r.alive {
 		if former, taken := at[p.at]; !taken || r.startedAfter(p, former) {
@@ -188,7 +188,7 @@ func (r *roster) startedAfter(a, b aliveMember) bool {
 // members returns the current members in their public form.
 func (r *roster) members() []Member {
 	var list []Member
-	for _, p := range r.current() {
+	for _, p := range r.currentMembers() {
 		list = append(list, r.member(p))
 	}
 	return list
@@ -237,7 +237,7 @@ func (r *roster) missing() []netip.AddrPort {
 // (dead).
 func (r *roster) count() (alive, left, dead int) {
 	dead = len(r.missing())
-	return len(r.current()), len(r.gone) - dead, dead
+	return len(r.currentMembers()), len(r.gone) - dead, dead
 }
 
 // forgetExpired drops old entries: of gone members after forgetAfter, of documents without an
@@ -245,7 +245,7 @@ func (r *roster) count() (alive, left, dead int) {
 func (r *roster) forgetExpired(now time.Time) {
 	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a goneMember) bool { return now.Sub(a.since) > r.forgetAfter })
 	maps.DeleteFunc(r.leavers, func(_ string, since time.Time) bool { return now.Sub(since) > r.forgetAfter })
-	maps.DeleteFunc(r.docs, func(id string, doc document) bool {
+	maps.DeleteFunc(r.docs, func(id string, doc stateDocument) bool {
 		_, here := r.alive[id]
 		return !here && now.Sub(doc.since) > strayTTL
 	})

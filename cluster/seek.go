@@ -40,7 +40,7 @@ func (c *Cluster) seekMissingMembers() {
 		}
 		failing = c.logFailures(failing, tried)
 		if !known {
-			known = c.introduce(tried)
+			known = c.contactNewMembers(tried)
 		}
 		c.mu.Lock()
 		c.roster.forgetExpired(time.Now())
@@ -58,14 +58,14 @@ func (c *Cluster) seekMissingMembers() {
 // that it resolved.
 func (c *Cluster) joinMissing() map[string]error {
 	tried := make(map[string]error)
-	c.exchange(c.seekTargets(tried), tried)
+	c.exchangeStates(c.seekTargets(tried), tried)
 	return tried
 }
 
-// introduce contacts the members that this node learned of in its first exchange. They
+// contactNewMembers contacts the members that this node learned of in its first exchange. They
 // would hear of this node by gossip too, but later, and only owners that know this node
-// send it rows. introduce returns false if this node knows no other member yet.
-func (c *Cluster) introduce(tried map[string]error) bool {
+// send it rows. contactNewMembers returns false if this node knows no other member yet.
+func (c *Cluster) contactNewMembers(tried map[string]error) bool {
 	others := c.others()
 	if len(others) == 0 {
 		return false
@@ -77,13 +77,13 @@ func (c *Cluster) introduce(tried map[string]error) bool {
 			heard[p.at] = struct{}{}
 		}
 	}
-	c.exchange(heard, tried)
+	c.exchangeStates(heard, tried)
 	return true
 }
 
-// exchange runs a full exchange of member lists and states with the member at each
+// exchangeStates runs a full exchange of member lists and states with the member at each
 // address. It records each result in tried.
-func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[string]error) {
+func (c *Cluster) exchangeStates(addresses map[netip.AddrPort]struct{}, tried map[string]error) {
 	var mu sync.Mutex // guards tried
 	var tries sync.WaitGroup
 	room := make(chan struct{}, seekAtOnce)

@@ -149,7 +149,7 @@ func (w *wires) isCut(from, to string) bool {
 // attach makes a member use these wires.
 func (w *wires) attach(cfg Config) Config {
 	cfg.transport = func(inner memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
-		port := inner.(*network).GetAutoBindPort()
+		port := inner.(*gossipTransport).GetAutoBindPort()
 		return &wired{NodeAwareTransport: inner, wires: w, from: fmt.Sprintf("127.0.0.1:%d", port)}
 	}
 	return cfg

@@ -103,14 +103,14 @@ func (c *Cluster) runDeliveries() {
 		case <-c.outbox.due:
 		}
 		c.mu.Lock()
-		list := c.outbox.next(c.roster.current(), c.self.id)
+		list := c.outbox.next(c.roster.currentMembers(), c.self.id)
 		c.mu.Unlock()
 		for _, d := range list {
 			sending.Go(func() {
 				room <- struct{}{}
 				err := c.send(d.to, d.message)
 				<-room
-				c.delivered(d, err)
+				c.recordDelivery(d, err)
 			})
 		}
 		if !c.sleepUnlessClosed(spreadPause) {
@@ -119,9 +119,9 @@ func (c *Cluster) runDeliveries() {
 	}
 }
 
-// delivered records the result of a delivery, and makes runDeliveries repeat a failed or
+// recordDelivery records the result of a delivery, and makes runDeliveries repeat a failed or
 // outdated delivery.
-func (c *Cluster) delivered(d delivery, err error) {
+func (c *Cluster) recordDelivery(d delivery, err error) {
 	c.mu.Lock()
 	again := c.outbox.finishDelivery(d, err == nil)
 	c.mu.Unlock()

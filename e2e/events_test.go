@@ -56,7 +56,7 @@ func TestEvents_FollowAJob(t *testing.T) {
 	}
 	n.kill()
 	n.start(t)
-	over, names := f.follow(n, func(j client.Job) bool { return j.Status.Terminal() })
+	over, names := f.follow(n, func(j client.Job) bool { return j.Status.IsTerminal() })
 	if names[0] != client.EventResync || f.last == before {
 		t.Errorf("the next process tells %v", names)
 	}

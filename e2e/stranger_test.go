@@ -33,9 +33,9 @@ func TestHostileEngine(t *testing.T) {
 		return s
 	}
 	// The node must use the server for a test, so its probes rarely get a bad answer.
-	often, rarely := hostile.Share(0.5, 1), hostile.Share(0.05, 2)
+	often, rarely := hostile.NewShareChooser(0.5, 1), hostile.NewShareChooser(0.05, 2)
 	var honest atomic.Bool
-	bad, good := start(hostile.Config{Choose: func(r hostile.Request, n uint64) *hostile.Kind {
+	bad, good := start(hostile.Config{Choose: func(r hostile.Request, n uint64) *hostile.AnswerKind {
 		if honest.Load() {
 			return nil
 		}
@@ -114,7 +114,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 	silent := silence(t)
 	large := strings.Repeat(`"x",`, 1<<20)
 	for name, c := range map[string]struct {
-		choose func(hostile.Request, uint64) *hostile.Kind
+		choose func(hostile.Request, uint64) *hostile.AnswerKind
 		answer string
 		begin  func(t *testing.T, n *node)
 	}{
@@ -159,7 +159,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
-			s := must(hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.Kind {
+			s := must(hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.AnswerKind {
 				if r.Path != hostile.Chat {
 					return nil
 				}
@@ -233,14 +233,14 @@ func (n *node) stopsInTime(t *testing.T, codes ...int) {
 }
 
 // kindOf answers all rows by one kind.
-func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.Kind {
+func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.AnswerKind {
 	t.Helper()
 	kinds := hostile.Kinds(hostile.Chat)
-	i := slices.IndexFunc(kinds, func(k hostile.Kind) bool { return k.Name == name })
+	i := slices.IndexFunc(kinds, func(k hostile.AnswerKind) bool { return k.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no kind %q", name)
 	}
-	return func(hostile.Request, uint64) *hostile.Kind { return &kinds[i] }
+	return func(hostile.Request, uint64) *hostile.AnswerKind { return &kinds[i] }
 }
 
 // silence accepts connections and sends nothing.

@@ -30,15 +30,15 @@ type Capability struct {
 	Refusal   string       // the server's error messages, if the server refuses every row
 }
 
-// FindCapability sends probe rows to find out whether a model generates, reasons or
+// ProbeCapability sends probe rows to find out whether a model generates, reasons or
 // embeds. The last call of e.Probe must have listed the model under name. timeout is
-// the timeout of each probe row. FindCapability first asks for an embedding, and if the
+// the timeout of each probe row. ProbeCapability first asks for an embedding, and if the
 // server refuses the embedding, for a chat answer. The embedding comes first because it
 // is cheap, and because llama.cpp with --embeddings also answers chat requests. After
 // an error the capability is still unknown.
-func FindCapability(ctx context.Context, e Engine, name string, timeout time.Duration) (Capability, error) {
+func ProbeCapability(ctx context.Context, e Engine, name string, timeout time.Duration) (Capability, error) {
 	row := Row{Text: []byte(probeText), Timeout: timeout}
-	vector, err := prepareAndEmbed(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindEmbedding}}, row)
+	vector, err := prepareAndEmbed(ctx, e, JobParams{Model: rowmill.Model{ID: name, Kind: rowmill.KindEmbedding}}, row)
 	if err == nil {
 		return Capability{Kind: rowmill.KindEmbedding, Dimension: len(vector)}, nil
 	}
@@ -46,7 +46,7 @@ func FindCapability(ctx context.Context, e Engine, name string, timeout time.Dur
 	if !refused {
 		return Capability{}, err
 	}
-	answer, err := prepareAndGenerate(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindReasoning}, MaxTokens: probeTokens}, row)
+	answer, err := prepareAndGenerate(ctx, e, JobParams{Model: rowmill.Model{ID: name, Kind: rowmill.KindReasoning}, MaxTokens: probeTokens}, row)
 	if err == nil {
 		if answer.Reasoning != "" || strings.Contains(answer.Content, "<think>") {
 			return Capability{Kind: rowmill.KindReasoning}, nil
@@ -61,7 +61,7 @@ func FindCapability(ctx context.Context, e Engine, name string, timeout time.Dur
 }
 
 // prepareAndGenerate prepares p and asks for the chat answer to a row.
-func prepareAndGenerate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
+func prepareAndGenerate(ctx context.Context, e Engine, p JobParams, row Row) (Reply, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
 		return Reply{}, prepareError{err}
@@ -70,7 +70,7 @@ func prepareAndGenerate(ctx context.Context, e Engine, p Params, row Row) (Reply
 }
 
 // prepareAndEmbed prepares p and asks for the embedding of a row.
-func prepareAndEmbed(ctx context.Context, e Engine, p Params, row Row) ([]float32, error) {
+func prepareAndEmbed(ctx context.Context, e Engine, p JobParams, row Row) ([]float32, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
 		return nil, prepareError{err}

@@ -25,7 +25,7 @@ type Engine interface {
 
 	// Probe asks the server for its kind and its current models. After an error the
 	// server is unusable until a later probe succeeds.
-	Probe(ctx context.Context) (Info, error)
+	Probe(ctx context.Context) (ServerInfo, error)
 
 	// Gauges reads the server's load metrics. It returns ErrNoGauges if the server
 	// publishes no load metrics.
@@ -34,15 +34,15 @@ type Engine interface {
 	// Prepare compiles the settings that all rows of a job share. The last probe must
 	// have listed the job's model. An error means that the server cannot run a job with
 	// these settings. The error is permanent: a retry cannot help.
-	Prepare(p Params) (Call, error)
+	Prepare(p JobParams) (PreparedCall, error)
 
 	// Close drops idle connections.
 	Close()
 }
 
-// Call runs rows that share Params on one server. It is safe for concurrent
+// PreparedCall runs rows that share Params on one server. It is safe for concurrent
 // use.
-type Call interface {
+type PreparedCall interface {
 	// Generate runs one row. The row's text is UTF-8; Generate neither changes nor
 	// keeps it. A non-nil error is an *Error or the context's error. Cancelling the
 	// context also cancels the request on the server, if the server supports that.
@@ -82,8 +82,8 @@ var ErrNoCounting = errors.New("server does not count prompts")
 // prompts.
 var ErrCutsPrompts = fmt.Errorf("%w, and truncates prompts longer than its context", ErrNoCounting)
 
-// Params are the settings that all rows of a job share.
-type Params struct {
+// JobParams are the settings that all rows of a job share.
+type JobParams struct {
 	Model rowmill.Model
 	// Path is the request path of a raw job, whose rows are request bodies and whose
 	// Model.Kind is KindRaw. A raw job uses none of the fields below except ContextLen.
@@ -136,8 +136,8 @@ type Reply struct {
 	LogprobCount int64
 }
 
-// Info is a server's description of itself.
-type Info struct {
+// ServerInfo is a server's description of itself.
+type ServerInfo struct {
 	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "tei", "rowmill-sim", "openai"
 	Version   string        // empty if the server does not report it
 	Simulated bool          // the server is a simulator: its answers are made up
@@ -146,7 +146,7 @@ type Info struct {
 }
 
 // EqualIgnoringVersion reports whether i and other have the same kind, models and number of slots.
-func (i Info) EqualIgnoringVersion(other Info) bool {
+func (i ServerInfo) EqualIgnoringVersion(other ServerInfo) bool {
 	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
@@ -179,7 +179,7 @@ func (s ServedModel) Names() []string {
 // FindModel returns the served model whose name is m.ID or one of m.EngineNames; false if
 // there is none. It compares ServedModel.Name of all models first, because several served
 // models may share their other names (see ServedModel.Names).
-func (i Info) FindModel(m rowmill.Model) (ServedModel, bool) {
+func (i ServerInfo) FindModel(m rowmill.Model) (ServedModel, bool) {
 	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
 		if meant(served.Name) {

@@ -28,12 +28,12 @@ type Window struct {
 	slots int     // maximum rows that the server runs at the same time; 0 if unknown
 	size  float64 // maximum rows in flight
 
-	gaugeWindow
-	answerWindow
+	gaugeState
+	answerRateState
 }
 
-// A gaugeWindow is the state of a Window that it needs for a server with gauges.
-type gaugeWindow struct {
+// A gaugeState is the state of a Window that it needs for a server with gauges.
+type gaugeState struct {
 	gauged      time.Time // time of the last reading of the gauges
 	running     float64   // rows that the server ran at the last reading
 	rising      bool      // running rose between the last two readings: waiting rows may only be prompts that the server is still reading
@@ -50,9 +50,9 @@ type gaugeWindow struct {
 	outputs     float64   // total answer tokens of the answered rows
 }
 
-// An answerWindow is the state of a Window that it needs for a server without gauges,
+// An answerRateState is the state of a Window that it needs for a server without gauges,
 // and the record of the server's refusals.
-type answerWindow struct {
+type answerRateState struct {
 	epoch               time.Time // start of the current measurement of the answer rate
 	epochAnswers        float64   // number of answers in the current epoch
 	best                float64   // highest answer rate so far, answers per second; decays slowly
@@ -107,7 +107,7 @@ const (
 // NewWindow returns a window for a server that runs slots rows at the same time; slots
 // is 0 if unknown.
 func NewWindow(slots int) *Window {
-	w := &Window{slots: slots, size: firstSizeWithoutGauges, gaugeWindow: gaugeWindow{preemptions: -1, share: firstShare}}
+	w := &Window{slots: slots, size: firstSizeWithoutGauges, gaugeState: gaugeState{preemptions: -1, share: firstShare}}
 	if slots > 0 {
 		w.size = float64(slots) + w.targetQueueLength()
 	}
@@ -227,32 +227,32 @@ func (w *Window) secondsInFlight(inFlight int) float64 {
 	return max(1, float64(inFlight)*decayTime.Seconds()/max(w.answers, 1))
 }
 
-// tryShrink reduces the window to the size to, unless an earlier call reduced it recently:
-// a reduction shows its effect only after some rows in flight have ended. It reports
-// whether it reduced the window.
-func (w *Window) tryShrink(to float64, inFlight int, now time.Time) bool {
+// tryShrink reduces the window to the size newSize, unless an earlier call reduced it
+// recently: a reduction shows its effect only after some rows in flight have ended. It
+// reports whether it reduced the window.
+func (w *Window) tryShrink(newSize float64, inFlight int, now time.Time) bool {
 	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.secondsInFlight(inFlight)/8) {
 		return false
 	}
 	w.shrunk = now
-	w.size = max(minWindow, min(to, w.size))
+	w.size = max(minWindow, min(newSize, w.size))
 	return true
 }
 
 // RecordAnswers records successful rows and the tokens of their prompts and answers.
-func (w *Window) RecordAnswers(rows int, prompts, outputs int64, inFlight int, now time.Time) {
+func (w *Window) RecordAnswers(rows int, promptTokens, outputTokens int64, inFlight int, now time.Time) {
 	w.answers += float64(rows)
 	w.answersSinceRefusal += float64(rows)
 	w.rows += float64(rows)
-	w.prompts += float64(prompts)
-	w.outputs += float64(outputs)
+	w.prompts += float64(promptTokens)
+	w.outputs += float64(outputTokens)
 	if now.Sub(w.gauged) < staleGauges {
 		return
 	}
 	full := w.isNearlyFull(inFlight)
 	switch {
 	case w.slots == 0:
-		w.adaptToAnswerRate(float64(rows), float64(prompts+outputs), inFlight, now)
+		w.adaptToAnswerRate(float64(rows), float64(promptTokens+outputTokens), inFlight, now)
 	case full:
 		w.size = min(w.maxSize(), w.size+float64(rows)/w.size)
 	}

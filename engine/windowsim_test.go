@@ -24,7 +24,7 @@ type result struct {
 
 // run keeps a simulated engine busy for a length of time. It keeps as many rows in
 // flight as the window allows, or a fixed number without a window.
-func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) result {
+func run(t testing.TB, p batching.GPUProfile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) result {
 	t.Helper()
 	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestWindowMatchesTheBestFixedLimit(t *testing.T) {
 		profiles = nil // the code has one goroutine: the race detector has nothing to find and takes minutes
 	}
 	for _, name := range profiles {
-		p, err := batching.Lookup(name)
+		p, err := batching.FindProfile(name)
 		if err != nil {
 			t.Fatal(err)
 		}

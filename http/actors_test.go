@@ -39,9 +39,9 @@ func TestActors_List(t *testing.T) {
 	w := setup(t)
 	job, task, away := "job-1", "write a part", "ask 10.0.0.2:7947 for actors: no answer in time"
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	w.service.actors = []nodes.Actor{{
+	w.service.actors = []nodes.ActorStatus{{
 		NodeID: "gpu1-k3x", Node: "gpu1", ID: "node/worker-1", Kind: "worker", Job: &job, State: "running", Since: at, Restarts: 2, Depth: 3, Oldest: 1.5,
-		Tasks: 1, Task: &task, TaskSeconds: 90, LastError: &nodes.LastError{Message: "503 SlowDown", At: at},
+		Tasks: 1, Task: &task, TaskSeconds: 90, LastError: &nodes.ActorError{Message: "503 SlowDown", At: at},
 	}}
 	w.service.answered = []nodes.ActorQueryStatus{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
 	w.get("/v1/actors?kind=worker&job_id=job-1&node=gpu1&min_age=60").wantBody(`{"actors": [

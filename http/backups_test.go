@@ -23,7 +23,7 @@ type heldText struct {
 }
 
 func (h heldText) SnapshotTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
-func (h heldText) Close() error  { *h.closed++; return nil }
+func (h heldText) Close() error            { *h.closed++; return nil }
 
 func (h heldText) Write(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, h.text)
@@ -34,7 +34,7 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	closed := 0
-	w.service.backup = func() (nodes.Backup, error) { return heldText{text: "an archive", closed: &closed}, nil }
+	w.service.backup = func() (nodes.BackupSnapshot, error) { return heldText{text: "an archive", closed: &closed}, nil }
 	got := w.do("POST", "/v1/backup", "").want(200)
 	if string(got.text) != "an archive" || got.header.Get("Content-Type") != "application/x-tar" ||
 		got.header.Get("Content-Disposition") != `attachment; filename="rowmill-20260102T030405Z.tar"` || closed != 1 {
@@ -49,7 +49,7 @@ func TestBackup(t *testing.T) {
 	if got := w.do("POST", "/v1/backup", "").want(409); !strings.Contains(string(got.text), `"no_backup"`) {
 		t.Errorf("of a node on Redis: %s", got.text)
 	}
-	w.service.backup = func() (nodes.Backup, error) { return nil, fmt.Errorf("another: %w", rowmill.ErrConflict) }
+	w.service.backup = func() (nodes.BackupSnapshot, error) { return nil, fmt.Errorf("another: %w", rowmill.ErrConflict) }
 	if got := w.do("POST", "/v1/backup", "").want(409); !strings.Contains(string(got.text), `"backup_under_way"`) {
 		t.Errorf("beside another: %s", got.text)
 	}
@@ -60,7 +60,7 @@ func TestBackup_FailsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	closed := 0
-	w.service.backup = func() (nodes.Backup, error) {
+	w.service.backup = func() (nodes.BackupSnapshot, error) {
 		return heldText{strings.Repeat("much ", 100_000), errors.New("the disk fails"), &closed}, nil
 	}
 	request, err := nethttp.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/backup", nil)

@@ -72,7 +72,7 @@ type Config struct {
 	AdminKeys []string
 	// Issuer verifies tokens; nil: tokens are not accepted.
 	Issuer  access.TokenVerifier
-	Version Version
+	Version BuildInfo
 
 	// EnginesOnly means that this node refuses requests about jobs.
 	EnginesOnly bool

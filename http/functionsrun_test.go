@@ -75,7 +75,7 @@ func TestRunFunction_AnswersAVector(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(w *world, id string) {
 		vector := make([]float32, 1024)
-		w.succeed(w.start(id, 1), []done{{out: rowmill.Output{Embedding: vector, InputTokens: 3, Engine: "sim", Attempts: 1}}})
+		w.succeed(w.start(id, 1), []done{{out: rowmill.RowOutput{Embedding: vector, InputTokens: 3, Engine: "sim", Attempts: 1}}})
 	})
 	w.publish(`{"name":"embed","inputs":[{"name":"x"}],"prompt":"query: {{x}}","model":"qwen-3-embedding-0.6b"}`)
 	output := w.do("POST", "/v1/functions/embed/run", `{"input":{"x":"y"}}`).want(200).json()["output"].([]any)

@@ -131,7 +131,7 @@ func TestMetrics_TimeRequestsByRoute(t *testing.T) {
 func TestMetrics_HaveExemplars(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, nil)
+	tracer := c.StartTracer(t, nil)
 	w := setup(t, func(cfg *Config) { cfg.Tracer = tracer })
 	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	w.get("/v1/list-jobs", "Traceparent", "00-"+trace+"-"+span+"-01").want(200)
@@ -152,7 +152,7 @@ func TestMetrics_HaveExemplars(t *testing.T) {
 func TestSubmit_WithinATrace(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, nil)
+	tracer := c.StartTracer(t, nil)
 	w, off := setup(t, func(cfg *Config) { cfg.Tracer = tracer }), setup(t)
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	record := func(w *world, headers ...string) string {

@@ -326,7 +326,7 @@ func newTenant(w *world, name string, number int) *tenant {
 // deliveries returns the deliveries to the tenant's first webhook.
 func (t *tenant) deliveries() []store.WebhookDelivery {
 	t.Helper()
-	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.Page{Limit: 10_000})
+	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.PageRequest{Limit: 10_000})
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%d deliveries, %v", len(found), err)
 	}
@@ -372,7 +372,7 @@ func (t *tenant) everything() string {
 		note(t.store.ListParts(t.Context(), job.ID))
 		note(t.bucket.List(t.Context(), "jobs/"+job.ID+"/"))
 	}
-	files, _, err := t.store.ListFiles(t.Context(), t.account, "", store.Page{Limit: 10_000})
+	files, _, err := t.store.ListFiles(t.Context(), t.account, "", store.PageRequest{Limit: 10_000})
 	note(files, err)
 	note(t.deliveries(), nil)
 	keys, err := t.store.ListKeys(t.Context())

@@ -15,18 +15,18 @@ import (
 // done is a row with its output.
 type done struct {
 	id  rowmill.ID
-	out rowmill.Output
+	out rowmill.RowOutput
 }
 
 // answers returns outputs of rows. An empty text is a failed row.
 func answers(texts ...string) (rows []done) {
 	for i, text := range texts {
-		out := rowmill.Output{
+		out := rowmill.RowOutput{
 			Text: text, Score: 50 + float64(i), HasScore: true, Finish: rowmill.FinishStop,
 			InputTokens: int64(10 + i), OutputTokens: int64(20 + i), Engine: "sim", Attempts: 1,
 		}
 		if text == "" {
-			out = rowmill.Output{InputTokens: 3, Engine: "sim", Attempts: 5, Err: &rowmill.RowError{
+			out = rowmill.RowOutput{InputTokens: 3, Engine: "sim", Attempts: 5, Err: &rowmill.RowError{
 				Code: rowmill.RowSchemaViolation, Message: "is no object", Raw: "raw",
 			}}
 		}

@@ -170,11 +170,11 @@ func TestMessages_Results(t *testing.T) {
 	f := w.start(jobOf(id), 5)
 	reply := "{\"type\":\"message\",\"x\":\"\u2028\"}"
 	schema := schemaOf(w.record(f.JobID), rowmill.IDString)
-	refusal := func(code, raw string) rowmill.Output {
-		return rowmill.Output{Err: &rowmill.RowError{Code: code, Message: "it said no", Raw: raw}}
+	refusal := func(code, raw string) rowmill.RowOutput {
+		return rowmill.RowOutput{Err: &rowmill.RowError{Code: code, Message: "it said no", Raw: raw}}
 	}
 	rows := []done{
-		{id: rowmill.ID{Kind: rowmill.IDString, Text: "a"}, out: rowmill.Output{Text: reply, InputTokens: 3, OutputTokens: 4}},
+		{id: rowmill.ID{Kind: rowmill.IDString, Text: "a"}, out: rowmill.RowOutput{Text: reply, InputTokens: 3, OutputTokens: 4}},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "b"}, out: refusal("http_400", `{"error":{"message":"x"}}`)},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "c"}, out: refusal("http_429", `{"type":"error","error":{"type":"overloaded_error","message":"own words"}}`)},
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},

@@ -136,7 +136,7 @@ func (s *Server) observeRequests(metrics *requestMetrics) gin.HandlerFunc {
 			if debugRoutes[route] {
 				level = slog.LevelDebug
 			}
-			if log := span.Log(s.Logger); log.Enabled(c.Request.Context(), level) {
+			if log := span.WithTraceID(s.Logger); log.Enabled(c.Request.Context(), level) {
 				log.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
 					"path", textfmt.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
 			}
@@ -150,7 +150,7 @@ func endSpan(span *tracing.Span, status int) {
 	if span == nil {
 		return
 	}
-	span.Set(slog.Int("http.response.status_code", status))
+	span.SetAttributes(slog.Int("http.response.status_code", status))
 	if status >= nethttp.StatusInternalServerError {
 		span.Fail(strconv.Itoa(status))
 	}

@@ -99,7 +99,7 @@ func (w cluster) objects(prefix string) func() int {
 // files counts the files. Each must have one object.
 func (w cluster) files() int {
 	w.Helper()
-	files, _, err := w.store.ListFiles(w.Context(), caller.DefaultAccount, "", store.Page{Limit: 100})
+	files, _, err := w.store.ListFiles(w.Context(), caller.DefaultAccount, "", store.PageRequest{Limit: 100})
 	must(w, err)
 	if n := w.objects(layout.Files)(); n != len(files) {
 		w.Errorf("%d files have %d objects", len(files), n)
@@ -336,7 +336,7 @@ func TestRepeated(t *testing.T) {
 			return repetition{method: "DELETE", path: "/v1/functions/grade", names: "message", refused: []int{404, 409}, effects: w.audited(audit.FunctionUnpublish)}
 		}, 1},
 		"Backup": {func(w cluster) repetition {
-			w.service.backup = func() (nodes.Backup, error) { return heldText{text: "an archive", closed: new(int)}, nil }
+			w.service.backup = func() (nodes.BackupSnapshot, error) { return heldText{text: "an archive", closed: new(int)}, nil }
 			return repetition{path: "/v1/backup", effects: w.audited(audit.Backup)}
 		}, times},
 	} {

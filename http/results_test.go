@@ -151,7 +151,7 @@ func TestResults_ParquetSupportsRange(t *testing.T) {
 func TestResults_Embeddings(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	row := done{out: rowmill.Output{Embedding: []float32{0, 1, -0.5, 1e-9}, Finish: "stop", Attempts: 1, Engine: "sim"}}
+	row := done{out: rowmill.RowOutput{Embedding: []float32{0, 1, -0.5, 1e-9}, Finish: "stop", Attempts: 1, Engine: "sim"}}
 	id := w.succeeded(`{"inputs":["a"],"model":"qwen-3-embedding-0.6b"}`, []done{row})
 	text := string(w.get("/v1/jobs/" + id + "/results?include_cumulative_logprobs=1").want(200).text)
 	if !strings.Contains(text, "[0.0,1.0,-0.5,1e-09]") || !strings.Contains(text, `"cumulative_logprobs":[null]`) {

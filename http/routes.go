@@ -38,7 +38,7 @@ import (
 // newRouter builds the router. A test checks that the router and openapi.yaml have the same
 // routes.
 func (s *Server) newRouter(metrics *requestMetrics) *gin.Engine {
-	engine := s.newEngine(metrics)
+	engine := s.newBaseRouter(metrics)
 	ring := access.NewKeyring(s.Store, s.AdminKeys, s.Issuer, s.RequestsPerMinute, s.Now)
 	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
 	s.ring, s.seal = ring, sessions.Seal
@@ -67,9 +67,9 @@ func (s *Server) newRouter(metrics *requestMetrics) *gin.Engine {
 	return engine
 }
 
-// newEngine returns a router with the middleware for all requests. It adds only the
+// newBaseRouter returns a router with the middleware for all requests. It adds only the
 // routes of signed URLs (/objects/).
-func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
+func (s *Server) newBaseRouter(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body

@@ -15,7 +15,7 @@ func TestRow_OfASucceededJob(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	rows, at := answers("x", ""), time.Date(2026, 7, 1, 12, 0, 0, 250_000_000, time.UTC)
-	rows[1].out.Tries = &rowmill.Tries{Omitted: 3, Attempts: []rowmill.Attempt{
+	rows[1].out.Tries = &rowmill.RowAttempts{Omitted: 3, Attempts: []rowmill.Attempt{
 		{At: at, Took: time.Second / 2, Node: "node-1", Engine: "sim", Status: 503, Code: "busy", Message: "later"},
 		{At: at.Add(1750 * time.Millisecond), Took: time.Second, Node: "node-1", Engine: "sim", Code: rowmill.RowSchemaViolation, Message: "no"},
 	}}

@@ -58,7 +58,7 @@ func TestSDKDialect_StatusesAreUpperCase(t *testing.T) {
 	w.wantSDK(id, key, "STARTING")
 	for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed} {
 		change := func(r *store.Record) error { return r.Job.Become(next, time.Now()) }
-		if next.Terminal() {
+		if next.IsTerminal() {
 			if _, err := w.store.Finish(t.Context(), f, change); err != nil {
 				t.Fatal(err)
 			}

@@ -55,8 +55,8 @@ type ReadinessCheck struct {
 	Text string // the state of the part, for people; contains no secret
 }
 
-// Version is the answer of GET /version.
-type Version struct {
+// BuildInfo is the answer of GET /version.
+type BuildInfo struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Built   string `json:"built"`

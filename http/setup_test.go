@@ -68,7 +68,7 @@ type fakeService struct {
 	nodes     []client.Node
 	servers   []served.Server
 	counting  map[string]TokenCounting
-	actors    []nodes.Actor
+	actors    []nodes.ActorStatus
 	answered  []nodes.ActorQueryStatus
 	asked     nodes.ActorFilter // filter of the last call of Actors
 	actorsErr error
@@ -79,7 +79,7 @@ type fakeService struct {
 	gpus      []nodes.NodeGPUs
 	missing   []string
 	where     *jobs.RowDistribution
-	backup    func() (nodes.Backup, error) // nil: ErrNoBackup
+	backup    func() (nodes.BackupSnapshot, error) // nil: ErrNoBackup
 }
 
 func (f *fakeService) EngineList(context.Context) (all []client.Engine, missing []string, err error) {
@@ -111,14 +111,14 @@ func (f *fakeService) RowDistribution(context.Context, *store.Record) *jobs.RowD
 	return f.where
 }
 
-func (f *fakeService) Checks(context.Context) []ReadinessCheck         { return f.checks }
-func (f *fakeService) WaitReason(*rowmill.Job, string) string { return f.waiting }
-func (f *fakeService) Draining() bool                         { return f.draining }
-func (f *fakeService) Nodes(context.Context) []client.Node    { return f.nodes }
-func (f *fakeService) Counting(m rowmill.Model) TokenCounting      { return f.counting[m.ID] }
-func (f *fakeService) Servers() []served.Server               { return f.servers }
+func (f *fakeService) Checks(context.Context) []ReadinessCheck { return f.checks }
+func (f *fakeService) WaitReason(*rowmill.Job, string) string  { return f.waiting }
+func (f *fakeService) Draining() bool                          { return f.draining }
+func (f *fakeService) Nodes(context.Context) []client.Node     { return f.nodes }
+func (f *fakeService) Counting(m rowmill.Model) TokenCounting  { return f.counting[m.ID] }
+func (f *fakeService) Servers() []served.Server                { return f.servers }
 
-func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.ActorQueryStatus, error) {
+func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.ActorStatus, []nodes.ActorQueryStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = filter
@@ -134,7 +134,7 @@ func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 }
 
 func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.NodeReport, error) {
-	checked := deployment.NodeReport{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, Report: deployment.Report{
+	checked := deployment.NodeReport{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, CheckReport: deployment.CheckReport{
 		Known: 7, Unknown: []deployment.QuarantineNote{}, Missing: []deployment.MissingFile{{JobID: "job-1", Key: "k"}}, Damaged: []deployment.DamagedItem{},
 	}}
 	if read {
@@ -143,7 +143,7 @@ func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.Nod
 	return checked, nil
 }
 
-func (f *fakeService) Backup(context.Context) (nodes.Backup, error) {
+func (f *fakeService) Backup(context.Context) (nodes.BackupSnapshot, error) {
 	if f.backup == nil {
 		return nil, nodes.ErrNoBackup
 	}
@@ -209,7 +209,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 		Logger:   slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Gatherer: w.metrics, Registerer: w.metrics, AdminKeys: []string{adminKey},
 		Objects: w.bucket.Handler(),
-		Version: Version{Version: "1.2.3", Commit: "abc", Built: "2026-11-21", Go: "go1.26"},
+		Version: BuildInfo{Version: "1.2.3", Commit: "abc", Built: "2026-11-21", Go: "go1.26"},
 	}
 	for _, f := range change {
 		f(&config)

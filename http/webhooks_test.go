@@ -151,7 +151,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	w.get(path+"?cursor=x").wantField("cursor", "next_cursor")
 	d, err := w.store.GetDelivery(t.Context(), got[0]["id"].(string))
 	must(t, err)
-	if d, err = w.store.PutDelivery(t.Context(), webhook.RetrySchedule(nil).AfterAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
+	if d, err = w.store.PutDelivery(t.Context(), webhook.RetrySchedule(nil).ApplyAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
 	failed := w.get(path + "?limit=1").want(200).json()["deliveries"].([]any)[0].(map[string]any)

@@ -196,7 +196,7 @@ func (b *BatchReader) readRequest(line []byte, row *rowmill.Row) {
 		}
 		b.addFault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
 	}
-	text := b.checkBody(body)
+	text := b.checkAndStripModel(body)
 	if len(b.faults) > before {
 		return
 	}
@@ -207,9 +207,9 @@ func (b *BatchReader) readRequest(line []byte, row *rowmill.Row) {
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 
-// checkBody checks the body of a request and adds faults. It returns the body as JSON
+// checkAndStripModel checks the body of a request and adds faults. It returns the body as JSON
 // without the member model.
-func (b *BatchReader) checkBody(body []byte) string {
+func (b *BatchReader) checkAndStripModel(body []byte) string {
 	if !isObject(body) {
 		b.addFault(faultRequest, "body", "needs a body: the JSON object of a request")
 		return ""
@@ -255,9 +255,9 @@ func (b *BatchReader) checkBody(body []byte) string {
 	return string(append(text, '}'))
 }
 
-// BatchModel returns the model of a batch: the first model that a line names. found is
+// ReadBatchModel returns the model of a batch: the first model that a line names. found is
 // false if no line names a model. err means that reading failed.
-func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model string, found bool, err error) {
+func ReadBatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model string, found bool, err error) {
 	b := OpenBatch(io.NewSectionReader(r, 0, size), path, limits)
 	var row rowmill.Row
 	err = b.Next(&row)

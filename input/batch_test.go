@@ -126,7 +126,7 @@ func TestBatchModel(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "nonsense": "", batchLine("a", `{"model":"m"}`) + "\nnonsense": "m", "x\n" + batchLine("a", `{"model":"m"}`): "m",
 	} {
-		model, found, err := BatchModel(strings.NewReader(text), int64(len(text)), chatPath, Limits{})
+		model, found, err := ReadBatchModel(strings.NewReader(text), int64(len(text)), chatPath, Limits{})
 		if model != want || found != (want != "") || err != nil {
 			t.Errorf("%q: %q, %v, %v", text, model, found, err)
 		}

@@ -19,10 +19,10 @@ type columnSelection struct {
 	text []int // positions of the columns that make the text; each appears once
 	id   int   // position of the ID column, or -1
 
-	fields         *Fields  // nil if a single column is the text
-	fieldPositions []int    // fieldPositions[i] is the position of column text[i] in fields.Names
-	values         []string // values of the current row by field; empty for a missing column
-	keptFields     string   // result of Fields.RowFields for the current row
+	fields         *PromptFields // nil if a single column is the text
+	fieldPositions []int         // fieldPositions[i] is the position of column text[i] in fields.Names
+	values         []string      // values of the current row by field; empty for a missing column
+	keptFields     string        // result of PromptFields.RowFields for the current row
 }
 
 // selectColumns finds the text and ID columns by name. names lists all columns of the

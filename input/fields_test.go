@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// fields returns Fields that join the values of columns. A name that ends in ?
-// is optional.
-func fields(names ...string) *input.Fields {
-	f := &input.Fields{
+// fields returns PromptFields that join the values of columns. A name that ends in ? is
+// optional.
+func fields(names ...string) *input.PromptFields {
+	f := &input.PromptFields{
 		Size:      func(values []string) int64 { return int64(len(strings.Join(values, "|"))) },
 		Render:    func(values []string) string { return strings.Join(values, "|") },
 		RowFields: func(values []string) string { return fmt.Sprintf("%q", values) },
@@ -120,12 +120,12 @@ func TestSpooledObjects(t *testing.T) {
 		}
 		return fmt.Sprintf("%d:%s", row, object), `["kept"]`, nil
 	}
-	got, err := drain(input.NewSpooledObjects(strings.NewReader("\"{plain}\"\n{\"a\":1}\n"), text))
+	got, err := drain(input.NewSpooledObjectReader(strings.NewReader("\"{plain}\"\n{\"a\":1}\n"), text))
 	want := []rowmill.Row{{Index: 0, Text: "{plain}"}, {Index: 1, Text: `1:{"a":1}`, Fields: `["kept"]`}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = drain(input.NewSpooledObjects(strings.NewReader("\"a\"\n{\"bad\":1}\n"), text))
+	_, err = drain(input.NewSpooledObjectReader(strings.NewReader("\"a\"\n{\"bad\":1}\n"), text))
 	var failure *rowmill.Failure
 	if !errors.As(err, &failure) || failure.Message != "row 1 is bad" {
 		t.Errorf("failure: %v", err)

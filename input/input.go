@@ -33,18 +33,18 @@ type Reader interface {
 
 // Options holds the settings for reading one file.
 type Options struct {
-	Format   Format  // the requested format; Detect has the rules for FormatAuto
-	Name     string  // file name; its extension gives the format if the content does not
-	Lines    bool    // true: text of unknown format is plain text; false: it is CSV
-	Column   string  // name of the text column; empty: the first column; JSON Lines needs a name
-	IDColumn string  // name of the ID column; empty: no IDs
-	Fields   *Fields // builds the text from several columns and replaces Column; nil: one column is the text
+	Format   Format        // the requested format; Detect has the rules for FormatAuto
+	Name     string        // file name; its extension gives the format if the content does not
+	Lines    bool          // true: text of unknown format is plain text; false: it is CSV
+	Column   string        // name of the text column; empty: the first column; JSON Lines needs a name
+	IDColumn string        // name of the ID column; empty: no IDs
+	Fields   *PromptFields // builds the text from several columns and replaces Column; nil: one column is the text
 	Limits   Limits
 }
 
-// Fields names the columns that make a row's text, and has the functions that combine
+// PromptFields names the columns that make a row's text, and has the functions that combine
 // them.
-type Fields struct {
+type PromptFields struct {
 	Names    []string // column names; if the file lacks a column, its value is empty in all rows
 	Required []bool   // Required[i] is true if the file must have column Names[i]
 	// Size returns the length in bytes of the text that Render would return. values has
@@ -119,7 +119,7 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 
 // openSource sets default limits, checks the options, and detects gzip and Parquet from
 // the first bytes of the file.
-func openSource(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, containerKind, error) {
+func openSource(r io.ReaderAt, size int64, opts Options) (Options, *errTrackingReader, containerKind, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
 		return opts, nil, 0, err
@@ -128,7 +128,7 @@ func openSource(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader
 	if err == nil {
 		err = opts.checkFormat(packed)
 	}
-	return opts, &sourceReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
+	return opts, &errTrackingReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
 }
 
 // checkFormat returns an error if the file is Parquet and another format was
@@ -168,12 +168,12 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	case packed == containerParquet:
 		return nil, ErrNoStream
 	}
-	return openRows(&sourceReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
+	return openRows(&errTrackingReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
 }
 
 // openRows opens a file that is not Parquet. It detects the format if the client gave
 // none.
-func openRows(r *sourceReader, detected containerKind, opts Options) (Reader, error) {
+func openRows(r *errTrackingReader, detected containerKind, opts Options) (Reader, error) {
 	text, err := openText(r, detected, opts.Limits)
 	if err != nil {
 		return nil, err

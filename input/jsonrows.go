@@ -37,7 +37,7 @@ func openJSON(src *textReader, opts Options) (Reader, error) {
 		rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
 		columns: &columnSelection{fields: opts.Fields},
 	}
-	r.rowPosition = r.lines.position
+	r.rowPosition = r.lines.describePosition
 	if opts.Fields == nil {
 		if opts.Column != "" && opts.Column == opts.IDColumn {
 			return nil, invalidFileError("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))

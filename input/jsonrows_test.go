@@ -100,7 +100,7 @@ func TestJSONLines_Errors(t *testing.T) {
 func TestJSONLines_FieldsOfAFunction(t *testing.T) {
 	t.Parallel()
 	fields := func(required bool) Options {
-		return Options{Fields: &Fields{
+		return Options{Fields: &PromptFields{
 			Names: []string{"x", "y.z"}, Required: []bool{required, false},
 			Size:      func(v []string) int64 { return int64(len(v[0]) + len(v[1])) },
 			Render:    func(v []string) string { return v[0] + "+" + v[1] },

@@ -50,8 +50,8 @@ func (l *lineReader) readLine() (line []byte, whole bool, err error) {
 	}
 }
 
-// position returns the position of the current line for error messages, such as " (line
+// describePosition returns the position of the current line for error messages, such as " (line
 // 3)".
-func (l *lineReader) position() string { return fmt.Sprintf(" (line %d)", l.number) }
+func (l *lineReader) describePosition() string { return fmt.Sprintf(" (line %d)", l.number) }
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")

@@ -43,7 +43,7 @@ func ConvertMessages(src io.Reader, w io.Writer, path string, limits Limits) (mo
 		head: `,"method":"POST","url":` + string(textfmt.AppendString(nil, []byte(path))) + `,"body":`,
 	}
 	m.body = json.NewDecoder(m.src)
-	if err := m.read(); err != nil {
+	if err := m.convertBody(); err != nil {
 		return "", 0, err
 	}
 	return m.model, m.count, m.out.Flush()
@@ -64,8 +64,8 @@ type messagesConverter struct {
 	line   bytes.Buffer
 }
 
-// read reads the whole body.
-func (m *messagesConverter) read() error {
+// convertBody reads the whole body.
+func (m *messagesConverter) convertBody() error {
 	if err := m.expect(json.Delim('{')); err != nil {
 		return err
 	}

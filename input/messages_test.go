@@ -58,7 +58,7 @@ func TestMessages_BecomeLines(t *testing.T) {
 func TestMessages_BoundsAValue(t *testing.T) {
 	t.Parallel()
 	for begin, field := range map[string]string{
-		`{"requests":[{"custom_id":"`: "requests.0",
+		`{"requests":[{"custom_id":"`:                                          "requests.0",
 		`{"requests":[{"custom_id":"a","params":{"model":"m"}},{"custom_id":"`: "requests.1",
 		`{"comment":"`: "comment",
 		`{"requests":[{"custom_id":"a","params":{"model":"m"}}],"comment":"`: "comment",

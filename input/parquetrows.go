@@ -13,8 +13,8 @@ import (
 // parquetRowReader is the Reader for Parquet files. It reads only the selected columns.
 type parquetRowReader struct {
 	rowCounter
-	rows    *columnar.RowReader   // reads the text columns, then the ID column if there is one
-	columns *columnSelection // the selected columns
+	rows    *columnar.RowReader // reads the text columns, then the ID column if there is one
+	columns *columnSelection    // the selected columns
 	idType  rowmill.IDType
 }
 

@@ -18,7 +18,7 @@ type plainRowReader struct {
 
 func openPlain(src *textReader, opts Options) *plainRowReader {
 	r := &plainRowReader{rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
-	r.rowPosition = r.lines.position
+	r.rowPosition = r.lines.describePosition
 	return r
 }
 

@@ -18,13 +18,13 @@ const maxSpoolLine = 6*(64<<20) + 3
 // NewSpooledReader returns a Reader of rows that this program spooled, with one JSON string per
 // line. The program checks rows before it spools them. So a bad line is not the
 // client's fault, and its error is not a *rowmill.Failure.
-func NewSpooledReader(src io.Reader) Reader { return NewSpooledObjects(src, nil) }
+func NewSpooledReader(src io.Reader) Reader { return NewSpooledObjectReader(src, nil) }
 
-// NewSpooledObjects is like NewSpooledReader, but a line can also be a JSON object. The
+// NewSpooledObjectReader is like NewSpooledReader, but a line can also be a JSON object. The
 // function object returns the text and the fields of such a line; it must not keep the
 // line. If it returns a *rowmill.Failure, reading ends with that Failure.
-func NewSpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
-	return &spooledRowReader{src: bufio.NewReaderSize(src, 256<<10), object: object}
+func NewSpooledObjectReader(src io.Reader, convert func(row int64, convert []byte) (text, fields string, err error)) Reader {
+	return &spooledRowReader{src: bufio.NewReaderSize(src, 256<<10), object: convert}
 }
 
 // spooledRowReader is the Reader for rows that this program spooled.
@@ -36,7 +36,7 @@ type spooledRowReader struct {
 }
 
 func (r *spooledRowReader) Next(row *rowmill.Row) error {
-	line, err := r.read()
+	line, err := r.readLine()
 	if errors.Is(err, io.EOF) {
 		return io.EOF
 	}
@@ -60,9 +60,9 @@ func (r *spooledRowReader) Next(row *rowmill.Row) error {
 	return nil
 }
 
-// read returns the next line without its line end. The line is valid until the next
+// readLine returns the next line without its line end. The line is valid until the next
 // call.
-func (r *spooledRowReader) read() ([]byte, error) {
+func (r *spooledRowReader) readLine() ([]byte, error) {
 	line, err := r.src.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		r.line = r.line[:0]

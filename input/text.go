@@ -14,22 +14,22 @@ const gzipBuffer = 128 << 10
 
 // textReader reads a text file and decompresses it if needed.
 type textReader struct {
-	*bufio.Reader               // the decompressed text
-	head          []byte        // first bytes of the decompressed text, for the detection of the format
-	file          *sourceReader // the file as stored
-	gzip          bool          // true if the client, and not this program, compressed the file
-	inflater      *gzip.Reader  // nil if the file is not compressed
+	*bufio.Reader                    // the decompressed text
+	head          []byte             // first bytes of the decompressed text, for the detection of the format
+	file          *errTrackingReader // the file as stored
+	gzip          bool               // true if the client, and not this program, compressed the file
+	inflater      *gzip.Reader       // nil if the file is not compressed
 	limits        Limits
 }
 
-// sourceReader records the read errors of the source, so that the caller can tell them
+// errTrackingReader records the read errors of the source, so that the caller can tell them
 // from faults in the data.
-type sourceReader struct {
+type errTrackingReader struct {
 	io.Reader
 	err error
 }
 
-func (r *sourceReader) Read(p []byte) (int, error) {
+func (r *errTrackingReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
@@ -56,7 +56,7 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 
 // openText begins to read a text file. It returns an error if the first bytes show an
 // unsupported format.
-func openText(r *sourceReader, detected containerKind, limits Limits) (*textReader, error) {
+func openText(r *errTrackingReader, detected containerKind, limits Limits) (*textReader, error) {
 	t := &textReader{file: r, gzip: detected == containerGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {

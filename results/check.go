@@ -26,7 +26,7 @@ func CheckPart(ctx context.Context, part Source) error {
 	if err != nil {
 		return err
 	}
-	return VisitPartRows(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.Output) error { return nil })
+	return VisitPartRows(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.RowOutput) error { return nil })
 }
 
 // CheckResult reads all rows of a result file. It returns an error if a row cannot be

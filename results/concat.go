@@ -56,7 +56,7 @@ func ConcatParts(ctx context.Context, w io.Writer, s Schema, parts []Source, v F
 func JoinParts(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
 	next := first
 	err := writeSpliced(w, s, s.columns(), func(to *columnar.Splicer) error {
-		to.SetTrailing(len(s.variantColumns(Full)))
+		to.SetFirstTrailingColumn(len(s.variantColumns(Full)))
 		var tried []*columnar.Table
 		err := eachTable(ctx, parts, func(t *columnar.Table) error {
 			if len(t.Keys(triesPrefix)) > 0 {
@@ -128,7 +128,7 @@ func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table
 // ConcatRows is like ConcatParts, but writes the "rows" file: the reserved columns and the
 // attempts at rows. ListFailures and ReadRow read this file.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
-	return concatColumns(ctx, w, s, parts, s.rowsColumns(), true)
+	return concatColumns(ctx, w, s, parts, s.reservedColumns(), true)
 }
 
 // concatColumns implements ConcatParts and ConcatRows. If withAttempts is true, it also

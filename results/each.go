@@ -12,7 +12,7 @@ import (
 
 // RowVisitor is called with a row and its outcome. It must not keep row or out after it
 // returns.
-type RowVisitor func(row *rowmill.Row, out *rowmill.Output) error
+type RowVisitor func(row *rowmill.Row, out *rowmill.RowOutput) error
 
 // VisitPartRows calls visit for the accepted rows of a shard's parts, each row once, in
 // order. Rows of the shard may be missing. VisitPartRows needs no more memory than
@@ -24,7 +24,7 @@ func VisitPartRows(ctx context.Context, s Schema, parts []PartSource, visit RowV
 			waiting = append(waiting, newPart(i, p))
 		}
 	}
-	open, err := reduceParts(ctx, s, waiting)
+	open, err := openOrMergeParts(ctx, s, waiting)
 	defer closeParts(open)
 	if err != nil {
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
@@ -71,7 +71,7 @@ func (r *ResultReader) reader() (*rowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := newRowScan(r.rows, namesOf(r.schema.rowsColumns())...)
+	second, err := newRowScan(r.rows, namesOf(r.schema.reservedColumns())...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisito
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := read.read(n); err != nil {
+		if err := read.readRow(n); err != nil {
 			return fmt.Errorf("read row %d: %w", n, err)
 		}
 		if read.row.Index != n {
@@ -115,7 +115,7 @@ func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisito
 // of columns that are not scanned are zero.
 type rowReader struct {
 	Schema
-	client, reserved *rowScan     // scans of the columns for clients and of the reserved columns
+	client, reserved *rowScan        // scans of the columns for clients and of the reserved columns
 	tries            *attemptsReader // nil if the files have no attempts
 
 	id, input, answer, score int   // column positions in client, or -1 if not scanned
@@ -125,10 +125,10 @@ type rowReader struct {
 	attempts, code, message  int   // column positions in reserved, or -1 if not scanned
 	raw                      int   // column position in reserved, or -1 if not scanned
 
-	row       rowmill.Row    // row that was read last
-	out       rowmill.Output // outcome of row
-	hasOutput bool           // true if the output is not null
-	values    []string       // buffer for the fields of a row
+	row       rowmill.Row       // row that was read last
+	out       rowmill.RowOutput // outcome of row
+	hasOutput bool              // true if the output is not null
+	values    []string          // buffer for the fields of a row
 }
 
 func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
@@ -151,8 +151,8 @@ func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
 	return r
 }
 
-// read reads the row at a position into r.row and r.out.
-func (r *rowReader) read(position int64) error {
+// readRow reads the row at a position into r.row and r.out.
+func (r *rowReader) readRow(position int64) error {
 	b, i, err := r.client.blockAt(position)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (r *rowReader) output() any {
 // clients.
 func (r *rowReader) readInputAndAnswer(b *columnar.RowBlock, i int) {
 	// The input is null if the row did not run and its input was removed.
-	r.row, r.out = rowmill.Row{Text: cellText(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
+	r.row, r.out = rowmill.Row{Text: cellText(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.RowOutput{}
 	if r.id >= 0 && !b.IsNull(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}

@@ -23,7 +23,7 @@ func Example() {
 		}
 		for i, answer := range answers {
 			row := rowmill.Row{Index: first + int64(i), Text: fmt.Sprintf("question %d", first+int64(i))}
-			if err := w.Add(&row, &rowmill.Output{Text: answer, Attempts: 1}); err != nil {
+			if err := w.Add(&row, &rowmill.RowOutput{Text: answer, Attempts: 1}); err != nil {
 				panic(err)
 			}
 		}

@@ -28,9 +28,9 @@ type exporter struct {
 	w              io.Writer
 	buf            []byte
 	leaf           *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
-	floats         []float32      // buffer for an embedding
-	row            []byte         // buffer for a cell
-	err            error          // error of the last appendValue
+	floats         []float32          // buffer for an embedding
+	row            []byte             // buffer for a cell
+	err            error              // error of the last appendValue
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) (*exporter, error) {

@@ -33,9 +33,9 @@ func fullOf(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 func fewEntries(s Schema) []entry {
 	failed := &rowmill.RowError{Code: rowmill.RowRejected, Message: "no"}
 	entries := []entry{
-		{rowmill.Row{Text: "a \"b\",\r\nc"}, rowmill.Output{Text: "{\"x\":\t1}", Embedding: []float32{1, -0.5}, Score: 100, HasScore: true}},
-		{rowmill.Row{Index: 1}, rowmill.Output{Text: "", Embedding: []float32{1e-9}}},
-		{rowmill.Row{Index: 2, Text: "∂"}, rowmill.Output{Err: failed}},
+		{rowmill.Row{Text: "a \"b\",\r\nc"}, rowmill.RowOutput{Text: "{\"x\":\t1}", Embedding: []float32{1, -0.5}, Score: 100, HasScore: true}},
+		{rowmill.Row{Index: 1}, rowmill.RowOutput{Text: "", Embedding: []float32{1e-9}}},
+		{rowmill.Row{Index: 2, Text: "∂"}, rowmill.RowOutput{Err: failed}},
 	}
 	ids := map[rowmill.IDKind]rowmill.ID{
 		rowmill.IDString: {Text: "007"}, rowmill.IDInt: {Int: -7}, rowmill.IDUint: {Int: -1},
@@ -99,7 +99,7 @@ func TestWriteInfiniteIDs(t *testing.T) {
 	s := schemas()["float/generation"]
 	var entries []entry
 	for i, v := range []float64{math.Inf(1), math.Inf(-1), 0.5} {
-		entries = append(entries, entry{rowmill.Row{Index: int64(i), ID: rowmill.ID{Kind: rowmill.IDFloat, Real: v}}, rowmill.Output{Text: "x"}})
+		entries = append(entries, entry{rowmill.Row{Index: int64(i), ID: rowmill.ID{Kind: rowmill.IDFloat, Real: v}}, rowmill.RowOutput{Text: "x"}})
 	}
 	var got bytes.Buffer
 	if err := WriteJSON(context.Background(), &got, fullOf(t, s, entries), s, FileVariant{}); err != nil || !strings.HasSuffix(got.String(), `"my id":["Infinity","-Infinity",0.5]}`) {

@@ -21,9 +21,9 @@ func TestFieldsOfAFunction(t *testing.T) {
 		JobID: testJob, Model: "m", IDColumn: "key", IDType: rowmill.IDType{IDKind: rowmill.IDString}, Fields: []string{"name", "a, b"},
 	}
 	entries := []entry{
-		{rowmill.Row{Index: 0, Text: "Greet Ann", ID: rowmill.ID{Kind: rowmill.IDString, Text: "1"}, Fields: `["Ann",""]`}, rowmill.Output{Text: "x"}},
-		{rowmill.Row{Index: 1, Text: "a prompt"}, rowmill.Output{Text: "y"}},
-		{rowmill.Row{Index: 2, Text: "Greet B", Fields: EncodeFields([]string{"\"B\"\n", "<é>"})}, rowmill.Output{Err: &rowmill.RowError{Code: "no", Message: "no"}}},
+		{rowmill.Row{Index: 0, Text: "Greet Ann", ID: rowmill.ID{Kind: rowmill.IDString, Text: "1"}, Fields: `["Ann",""]`}, rowmill.RowOutput{Text: "x"}},
+		{rowmill.Row{Index: 1, Text: "a prompt"}, rowmill.RowOutput{Text: "y"}},
+		{rowmill.Row{Index: 2, Text: "Greet B", Fields: EncodeFields([]string{"\"B\"\n", "<é>"})}, rowmill.RowOutput{Err: &rowmill.RowError{Code: "no", Message: "no"}}},
 	}
 	var merged, full, asJSON, without bytes.Buffer
 	parts := []PartSource{{Source: writePart(t, s, entries[1:2])}, {Source: writePart(t, s, []entry{entries[0], entries[2]})}}
@@ -58,7 +58,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 		t.Errorf("without the inputs there are %+v, %v", read, err)
 	}
 	var taken []rowmill.Row
-	err := VisitPartRows(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.Output) error {
+	err := VisitPartRows(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.RowOutput) error {
 		taken = append(taken, *row)
 		return nil
 	})
@@ -71,7 +71,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 	w, err := NewPartWriter(new(bytes.Buffer), s)
 	noError(t, err)
 	for _, fields := range []string{`["one"]`, `{}`, `[`} {
-		if err := w.Add(&rowmill.Row{Index: 9, Fields: fields}, &rowmill.Output{}); err == nil {
+		if err := w.Add(&rowmill.Row{Index: 9, Fields: fields}, &rowmill.RowOutput{}); err == nil {
 			t.Errorf("the fields %s were taken", fields)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// reduceParts opens the parts. If there are too many parts to read together, it merges
+// openOrMergeParts opens the parts. If there are too many parts to read together, it merges
 // batches of parts into temporary files. It repeats this until the remaining parts can
 // be read together. The caller must call closeParts on the result, even after an error.
-func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
+func openOrMergeParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
 	for level := 0; ; level++ {
 		slices.SortStableFunc(waiting, func(a, b *mergePart) int { return cmp.Compare(a.from, b.from) })
 		var merged []*mergePart
@@ -31,7 +31,7 @@ func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*m
 				merged = append(merged, batch...) // the batch is one temporary file, which needs no merge
 				continue
 			}
-			p, err := mergeTemporary(ctx, s, batch)
+			p, err := mergeToTempFile(ctx, s, batch)
 			closeParts(batch)
 			if err != nil {
 				closeParts(waiting)
@@ -104,9 +104,9 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	return g.Wait()
 }
 
-// mergeTemporary merges parts into a temporary file and returns the file as a part. The
+// mergeToTempFile merges parts into a temporary file and returns the file as a part. The
 // file has no name, so it disappears when it is closed.
-func mergeTemporary(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
+func mergeToTempFile(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
 	f, err := os.CreateTemp("", "rowmill-merge-*")
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary file: %w", err)

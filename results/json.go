@@ -37,7 +37,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v FileVa
 			e.buf = append(e.buf, ',')
 		}
 		e.buf = append(textfmt.AppendString(e.buf, []byte(m.name)), ':')
-		if err := e.jsonColumn(c); err != nil {
+		if err := e.appendJSONColumn(c); err != nil {
 			return fmt.Errorf("write JSON: column %q: %w", m.column, err)
 		}
 	}
@@ -48,8 +48,8 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v FileVa
 	return nil
 }
 
-// jsonColumn writes column c of the variant as a JSON array.
-func (e *exporter) jsonColumn(c int) error {
+// appendJSONColumn writes column c of the variant as a JSON array.
+func (e *exporter) appendJSONColumn(c int) error {
 	separator := byte('[')
 	err := e.each(e.tablePositions[c:c+1], func(b *columnar.RowBlock, i int) {
 		e.buf = append(e.buf, separator)

@@ -75,7 +75,7 @@ func (v *memoryObject) release() {
 
 // splitRows writes rows into parts; partOf returns the part of each row. It
 // returns the parts in another order.
-func splitRows(tb testing.TB, s Schema, rows, parts int, partOf func(row int) int, output func(row int) rowmill.Output) (*memoryBucket, []PartSource) {
+func splitRows(tb testing.TB, s Schema, rows, parts int, partOf func(row int) int, output func(row int) rowmill.RowOutput) (*memoryBucket, []PartSource) {
 	tb.Helper()
 	of := make([][]int, parts)
 	for i := range rows {
@@ -109,26 +109,26 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes tens of thousands of parts")
 	}
-	text := func(row int) rowmill.Output { return rowmill.Output{Text: fmt.Sprint("out ", row)} }
+	text := func(row int) rowmill.RowOutput { return rowmill.RowOutput{Text: fmt.Sprint("out ", row)} }
 	noise := make([]byte, 1<<20)
 	for i, rng := 0, rand.New(rand.NewPCG(5, 6)); i < len(noise); i++ {
 		noise[i] = byte(' ' + rng.IntN(95))
 	}
-	wide := func(row int) rowmill.Output { return rowmill.Output{Text: fmt.Sprint(row) + string(noise[row:])} }
-	vector := func(row int) rowmill.Output {
+	wide := func(row int) rowmill.RowOutput { return rowmill.RowOutput{Text: fmt.Sprint(row) + string(noise[row:])} }
+	vector := func(row int) rowmill.RowOutput {
 		v := make([]float32, 512)
 		rng := rand.New(rand.NewPCG(uint64(row), 1))
 		for i := range v {
 			v[i] = rng.Float32()
 		}
-		return rowmill.Output{Embedding: v}
+		return rowmill.RowOutput{Embedding: v}
 	}
 	for _, test := range []struct {
 		name        string
 		embedding   bool
 		rows, parts int
 		deal        func(row int) int
-		output      func(row int) rowmill.Output
+		output      func(row int) rowmill.RowOutput
 	}{
 		{"a row each", false, 16_384, 16_384, func(row int) int { return row }, text},
 		{"each spans the shard", false, 16_384, 2_048, func(row int) int { return row % 2_048 }, text},
@@ -160,7 +160,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 }
 
 // sameRows checks that a file has every row once, in order and with its output.
-func sameRows(t *testing.T, s Schema, file *os.File, rows int, output func(row int) rowmill.Output) {
+func sameRows(t *testing.T, s Schema, file *os.File, rows int, output func(row int) rowmill.RowOutput) {
 	t.Helper()
 	size, err := file.Seek(0, io.SeekCurrent)
 	noError(t, err)

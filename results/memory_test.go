@@ -45,7 +45,7 @@ func newHeapWatch() *heapWatch {
 
 // bigRows calls add with n rows of incompressible embeddings of 1,024 floats,
 // or of answers of 150 kB.
-func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *rowmill.Output) error) {
+func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *rowmill.RowOutput) error) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	vector, answer := make([]float32, 1024), make([]byte, 150_000)
 	for i := range vector {
@@ -56,12 +56,12 @@ func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *row
 	}
 	for i := range n {
 		row := rowmill.Row{Index: int64(i), Text: "a short question"}
-		out := rowmill.Output{Text: string(answer)}
+		out := rowmill.RowOutput{Text: string(answer)}
 		if s.Embedding {
 			for j := range vector {
 				vector[j] = rng.Float32()
 			}
-			out = rowmill.Output{Embedding: vector}
+			out = rowmill.RowOutput{Embedding: vector}
 		}
 		noError(tb, add(&row, &out))
 	}
@@ -105,7 +105,7 @@ func TestMergeMemory(t *testing.T) {
 		if s.Embedding {
 			rows = 18_000
 		}
-		bigRows(t, s, rows, func(row *rowmill.Row, out *rowmill.Output) error {
+		bigRows(t, s, rows, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			return writers[row.Index%parts].Add(row, out)
 		})
 		var sources []PartSource

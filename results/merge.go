@@ -84,7 +84,7 @@ func mergeShard(ctx context.Context, w io.Writer, s Schema, parts []PartSource) 
 			waiting = append(waiting, newPart(i, p))
 		}
 	}
-	open, err := reduceParts(ctx, s, waiting)
+	open, err := openOrMergeParts(ctx, s, waiting)
 	defer closeParts(open)
 	if err != nil {
 		return 0, err
@@ -103,7 +103,7 @@ type mergePart struct {
 	PartSource
 	number    int             // position in the caller's list of parts; -1 for a temporary file
 	table     *columnar.Table // nil until the part is open
-	tries     *attemptsReader    // the attempts at rows; nil if the part has none
+	tries     *attemptsReader // the attempts at rows; nil if the part has none
 	from      int64           // the first accepted row or an earlier row; known before the part is open
 	low, high int64           // the first and the last accepted row; set when the part is open
 	dense     bool            // the part has all rows from low to high, and all are accepted
@@ -175,8 +175,8 @@ func (p *mergePart) errMissingRows(found uint64) error {
 // blockSize estimates the size of the part's larger blocks, in bytes. A block ends with
 // the row that fills it, so larger blocks exceed the average.
 func (p *mergePart) blockSize() int64 {
-	raw := p.table.RawBytes()
-	return min(raw, max(blockBytes, raw/max(1, p.table.Blocks()))*5/4)
+	raw := p.table.UncompressedSize()
+	return min(raw, max(blockBytes, raw/max(1, p.table.NumBlocks()))*5/4)
 }
 
 // sortIfJoinable returns the parts in order of rows if they can be joined without decoding,
@@ -192,7 +192,7 @@ func sortIfJoinable(parts []*mergePart, first int64) []*mergePart {
 			return nil
 		}
 		first = p.high + 1
-		raw += p.table.RawBytes()
+		raw += p.table.UncompressedSize()
 		groups += int64(p.table.Groups())
 	}
 	if len(parts) > 1 && raw < groups*spliceBytes {

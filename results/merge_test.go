@@ -129,7 +129,7 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		sources = append(sources, p)
 		waiting = append(waiting, newPart(i, p))
 	}
-	reduced, err := reduceParts(context.Background(), s, waiting)
+	reduced, err := openOrMergeParts(context.Background(), s, waiting)
 	defer closeParts(reduced)
 	if err != nil || len(reduced) >= parts || reduced[0].temporary == nil {
 		t.Fatalf("%d parts were reduced to %d (%v); the test is about temporary files", parts, len(reduced), err)

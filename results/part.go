@@ -18,11 +18,11 @@ import (
 type PartWriter struct {
 	table        *columnar.TableWriter
 	schema       Schema
-	id           int            // position of the ID column, or -1 if there is none
+	id           int                // position of the ID column, or -1 if there is none
 	leaf         *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
-	values       []string       // buffer for the values of a row's fields
-	last         int64          // index of the last added row, or -1
-	inputRemoved bool           // true if the next row has no input because it was removed
+	values       []string           // buffer for the values of a row's fields
+	last         int64              // index of the last added row, or -1
+	inputRemoved bool               // true if the next row has no input because it was removed
 	tries        attemptsWriter
 }
 
@@ -51,7 +51,7 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 // must be greater than the index of the previous row. The row's text and ID must be
 // UTF-8, as the input reader makes them. Invalid bytes in an answer or an error text
 // become U+FFFD, as in Go's JSON. After an error the part cannot be used.
-func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
+func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.RowOutput) error {
 	if row.Index <= p.last {
 		return fmt.Errorf("add row %d to part: rows must ascend, and row %d was added before", row.Index, p.last)
 	}
@@ -111,11 +111,11 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 
 // check returns an error if a row or its outcome does not fit the schema. Then the
 // caller must not write the row.
-func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
+func (p *PartWriter) check(row *rowmill.Row, out *rowmill.RowOutput) error {
 	switch {
 	case row.ID.Kind != rowmill.IDNull && row.ID.Kind != p.schema.IDKind:
 		return fmt.Errorf("the row's ID has kind %d, but the job's IDs have kind %d", row.ID.Kind, p.schema.IDKind)
-	case row.ID.Kind == rowmill.IDLeafValue && !p.leaf.Fits(row.ID.Text):
+	case row.ID.Kind == rowmill.IDLeafValue && !p.leaf.CanHold(row.ID.Text):
 		return fmt.Errorf("the row's ID of %d bytes does not have the type of the job's IDs", len(row.ID.Text))
 	case !utf8.ValidString(row.Text):
 		return fmt.Errorf("the row's text is not UTF-8")

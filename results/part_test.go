@@ -13,11 +13,11 @@ import (
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	s := schemas()["int/generation"]
-	answer := rowmill.Output{Text: "yes"}
+	answer := rowmill.RowOutput{Text: "yes"}
 	tests := map[string]struct {
 		schema Schema
 		row    rowmill.Row
-		out    rowmill.Output
+		out    rowmill.RowOutput
 		want   string
 	}{
 		"same row":                {s, rowmill.Row{Index: 4}, answer, "rows must ascend"},
@@ -26,7 +26,7 @@ func TestAddRefuses(t *testing.T) {
 		"ID without an ID column": {schemas()["none/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDInt}}, answer, "ID has kind"},
 		"text":                    {s, rowmill.Row{Index: 5, Text: "a\xffb"}, answer, "not UTF-8"},
 		"ID text":                 {schemas()["string/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDString, Text: "\xff"}}, answer, "not UTF-8"},
-		"embedding":               {s, rowmill.Row{Index: 5}, rowmill.Output{Embedding: []float32{1}}, "outputs are texts"},
+		"embedding":               {s, rowmill.Row{Index: 5}, rowmill.RowOutput{Embedding: []float32{1}}, "outputs are texts"},
 		"no embedding":            {schemas()["int/embedding"], rowmill.Row{Index: 5}, answer, "outputs are embeddings"},
 	}
 	for name, test := range tests {
@@ -34,7 +34,7 @@ func TestAddRefuses(t *testing.T) {
 			t.Parallel()
 			w, err := NewPartWriter(&bytes.Buffer{}, test.schema)
 			noError(t, err)
-			first := rowmill.Output{Err: &rowmill.RowError{Code: "c"}}
+			first := rowmill.RowOutput{Err: &rowmill.RowError{Code: "c"}}
 			noError(t, w.Add(&rowmill.Row{Index: 4}, &first))
 			if err := w.Add(&test.row, &test.out); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want one with %q", err, test.want)
@@ -74,8 +74,8 @@ func TestAddKeepsNothing(t *testing.T) {
 			buffer[j] = byte('a' + i%26)
 		}
 		row := rowmill.Row{Index: int64(i), Text: string(buffer)}
-		want = append(want, entry{row, rowmill.Output{Text: "a\uFFFDb"}})
-		noError(t, w.Add(&row, &rowmill.Output{Text: "a\xffb"}))
+		want = append(want, entry{row, rowmill.RowOutput{Text: "a\uFFFDb"}})
+		noError(t, w.Add(&row, &rowmill.RowOutput{Text: "a\xffb"}))
 	}
 	noError(t, w.Close())
 	got := must(readEntries(s, bytes.NewReader(file.Bytes())))(t)
@@ -120,7 +120,7 @@ func TestFloatBoundsOfNaN(t *testing.T) {
 	for i, v := range []float64{math.NaN(), math.Inf(1), math.Copysign(0, -1), math.NaN()} {
 		entries = append(entries, entry{
 			rowmill.Row{Index: int64(i), ID: rowmill.ID{Kind: rowmill.IDFloat, Real: v}},
-			rowmill.Output{Text: "x"},
+			rowmill.RowOutput{Text: "x"},
 		})
 	}
 	got, err := readEntries(s, writePart(t, s, entries))

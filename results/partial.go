@@ -38,7 +38,7 @@ func NewPartialWriter(w io.Writer, s Schema, input InputReadFunc, reason func(ro
 
 // Add writes a row that ran. Before it, Add writes a failure for each row between the
 // last added row and this row.
-func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
+func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.RowOutput) error {
 	if err := p.fillMissingRows(row.Index); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (p *PartialWriter) Close(rows int64) error {
 // fillMissingRows writes failures for the rows in [p.next, to).
 func (p *PartialWriter) fillMissingRows(end int64) error {
 	for ; p.next < end; p.next++ {
-		out := rowmill.Output{Err: p.reason(p.next)}
+		out := rowmill.RowOutput{Err: p.reason(p.next)}
 		row, err := p.input(p.next)
 		gone := errors.Is(err, ErrInputRemoved)
 		if err != nil && !gone {

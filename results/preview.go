@@ -24,9 +24,9 @@ type PreviewRow struct {
 	Code   string // error code of a failed row, or empty
 }
 
-// FirstRow returns the index of the first row of a part. It returns an error if the
+// FirstRowIndex returns the index of the first row of a part. It returns an error if the
 // part has no rows.
-func FirstRow(part Source) (int64, error) {
+func FirstRowIndex(part Source) (int64, error) {
 	t, err := openTable(part)
 	if err != nil {
 		return 0, fmt.Errorf("find the first row of a part: %w", err)
@@ -67,7 +67,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 			if _, isWanted := slices.BinarySearch(wanted, row); !isWanted {
 				return true, nil
 			}
-			err := r.read(b.First + int64(i))
+			err := r.readRow(b.First + int64(i))
 			found = append(found, r.preview(row))
 			return true, err
 		})
@@ -97,7 +97,7 @@ func previewResults(ctx context.Context, content, reserved *columnar.Table, from
 		return nil, err
 	}
 	for n := from; n < min(to, content.Rows(), reserved.Rows()); n++ {
-		if err := errors.Join(ctx.Err(), r.read(n)); err != nil {
+		if err := errors.Join(ctx.Err(), r.readRow(n)); err != nil {
 			return nil, err
 		}
 		found = append(found, r.preview(n))

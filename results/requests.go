@@ -47,7 +47,7 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 }
 
 // Add writes a request and its reply. It can be used as a RowVisitor.
-func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
+func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.RowOutput) error {
 	t, c := r.table, 0
 	text := func(s string, exists bool) {
 		if exists {
@@ -98,7 +98,7 @@ func (r *RequestWriter) Close() error {
 
 // ReplyStatus returns the HTTP status of the server's reply to a request. replied is false
 // if there was no reply.
-func ReplyStatus(out *rowmill.Output) (status int, replied bool) {
+func ReplyStatus(out *rowmill.RowOutput) (status int, replied bool) {
 	if !out.Failed() {
 		return 200, true
 	}

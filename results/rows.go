@@ -186,7 +186,7 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 	}
 	r := newRowReader(s, first, second)
 	if r.tries, err = newAttemptsReader(reserved); err == nil {
-		err = r.read(position)
+		err = r.readRow(position)
 	}
 	if err == nil && r.row.Index != n {
 		err = fmt.Errorf("the file has row %d in its position", r.row.Index)
@@ -208,7 +208,7 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 }
 
 // addAttempts adds the log of attempts to the view.
-func (r *RowView) addAttempts(tries *rowmill.Tries) {
+func (r *RowView) addAttempts(tries *rowmill.RowAttempts) {
 	r.Omitted = tries.Omitted
 	for _, a := range tries.Attempts {
 		view := AttemptView{At: a.At, Seconds: a.Took.Seconds(), Node: a.Node, Engine: a.Engine}

@@ -116,8 +116,8 @@ func (s Schema) columns() []columnar.TableColumn {
 	)
 }
 
-// rowsColumns returns the columns of the "rows" file: the reserved columns.
-func (s Schema) rowsColumns() []columnar.TableColumn {
+// reservedColumns returns the columns of the "rows" file: the reserved columns.
+func (s Schema) reservedColumns() []columnar.TableColumn {
 	var reserved []columnar.TableColumn
 	for _, c := range s.columns() {
 		if strings.HasPrefix(c.Name, reservedPrefix) {

@@ -13,7 +13,7 @@ import (
 // entry is a row with its outcome.
 type entry struct {
 	row rowmill.Row
-	out rowmill.Output
+	out rowmill.RowOutput
 }
 
 // testJob is a job id in the form that the service makes.
@@ -44,7 +44,7 @@ func sampleEntries(s Schema, first int64, n int) []entry {
 		e := &entries[i]
 		e.row = rowmill.Row{Index: index, Text: fmt.Sprintf("%s %d", texts[index%int64(len(texts))], index)}
 		e.row.ID = sampleID(s.IDKind, index)
-		e.out = rowmill.Output{
+		e.out = rowmill.RowOutput{
 			Finish: rowmill.FinishStop, InputTokens: index + 1, OutputTokens: 2*index + 1,
 			Engine: fmt.Sprintf("127.0.0.1:%d", 8000+index%3), Attempts: int(1 + index%4),
 		}
@@ -71,12 +71,12 @@ func sampleEntries(s Schema, first int64, n int) []entry {
 
 // sampleTries returns attempts at a row, which depend on salt. It returns nil
 // for many rows.
-func sampleTries(index, salt int64) *rowmill.Tries {
+func sampleTries(index, salt int64) *rowmill.RowAttempts {
 	if (index+salt)%3 != 0 {
 		return nil
 	}
 	began := time.Unix(1_790_000_000+index, salt*1_000_000).UTC()
-	var t rowmill.Tries
+	var t rowmill.RowAttempts
 	for i := range 1 + (index+salt)%11 {
 		t.Add(rowmill.Attempt{
 			At: began.Add(time.Duration(i) * time.Second), Took: time.Duration(salt+i) * time.Microsecond, Node: "node-1", Engine: fmt.Sprint("gpu", i%2),

@@ -43,7 +43,7 @@ var errTries = errors.New("the attempts at rows are damaged")
 // rowAttempts is one line of an attachment: the attempts at one row.
 type rowAttempts struct {
 	Row int64 `json:"row"`
-	rowmill.Tries
+	rowmill.RowAttempts
 }
 
 // attachmentWriter is a writer to which attachments can be added: a columnar.TableWriter or a
@@ -61,7 +61,7 @@ type attemptsWriter struct {
 }
 
 // add adds the attempts at a row. t is nil if the row has no log of attempts.
-func (w *attemptsWriter) add(row int64, t *rowmill.Tries) error {
+func (w *attemptsWriter) add(row int64, t *rowmill.RowAttempts) error {
 	if t == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func copyAttempts(to attachmentWriter, t *columnar.Table) error {
 type attemptsReader struct {
 	t      *columnar.Table
 	all    []attemptsRange // all attachments with attempts, in order of rows
-	loaded int          // index in all of the attachment that is decoded in rows; -1 for none
+	loaded int             // index in all of the attachment that is decoded in rows; -1 for none
 	rows   []rowAttempts
 }
 
@@ -141,7 +141,7 @@ func newAttemptsReader(t *columnar.Table) (*attemptsReader, error) {
 }
 
 // attempts returns the log of attempts at a row, or nil if the row has none.
-func (r *attemptsReader) attempts(row int64) (*rowmill.Tries, error) {
+func (r *attemptsReader) attempts(row int64) (*rowmill.RowAttempts, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -163,7 +163,7 @@ func (r *attemptsReader) attempts(row int64) (*rowmill.Tries, error) {
 	if !found {
 		return nil, nil
 	}
-	return &r.rows[i].Tries, nil
+	return &r.rows[i].RowAttempts, nil
 }
 
 // loadAttachment reads and decodes the attachment all[at].

@@ -85,7 +85,7 @@ func TestTriesOfManyRows(t *testing.T) {
 }
 
 func visitInto(all *[]entry) RowVisitor {
-	return func(row *rowmill.Row, out *rowmill.Output) error {
+	return func(row *rowmill.Row, out *rowmill.RowOutput) error {
 		*all = append(*all, entry{*row, *out})
 		return nil
 	}

@@ -50,9 +50,9 @@ func (e AuditEntry) Check() error {
 	return nil
 }
 
-// Audit is the log of administrative actions. It only grows: no call changes or removes
+// AuditLog is the log of administrative actions. It only grows: no call changes or removes
 // an entry.
-type Audit interface {
+type AuditLog interface {
 	// AppendAudit adds an entry. A repeated call with the same entry is harmless.
 	AppendAudit(ctx context.Context, e AuditEntry) error
 	// ListAudit returns at most limit (> 0) entries of an account, or of all accounts

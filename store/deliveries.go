@@ -83,12 +83,12 @@ type Deliveries interface {
 	PutDelivery(ctx context.Context, d WebhookDelivery) (WebhookDelivery, error)
 	// ListDeliveries returns a page of an endpoint's deliveries. more reports whether
 	// further deliveries follow.
-	ListDeliveries(ctx context.Context, endpoint string, page Page) (deliveries []WebhookDelivery, more bool, err error)
+	ListDeliveries(ctx context.Context, endpoint string, page PageRequest) (deliveries []WebhookDelivery, more bool, err error)
 	// DueDeliveries returns up to limit (> 0) deliveries that are due at now: for each
 	// endpoint only the delivery that has been due for the longest time. The endpoints
 	// that have waited longest come first.
 	DueDeliveries(ctx context.Context, now time.Time, limit int) ([]WebhookDelivery, error)
-	// DropDeliveries removes up to limit (> 0) deliveries that have expired at now and
+	// DropExpiredDeliveries removes up to limit (> 0) deliveries that have expired at now and
 	// returns their number.
-	DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error)
+	DropExpiredDeliveries(ctx context.Context, now time.Time, limit int) (int, error)
 }

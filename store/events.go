@@ -24,7 +24,7 @@ type JobEvent struct {
 const (
 	EventClaimed  = "claimed"
 	EventReleased = "released" // the owner released the job
-	EventWaits    = "waits"    // the job waits for something, see Event.Reason
+	EventWaits    = "waits"    // the job waits for something, see JobEvent.Reason
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 	// waits often does not lose the events about its owners. The limit is low because
 	// every write of the embedded store rewrites the list.
 	MaxEvents = 40
-	// MaxReasonBytes limits Event.Reason in bytes, because the text may quote an inference server.
+	// MaxReasonBytes limits JobEvent.Reason in bytes, because the text may quote an inference server.
 	MaxReasonBytes = 300
 )
 

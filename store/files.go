@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A Page selects a part of a list that is ordered by id.
-type Page struct {
+// A PageRequest selects a part of a list that is ordered by id.
+type PageRequest struct {
 	Limit     int    // most entries, above 0
 	After     string // start after this id, in the order of the list; the id need not exist; empty: from the beginning
 	Ascending bool   // true: ascending by id, the oldest first; false: the newest first
 }
 
 // Check refuses a page whose limit is below 1.
-func (p Page) Check() error {
+func (p PageRequest) Check() error {
 	if p.Limit < 1 {
 		return fmt.Errorf("the limit of the page is %d and must be at least 1", p.Limit)
 	}
@@ -62,7 +62,7 @@ type Files interface {
 	// ListFiles returns a page of an account's files. If purpose is not empty, it returns
 	// only files with this purpose. more reports whether further files follow. If files
 	// are created or deleted between two calls, no other file is skipped or repeated.
-	ListFiles(ctx context.Context, account, purpose string, page Page) (files []File, more bool, err error)
+	ListFiles(ctx context.Context, account, purpose string, page PageRequest) (files []File, more bool, err error)
 	// DeleteFile removes the record of a file. For an unknown id the error is
 	// rowmill.ErrNotFound.
 	DeleteFile(ctx context.Context, id string) error

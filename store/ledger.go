@@ -39,7 +39,7 @@ type Ledger interface {
 type Usage struct {
 	Day    time.Time // midnight, UTC
 	Model  string    // model id in the catalog
-	Totals RowTotals    // over the rows committed on that day
+	Totals RowTotals // over the rows committed on that day
 	Cost   rowmill.Money
 }
 

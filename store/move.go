@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Movable is a store whose records can be moved to another store, of any kind. No node
+// MovableStore is a store whose records can be moved to another store, of any kind. No node
 // may use either store during the move.
-type Movable interface {
-	Values
+type MovableStore interface {
+	NamedValues
 
 	// Export calls visit with each stored entry, in no particular order. When visit
 	// returns an error, Export stops and returns this error. State that exists only while
@@ -33,11 +33,11 @@ type ExportEntry struct {
 	Job         *JobExport         `json:"job,omitempty"`
 	Idempotency *IdempotencyExport `json:"idempotency,omitempty"`
 	Usage       *UsageExport       `json:"usage,omitempty"`
-	Key         *APIKey              `json:"key,omitempty"`
+	Key         *APIKey            `json:"key,omitempty"`
 	Value       *ValueExport       `json:"value,omitempty"`
-	File        *File             `json:"file,omitempty"`
+	File        *File              `json:"file,omitempty"`
 	Delivery    *DeliveryExport    `json:"delivery,omitempty"`
-	Audit       *AuditEntry       `json:"audit,omitempty"`
+	Audit       *AuditEntry        `json:"audit,omitempty"`
 }
 
 // A JobExport is a job with its parts. Its record has no Session.
@@ -73,7 +73,7 @@ type ValueExport struct {
 
 // A DeliveryExport is a delivery with its version.
 type DeliveryExport struct {
-	Version  int64    `json:"version"`
+	Version  int64           `json:"version"`
 	Delivery WebhookDelivery `json:"delivery"`
 }
 

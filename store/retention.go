@@ -30,12 +30,12 @@ type Retention interface {
 	// is rowmill.ErrConflict before RemoveData.
 	MarkDataDeleted(ctx context.Context, jobID string) error
 
-	// DueJobs returns up to limit (> 0) ids of jobs whose next removal of data is due at
+	// ListDueRemovals returns up to limit (> 0) ids of jobs whose next removal of data is due at
 	// the time by or earlier, the earliest first. A removal is due at the end of the job
 	// or, after KeepInput, at the time until which the input is kept. After MarkInputRemoved no
 	// removal is due. From RemoveData to MarkDataDeleted a removal is due too, because the node
 	// that began the removal may have stopped.
-	DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error)
+	ListDueRemovals(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
 	// specification. It changes nothing after MarkInputRemoved. The error is rowmill.ErrConflict
@@ -69,7 +69,7 @@ func (rec *Record) EndedAt() time.Time {
 // RecordEnd sets rec.Ended to now. The clock of the node that ended the job may be wrong by
 // days; retention by that clock would delete the data at once, or never.
 func (rec *Record) RecordEnd(previous rowmill.Status, now time.Time) {
-	if previous.Terminal() || !rec.Job.Status.Terminal() {
+	if previous.IsTerminal() || !rec.Job.Status.IsTerminal() {
 		return
 	}
 	rec.Ended, rec.Claims = nil, nil
@@ -80,12 +80,12 @@ func (rec *Record) RecordEnd(previous rowmill.Status, now time.Time) {
 }
 
 // NextRemoval returns the time of the next removal of data of the job. due is false if no removal
-// is necessary; see Retention.DueJobs.
+// is necessary; see Retention.ListDueRemovals.
 func (rec *Record) NextRemoval() (at time.Time, due bool) {
 	switch {
 	case rec.DataRemoved != nil:
 		return *rec.DataRemoved, !rec.DataGone
-	case !rec.Job.Status.Terminal() || rec.InputRemoved != nil:
+	case !rec.Job.Status.IsTerminal() || rec.InputRemoved != nil:
 		return time.Time{}, false
 	case rec.InputUntil != nil:
 		return *rec.InputUntil, true
@@ -99,7 +99,7 @@ func (rec *Record) IsCleanedUp() bool { return rec.InputUntil != nil || rec.Inpu
 
 // KeepInput applies Retention.KeepInput to rec and reports whether rec changed.
 func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
-	if !rec.Job.Status.Terminal() {
+	if !rec.Job.Status.IsTerminal() {
 		return false, fmt.Errorf("keep the input of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
 	}
 	if rec.InputRemoved != nil || rec.InputUntil != nil && rec.InputUntil.Equal(until) && rec.Spec.Inline == nil {
@@ -113,7 +113,7 @@ func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
 // MarkInputRemoved applies Retention.MarkInputRemoved to rec and reports whether rec changed.
 func (rec *Record) MarkInputRemoved(now time.Time) (changed bool, err error) {
 	switch {
-	case !rec.Job.Status.Terminal():
+	case !rec.Job.Status.IsTerminal():
 		return false, fmt.Errorf("remove the input of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
 	case rec.InputRemoved != nil:
 		return false, nil
@@ -126,7 +126,7 @@ func (rec *Record) MarkInputRemoved(now time.Time) (changed bool, err error) {
 // MarkContinued applies Jobs.MarkContinued to rec and reports whether rec changed.
 func (rec *Record) MarkContinued(successorID string) (changed bool, err error) {
 	switch {
-	case !rec.Job.Status.Terminal():
+	case !rec.Job.Status.IsTerminal():
 		return false, fmt.Errorf("continue job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
 	case rec.Job.ContinuedBy != nil && *rec.Job.ContinuedBy >= successorID:
 		return false, nil
@@ -140,7 +140,7 @@ func (rec *Record) MarkContinued(successorID string) (changed bool, err error) {
 // the removal to the caller and counts as one of the caller's writes (see WriteCounter).
 func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	switch {
-	case !rec.Job.Status.Terminal():
+	case !rec.Job.Status.IsTerminal():
 		return false, fmt.Errorf("remove the data of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
 	case rec.DataRemoved != nil:
 		return true, nil

@@ -108,7 +108,7 @@ func (rec *Record) ApplyChange(change func(*Record) error, end bool) error {
 		return fmt.Errorf("change job %s: %w", before.id, err)
 	}
 	rec.dropEarlierClaims(before)
-	if end && !rec.Job.Status.Terminal() {
+	if end && !rec.Job.Status.IsTerminal() {
 		return fmt.Errorf("finish job %s: the change leaves it %s", before.id, rec.Job.Status)
 	}
 	return nil
@@ -118,7 +118,7 @@ func (rec *Record) ApplyChange(change func(*Record) error, end bool) error {
 // nil. If the job has ended, it stays unchanged and the error is rowmill.ErrTerminal.
 func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 	before := fixedFieldsOf(*rec)
-	if before.status.Terminal() {
+	if before.status.IsTerminal() {
 		return fmt.Errorf("cancel job %s, which is %s: %w", before.id, before.status, rowmill.ErrTerminal)
 	}
 	if change != nil {

@@ -17,8 +17,8 @@ const defaultRetentionDays = 90
 // is the other choice.
 func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 
-// Settings are the settings that an account can change.
-type Settings struct {
+// AccountSettings are the settings that an account can change.
+type AccountSettings struct {
 	// RetentionDays is the number of days after the end of a job for which its input,
 	// parts and results are kept. nil means that they never expire.
 	RetentionDays *int `json:"retention_days"`
@@ -29,18 +29,18 @@ func SettingsValueName(account string) string { return "settings/" + account }
 
 // LoadSettings returns an account's settings and the version of their document. The
 // version is 0 when no document exists and the defaults apply.
-func LoadSettings(ctx context.Context, values Values, account string) (Settings, int64, error) {
+func LoadSettings(ctx context.Context, values NamedValues, account string) (AccountSettings, int64, error) {
 	days := defaultRetentionDays
 	text, version, err := values.GetValue(ctx, SettingsValueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return Settings{RetentionDays: &days}, 0, nil
+		return AccountSettings{RetentionDays: &days}, 0, nil
 	}
-	var settings Settings
+	var settings AccountSettings
 	if err == nil {
 		err = json.Unmarshal(text, &settings)
 	}
 	if err != nil {
-		return Settings{}, 0, fmt.Errorf("read the settings of an account: %w", err)
+		return AccountSettings{}, 0, fmt.Errorf("read the settings of an account: %w", err)
 	}
 	return settings, version, nil
 }

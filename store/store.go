@@ -70,9 +70,9 @@ type Store interface {
 	Jobs
 	Parts
 	Ledger
-	Keys
-	Values
-	Audit
+	APIKeys
+	NamedValues
+	AuditLog
 	Retention
 	Files
 	Deliveries
@@ -82,10 +82,10 @@ type Store interface {
 	Time(ctx context.Context) (time.Time, error)
 	// Ping reports whether the store accepts writes now.
 	Ping(ctx context.Context) error
-	// Confirm checks that this store is the server that all nodes write to. It returns
+	// ConfirmPrimary checks that this store is the server that all nodes write to. It returns
 	// rowmill.ErrUnavailable if a failover may have replaced this server by another. A
-	// node calls Confirm before it removes data that another owner of a job may need.
-	Confirm(ctx context.Context) error
+	// node calls ConfirmPrimary before it removes data that another owner of a job may need.
+	ConfirmPrimary(ctx context.Context) error
 	// Close releases the store. A second call is harmless.
 	Close() error
 }
@@ -102,9 +102,9 @@ type Sessions interface {
 	// CloseSession ends a session at once. The jobs that the session owns become orphans:
 	// other sessions can claim them. Closing an unknown or expired session is harmless.
 	CloseSession(ctx context.Context, session string) error
-	// LiveSessions returns the number of sessions that have not expired. It may scan
+	// CountLiveSessions returns the number of sessions that have not expired. It may scan
 	// the whole store.
-	LiveSessions(ctx context.Context) (int, error)
+	CountLiveSessions(ctx context.Context) (int, error)
 }
 
 // A Fence proves that a session owns a job. The store refuses the write if the session or
@@ -272,12 +272,12 @@ type Jobs interface {
 	// dialect, ordered by id, which is the order of creation. more reports whether
 	// further records follow. Jobs that are created between two calls are neither
 	// skipped nor repeated.
-	ListBatches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
+	ListBatches(ctx context.Context, account, dialect string, page PageRequest) (batches []Record, more bool, err error)
 
 	// Orphans returns up to limit open jobs without a live owner. The accounts take
 	// turns, so that no account waits behind the backlog of another account. The oldest
 	// job of an account comes first.
-	Orphans(ctx context.Context, limit int) ([]Orphan, error)
+	Orphans(ctx context.Context, limit int) ([]OrphanJob, error)
 
 	// Claim makes session the owner of an open job without a live owner. The epoch grows
 	// (see NextEpoch), and a pending job becomes submitted. Claim returns
@@ -326,7 +326,7 @@ type Jobs interface {
 	// MarkContinued records in the ended job jobID that the job by takes over its rows. If
 	// several jobs take over the rows, the record keeps the greatest id, which is the
 	// newest job. The error is rowmill.ErrConflict while the job jobID is open.
-	MarkContinued(ctx context.Context, jobID, by string) error
+	MarkContinued(ctx context.Context, jobID, successorID string) error
 
 	// Park releases a job, sets its message, and sets Job.ParkedUntil to the time of the
 	// store's clock plus pause. Until this time, Orphans does not list the job.
@@ -342,8 +342,8 @@ type Jobs interface {
 	MarkShownRunning(ctx context.Context, jobID string) error
 }
 
-// Orphan is a job without a live owner.
-type Orphan struct {
+// OrphanJob is a job without a live owner.
+type OrphanJob struct {
 	JobID    string
 	Account  string
 	Priority rowmill.Priority
@@ -359,8 +359,8 @@ type Part struct {
 	// Accepted is the set of rows that count from this part, because no earlier part
 	// holds them. Rows are numbered from the shard's first row; RoaringBitmap encodes
 	// the set. Empty in a complete part, which holds the whole shard.
-	Accepted []byte `json:"accepted,omitempty"`
-	Complete bool   `json:"complete"` // the part holds every row of its shard once, in order
+	Accepted []byte    `json:"accepted,omitempty"`
+	Complete bool      `json:"complete"` // the part holds every row of its shard once, in order
 	Totals   RowTotals `json:"totals"`   // over the accepted rows
 	// Carried means that another job ran these rows, so that the ledger already has
 	// them.
@@ -451,15 +451,15 @@ type APIKey struct {
 	RequestsPerMinute *int `json:"requests_per_minute,omitempty"`
 }
 
-// Same reports whether both keys have the same stored form.
-func (k APIKey) Same(other APIKey) bool {
+// IsSame reports whether both keys have the same stored form.
+func (k APIKey) IsSame(other APIKey) bool {
 	a, err := json.Marshal(k)
 	b, bad := json.Marshal(other)
 	return err == nil && bad == nil && bytes.Equal(a, b)
 }
 
-// Keys holds the API keys of all accounts.
-type Keys interface {
+// APIKeys holds the API keys of all accounts.
+type APIKeys interface {
 	// PutKey creates or replaces a key.
 	PutKey(ctx context.Context, k APIKey) error
 	// ReplaceKey replaces an existing key whose stored hash equals hash. It returns
@@ -472,9 +472,9 @@ type Keys interface {
 	DeleteKey(ctx context.Context, id string) error
 }
 
-// Values holds small named documents with optimistic locking, for example settings,
+// NamedValues holds small named documents with optimistic locking, for example settings,
 // quotas and the keys that sign URLs.
-type Values interface {
+type NamedValues interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
 	// PutValue writes a document if its stored version equals version (0: the document

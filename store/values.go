@@ -13,7 +13,7 @@ import (
 // version (0: the document must not exist), and returns the new version. Otherwise the
 // error is rowmill.ErrConflict. RewriteValue keeps members of the stored document that the
 // type of v does not have.
-func RewriteValue(ctx context.Context, values Values, name string, v any, version int64) (int64, error) {
+func RewriteValue(ctx context.Context, values NamedValues, name string, v any, version int64) (int64, error) {
 	stored, current, err := values.GetValue(ctx, name)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):

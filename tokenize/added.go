@@ -17,21 +17,21 @@ type addedToken struct {
 	singleWord  bool // the token must not be part of a word
 }
 
-// finder finds the added tokens in a text: always the first token in the text and, at
+// addedTokenFinder finds the added tokens in a text: always the first token in the text and, at
 // the same position, the longest token, as the tokenizers library does.
-type finder struct {
+type addedTokenFinder struct {
 	byText  map[string]*addedToken
 	lengths [256][]int           // lengths of the tokens that begin with this byte, longest first
 	begins  [1 << 16 / 64]uint64 // set of the pairs of bytes that tokens begin with
 	first   string               // the bytes that tokens begin with
 }
 
-// newFinder returns a finder for tokens, or nil if there are no tokens.
-func newFinder(tokens []addedToken) *finder {
+// newFinder returns an addedTokenFinder for tokens, or nil if there are no tokens.
+func newFinder(tokens []addedToken) *addedTokenFinder {
 	if len(tokens) == 0 {
 		return nil
 	}
-	f := &finder{byText: make(map[string]*addedToken, len(tokens))}
+	f := &addedTokenFinder{byText: make(map[string]*addedToken, len(tokens))}
 	for i := range tokens {
 		t := &tokens[i]
 		f.byText[t.text] = t
@@ -57,7 +57,7 @@ func newFinder(tokens []addedToken) *finder {
 
 // find returns the first added token in s that begins at from or later, with its begin
 // and end. t is nil if there is none.
-func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
+func (f *addedTokenFinder) find(s string, from int) (t *addedToken, begin, end int) {
 	for at := from; at < len(s); at++ {
 		if len(f.first) == 1 {
 			skip := strings.IndexByte(s[at:], f.first[0])

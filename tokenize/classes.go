@@ -5,18 +5,18 @@ import (
 	"unicode"
 )
 
-// class is a bit set: the character sets in the pre-tokenizers' patterns that include a
+// charClass is a bit set: the character sets in the pre-tokenizers' patterns that include a
 // character.
-type class = uint8
+type charClass = uint8
 
 const (
-	upper  class = 1 << iota // \p{Lu} \p{Lt}
-	lower                    // \p{Ll}
-	other                    // \p{Lm} \p{Lo}: letters without case
-	mark                     // \p{M}
-	number                   // \p{N}
-	space                    // \s, the property White_Space
-	line                     // \r \n; they are also white space
+	upper  charClass = 1 << iota // \p{Lu} \p{Lt}
+	lower                        // \p{Ll}
+	other                        // \p{Lm} \p{Lo}: letters without case
+	mark                         // \p{M}
+	number                       // \p{N}
+	space                        // \s, the property White_Space
+	line                         // \r \n; they are also white space
 
 	letter = upper | lower | other // \p{L}
 )
@@ -25,15 +25,15 @@ const (
 // point to a page; equal pages are stored once. Page 0 is ASCII and Latin-1.
 type classTable struct {
 	index [(unicode.MaxRune + 1) >> 8]uint8
-	pages [][256]class
+	pages [][256]charClass
 }
 
 // classOf returns the class of r. r must be a valid code point.
-func (t *classTable) classOf(r rune) class { return t.pages[t.index[uint32(r)>>8]][uint8(r)] }
+func (t *classTable) classOf(r rune) charClass { return t.pages[t.index[uint32(r)>>8]][uint8(r)] }
 
 // classAt returns the class of the character of s at byte i, and its size in bytes. s must
 // be valid UTF-8, and a character must begin at i.
-func (t *classTable) classAt(s string, i int) (class, int) {
+func (t *classTable) classAt(s string, i int) (charClass, int) {
 	switch c := s[i]; {
 	case c < 0x80:
 		return t.pages[0][c], 1
@@ -53,7 +53,7 @@ func (t *classTable) classAt(s string, i int) (class, int) {
 // Unicode 16.0 removed no characters from the sets.
 var unicode16 = []struct {
 	first, last rune
-	class       class
+	class       charClass
 }{
 	{0x1C89, 0x1C89, upper},
 	{0xA7CB, 0xA7CC, upper},
@@ -112,8 +112,8 @@ var unicode16 = []struct {
 // classes returns the table of classes. The first call builds it: 0.05 MB, in about 2
 // ms.
 var classes = sync.OnceValue(func() *classTable {
-	all := make([]class, unicode.MaxRune+1)
-	add := func(c class, tables ...*unicode.RangeTable) {
+	all := make([]charClass, unicode.MaxRune+1)
+	add := func(c charClass, tables ...*unicode.RangeTable) {
 		for _, table := range tables {
 			for _, r := range table.R16 {
 				for at := uint32(r.Lo); at <= uint32(r.Hi); at += uint32(r.Stride) {
@@ -141,9 +141,9 @@ var classes = sync.OnceValue(func() *classTable {
 		}
 	}
 	t := &classTable{}
-	known := make(map[[256]class]uint8)
+	known := make(map[[256]charClass]uint8)
 	for i := range t.index {
-		page := [256]class(all[i<<8:])
+		page := [256]charClass(all[i<<8:])
 		n, seen := known[page]
 		if !seen {
 			n = uint8(len(t.pages))

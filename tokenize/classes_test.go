@@ -15,7 +15,7 @@ func TestClasses(t *testing.T) {
 	if unicode.Version != "15.0.0" {
 		t.Fatal("the tables of Go now have Unicode " + unicode.Version + ": update unicode16")
 	}
-	added := make(map[rune]class)
+	added := make(map[rune]charClass)
 	for _, span := range unicode16 {
 		for r := span.first; r <= span.last; r++ {
 			if added[r] != 0 || unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Z, unicode.P, unicode.S) {
@@ -27,8 +27,8 @@ func TestClasses(t *testing.T) {
 	if len(added) != 5055 {
 		t.Errorf("%d characters are added", len(added))
 	}
-	sets := map[class]*regexp2.Regexp{}
-	for c, pattern := range map[class]string{
+	sets := map[charClass]*regexp2.Regexp{}
+	for c, pattern := range map[charClass]string{
 		upper: `[\p{Lu}\p{Lt}]`, lower: `\p{Ll}`, other: `[\p{Lm}\p{Lo}]`, mark: `\p{M}`, number: `\p{N}`, space: `\s`, line: `[\r\n]`,
 	} {
 		sets[c] = regexp2.MustCompile(pattern, regexp2.None)

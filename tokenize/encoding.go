@@ -23,11 +23,11 @@ var (
 type Encoding struct {
 	name       string
 	vocabulary *vocabulary
-	scan       *scanner // set if a single known pattern makes the pieces; otherwise nil
-	stages     []pieceSplitter  // the steps that make the pieces if scan is nil
-	nfc        bool     // text is normalized to Unicode's form C
-	spaceFirst bool     // a space is put before a text that does not begin with one
-	added      *finder  // tokens that are searched in every text, or nil
+	scan       *scanner          // set if a single known pattern makes the pieces; otherwise nil
+	stages     []pieceSplitter   // the steps that make the pieces if scan is nil
+	nfc        bool              // text is normalized to Unicode's form C
+	spaceFirst bool              // a space is put before a text that does not begin with one
+	added      *addedTokenFinder // tokens that are searched in every text, or nil
 	tokens     []addedToken
 	special    map[string]int
 	pool       *sync.Pool // elements are *scratch

@@ -67,13 +67,13 @@ type tokenizerFile struct {
 	} `json:"added_tokens"`
 	Normalizer   *tokenizerComponent `json:"normalizer"`
 	PreTokenizer *tokenizerComponent `json:"pre_tokenizer"`
-	Model        *bpeModel     `json:"model"`
+	Model        *bpeModel           `json:"model"`
 }
 
 // tokenizerComponent is a normalizer or a pre-tokenizer. Its type says which fields
 // apply.
 type tokenizerComponent struct {
-	Type          string      `json:"type"`
+	Type          string               `json:"type"`
 	Normalizers   []tokenizerComponent `json:"normalizers"`
 	Pretokenizers []tokenizerComponent `json:"pretokenizers"`
 	Pattern       struct {
@@ -264,7 +264,7 @@ func (m *bpeModel) buildVocabulary() (*vocabulary, error) {
 	}
 	entries := make([]vocabularyEntry, 0, len(vocab))
 	for key, id := range vocab {
-		text, ok := keyBytes(key)
+		text, ok := decodeKeyBytes(key)
 		entries = append(entries, vocabularyEntry{text: text, id: id, foreign: !ok})
 	}
 	slices.SortFunc(entries, func(a, b vocabularyEntry) int { return a.id - b.id })
@@ -306,9 +306,9 @@ var characterBytes = func() (bytes [0x180]uint16) {
 	return bytes
 }()
 
-// keyBytes returns the bytes that a vocabulary key represents. If the key has other
+// decodeKeyBytes returns the bytes that a vocabulary key represents. If the key has other
 // characters, ok is false and text is the key itself.
-func keyBytes(key string) (text string, ok bool) {
+func decodeKeyBytes(key string) (text string, ok bool) {
 	bytes := make([]byte, 0, len(key))
 	for _, r := range key {
 		if int(r) >= len(characterBytes) || characterBytes[r] == 0 {

@@ -106,7 +106,9 @@ func (b *bytePairSet) has(first, second byte) bool {
 	return b[uint(first)<<2|uint(second)>>6]>>(second&63)&1 != 0
 }
 
-func (b *bytePairSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
+func (b *bytePairSet) add(first, second byte) {
+	b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63)
+}
 
 // mergeLinear merges the first n units of s.tokens, and returns the tokens. Its time is
 // quadratic in n.

@@ -28,7 +28,7 @@ func normalizeNFC(text string) string {
 	return norm.NFC.String(text)
 }
 
-// composeSlowly computes nfc as the standard describes it (UAX 15, section 1.3;
+// composeSlowly returns the NFC form of text as the standard describes it (UAX 15, section 1.3;
 // D108 to D117 of the Unicode standard): it decomposes all characters, sorts
 // marks and composes characters again.
 func composeSlowly(text string) string {

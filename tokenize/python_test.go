@@ -136,9 +136,9 @@ func TestOriginals(t *testing.T) {
 // checkClasses compares the class of every character with a library's sets.
 func checkClasses(t *testing.T, library string, sets map[string][][2]rune) {
 	t.Helper()
-	want := make([]class, unicode.MaxRune+1)
+	want := make([]charClass, unicode.MaxRune+1)
 	for name, spans := range sets {
-		c := map[string]class{"Lu": upper, "Lt": upper, "Ll": lower, "Lm": other, "Lo": other, "M": mark, "N": number, "s": space}[name]
+		c := map[string]charClass{"Lu": upper, "Lt": upper, "Ll": lower, "Lm": other, "Lo": other, "M": mark, "N": number, "s": space}[name]
 		for _, span := range spans {
 			for r := span[0]; r <= span[1]; r++ {
 				want[r] |= c

@@ -17,14 +17,14 @@ import (
 // Each encoding is made once. Patterns and special tokens come from
 // tiktoken_ext/openai_public.py in tiktoken.
 var builtIn = map[string]func() (*Encoding, error){
-	"o200k_base":    onceEncoding("o200k_base", o200kRanks, patternO200K, o200kSpecials),
-	"o200k_harmony": onceEncoding("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
-	"cl100k_base":   onceEncoding("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
+	"o200k_base":    lazyEncoding("o200k_base", o200kRanks, patternO200K, o200kSpecials),
+	"o200k_harmony": lazyEncoding("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
+	"cl100k_base":   lazyEncoding("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
 }
 
 var o200kRanks, cl100kRanks = rankLoader("o200k_base"), rankLoader("cl100k_base")
 
-func onceEncoding(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
+func lazyEncoding(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
 	return sync.OnceValues(func() (*Encoding, error) {
 		v, err := ranks()
 		if err != nil {
@@ -38,7 +38,7 @@ func onceEncoding(name string, ranks func() (*vocabulary, error), pattern string
 // the same vocabulary at later calls.
 func rankLoader(file string) func() (*vocabulary, error) {
 	return sync.OnceValues(func() (*vocabulary, error) {
-		data, err := unpack(file)
+		data, err := decompressRanks(file)
 		if err != nil {
 			return nil, fmt.Errorf("read the ranks of %s: %w", file, err)
 		}
@@ -73,15 +73,15 @@ func harmonySpecials() map[string]int {
 		"<|endofprompt|>": 200018,
 	}
 	for _, id := range []int{200000, 200001, 200004, 200009, 200010, 200011} {
-		specials[reserved(id)] = id
+		specials[reservedTokenName(id)] = id
 	}
 	for id := 200013; id < 201088; id++ {
-		specials[reserved(id)] = id
+		specials[reservedTokenName(id)] = id
 	}
 	return specials
 }
 
-func reserved(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
+func reservedTokenName(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
 
 // encodings returns the names that Load knows, sorted.
 func encodings() []string { return slices.Sorted(maps.Keys(builtIn)) }
@@ -97,8 +97,8 @@ func Load(name string) (*Encoding, error) {
 	return load()
 }
 
-// unpack returns the decompressed content of a rank file in this program.
-func unpack(file string) ([]byte, error) {
+// decompressRanks returns the decompressed content of a rank file in this program.
+func decompressRanks(file string) ([]byte, error) {
 	packed, err := rankFiles.ReadFile("ranks/" + file + ".zst")
 	if err != nil {
 		return nil, err

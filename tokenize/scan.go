@@ -8,8 +8,8 @@ package tokenize
 // pieces as leftmost-first matching with backtracking.
 type scanner struct {
 	family  patternFamily
-	letters class // classes of the letters in a word of cl100k: \p{L}, in some patterns also \p{M}
-	digits  int   // largest number of characters \p{N} in one piece
+	letters charClass // classes of the letters in a word of cl100k: \p{L}, in some patterns also \p{M}
+	digits  int       // largest number of characters \p{N} in one piece
 	table   *classTable
 }
 
@@ -174,7 +174,7 @@ func (p *scanner) nextGPT2(s string, i int) int {
 
 // skipClass returns the end of the longest sequence of characters in set that begins at byte
 // i, with at most limit characters.
-func (p *scanner) skipClass(s string, i int, set class, limit int) int {
+func (p *scanner) skipClass(s string, i int, set charClass, limit int) int {
 	for ; limit > 0 && i < len(s); limit-- {
 		c, n := p.table.classAt(s, i)
 		if c&set == 0 {

@@ -125,7 +125,7 @@ func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 		end := p.next()
 		total += e.vocabulary.countPiece(s, text, begin, end)
 		if total > n {
-			return e.search(s, text, n, end), 0
+			return e.searchPrefix(s, text, n, end), 0
 		}
 		begin = end
 	}
@@ -143,14 +143,14 @@ type prefixCounter struct {
 	long  *longPieceTokens // the tokens of that piece if it is long; otherwise nil
 }
 
-// search returns the length that fitPrefix returns. The first piece that does not fit
+// searchPrefix returns the length that fitPrefix returns. The first piece that does not fit
 // begins at the last boundary and ends at end.
-func (e *Encoding) search(s *scratch, text string, n, end int) int {
+func (e *Encoding) searchPrefix(s *scratch, text string, n, end int) int {
 	crossing := s.last.last()
 	p := prefixCounter{e: e, s: s, text: text, n: n, begin: crossing.at}
 	high := min(end+lookahead, len(text)) - 1 // a longer prefix has the same pieces up to end, so it does not fit
 	if end-p.begin <= longPiece {
-		return p.longest(0, high)
+		return p.longestPrefix(0, high)
 	}
 	v, l := e.vocabulary, &s.long
 	v.encodeLong(s, text[p.begin:end], n-crossing.tokens)
@@ -165,17 +165,17 @@ func (e *Encoding) search(s *scratch, text string, n, end int) int {
 		}
 	}
 	if l.far >= len(l.piece) {
-		best = max(best, p.longest(end-1, high))
+		best = max(best, p.longestPrefix(end-1, high))
 	}
 	if best == 0 {
-		best = p.longest(0, p.begin+l.end)
+		best = p.longestPrefix(0, p.begin+l.end)
 	}
 	return best
 }
 
-// longest returns the length of the longest prefix that fits, above low and at most
+// longestPrefix returns the length of the longest prefix that fits, above low and at most
 // high, or 0.
-func (p *prefixCounter) longest(low, high int) int {
+func (p *prefixCounter) longestPrefix(low, high int) int {
 	for at := high; at > low; at-- {
 		if p.count(at) <= p.n {
 			return at

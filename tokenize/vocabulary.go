@@ -17,7 +17,7 @@ type vocabulary struct {
 	byID      []token  // token by the model's ID, or none
 	maxLength []uint16 // length of the longest token with these first two bytes
 
-	characters    []token // by code point, for characters of two or three bytes: the token that the bytes merge to, or none
+	characters    []token     // by code point, for characters of two or three bytes: the token that the bytes merge to, or none
 	unsafeBorders bytePairSet // pairs of bytes at which a merge joins whole characters with a part of a character
 }
 
@@ -156,8 +156,8 @@ func (b *vocabularyBuilder) defineMerge(left, right token, e vocabularyEntry) er
 	return nil
 }
 
-// defineRest defines the tokens that no merge makes, and returns the vocabulary.
-func (b *vocabularyBuilder) defineRest(rest []vocabularyEntry) (*vocabulary, error) {
+// defineUnmerged defines the tokens that no merge makes, and returns the vocabulary.
+func (b *vocabularyBuilder) defineUnmerged(rest []vocabularyEntry) (*vocabulary, error) {
 	for _, e := range rest {
 		if _, err := b.define(e, b.wholePieces && !e.foreign); err != nil {
 			return nil, err
@@ -188,7 +188,7 @@ func fromRanks(entries []vocabularyEntry) (*vocabulary, error) {
 			return nil, err
 		}
 	}
-	return b.defineRest(rest)
+	return b.defineUnmerged(rest)
 }
 
 // mergeRule is a line of a list of merges: the model's IDs of both parts and of the
@@ -242,5 +242,5 @@ func fromMerges(entries []vocabularyEntry, rules []mergeRule, ignoreMerges bool)
 			rest = append(rest, e)
 		}
 	}
-	return b.defineRest(rest)
+	return b.defineUnmerged(rest)
 }

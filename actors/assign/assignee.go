@@ -10,14 +10,14 @@ type Assignee struct {
 	Worker  string
 	Address string // of the worker's node; empty on the owner's own node
 
-	heard       time.Time            // when the worker's last heartbeat arrived
-	last        *Heartbeat           // the worker's newest heartbeat, without lists of rows, parts and suspects
-	sent        int64                // number of the last batch of spans that the owner assigned to the worker
-	unconfirmed []Batch              // batches that the worker has not confirmed yet
-	parts       map[string]*reported // parts that the worker has reported, by object key
-	taken       int64                // number of the last batch of rows that the owner took back
-	revoked     Revocation           // the last request to the worker to give back rows
-	counted     workerCounts               // the numbers that this worker adds to Owner.counts
+	heard       time.Time                // when the worker's last heartbeat arrived
+	last        *Heartbeat               // the worker's newest heartbeat, without lists of rows, parts and suspects
+	sent        int64                    // number of the last batch of spans that the owner assigned to the worker
+	unconfirmed []Batch                  // batches that the worker has not confirmed yet
+	parts       map[string]*reportedPart // parts that the worker has reported, by object key
+	taken       int64                    // number of the last batch of rows that the owner took back
+	revoked     Revocation               // the last request to the worker to give back rows
+	counted     workerCounts             // the numbers that this worker adds to Owner.counts
 }
 
 // workerCounts has the number of workers in some states. The owner updates the numbers with
@@ -35,16 +35,16 @@ func (c workerCounts) plus(d workerCounts, times int) workerCounts {
 	return workerCounts{c.working + times*d.working, c.hungry + times*d.hungry, c.stuck + times*d.stuck, c.away + times*d.away}
 }
 
-// reported is a part that a worker has reported. The worker reports the part in each
+// reportedPart is a part that a worker has reported. The worker reports the part in each
 // heartbeat until the owner acknowledges it.
-type reported struct {
+type reportedPart struct {
 	Part
 	acked bool // the part is committed or not needed; the next assignment acknowledges it
 }
 
-// awayTime returns how long the worker's node has been unable to use the bucket; 0 if the
+// bucketOutage returns how long the worker's node has been unable to use the bucket; 0 if the
 // node can use the bucket.
-func (a *Assignee) awayTime() time.Duration {
+func (a *Assignee) bucketOutage() time.Duration {
 	if a.last == nil {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (a *Assignee) counts() (c workerCounts) {
 	c.working = oneIf(stays)
 	c.hungry = oneIf(a.canGetRows() && a.last.Hungry)
 	c.stuck = oneIf(a.last.Engines == 0 && a.canGiveBackRows())
-	c.away = oneIf(a.awayTime() > 0)
+	c.away = oneIf(a.bucketOutage() > 0)
 	return c
 }
 

@@ -10,9 +10,9 @@ import (
 // copy gets the answer of its original. No worker runs copies: the owner writes them,
 // one shard at a time.
 type copyTracker struct {
-	of      *shard.Copies // the copies of the whole input; nil if there are none
-	settled int           // in all shards before this shard, each row is committed or a copy
-	next    int           // no shard before this shard has copies that must still be written
+	of      *shard.RowCopies // the copies of the whole input; nil if there are none
+	settled int              // in all shards before this shard, each row is committed or a copy
+	next    int              // no shard before this shard has copies that must still be written
 }
 
 // copiesAhead is the number of shards that one call of NextCopyableShard examines. Most
@@ -21,12 +21,12 @@ const copiesAhead = 64
 
 // SetCopies sets which rows of the whole input are copies; of is nil if none are. A row
 // that a worker already has stays with the worker, even if the row is a copy.
-func (o *Owner) SetCopies(of *shard.Copies) {
-	o.copies = copyTracker{of: of}
+func (o *Owner) SetCopies(copies *shard.RowCopies) {
+	o.copies = copyTracker{of: copies}
 	for n := range o.plan.shards {
 		var rows *roaring.Bitmap
-		if of != nil {
-			rows = of.Rows(n)
+		if copies != nil {
+			rows = copies.Rows(n)
 		}
 		o.states.setCopies(n, rows)
 	}
@@ -69,9 +69,9 @@ func (o *Owner) isShardAnswered(n int) bool {
 // ProposeCopies returns the proposal to commit part p, which holds copies of a shard. The
 // proposal is a Repeat if a row of the part is no longer a copy, because a worker has
 // got the row.
-func (o *Owner) ProposeCopies(p Part) Proposal {
+func (o *Owner) ProposeCopies(p Part) PartProposal {
 	if o.states.copies.intersect(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
-		return Proposal{Part: p, Repeat: true}
+		return PartProposal{Part: p, Repeat: true}
 	}
-	return o.proposal("", p)
+	return o.acceptPart("", p)
 }

@@ -7,7 +7,7 @@
 //	rowStates  the state of each row: free, copy, assigned, finished, written, committed
 //	Owner      the state on the owner's node: all rows, the workers and their parts
 //	Worker     the state on a worker's node: the rows of this worker
-//	Ledger     the parts that the store has recorded
+//	PartLedger the parts that the store has recorded
 //
 // A worker sends a Heartbeat with its rows, its needs and its written parts. The owner
 // answers with an Assignment. Both messages contain the full state; each order that must

@@ -7,10 +7,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Ledger lists the parts of a job that the store has recorded.
-type Ledger struct {
+// A PartLedger lists the parts of a job that the store has recorded.
+type PartLedger struct {
 	Totals store.RowTotals // sums over all recorded parts
-	Rows   int64        // number of rows of the job
+	Rows   int64           // number of rows of the job
 
 	shards []shardParts
 	open   int // number of shards that do not have a complete part yet
@@ -23,10 +23,10 @@ type shardParts struct {
 	complete bool // one part contains all rows of the shard
 }
 
-// NewLedger returns the ledger of a job that has these shards and these recorded parts.
+// NewPartLedger returns the ledger of a job that has these shards and these recorded parts.
 // It returns an error if a part belongs to no shard of the job.
-func NewLedger(shards []shard.ShardInfo, parts []store.Part) (*Ledger, error) {
-	l := &Ledger{shards: make([]shardParts, len(shards)), open: len(shards)}
+func NewPartLedger(shards []shard.ManifestEntry, parts []store.Part) (*PartLedger, error) {
+	l := &PartLedger{shards: make([]shardParts, len(shards)), open: len(shards)}
 	for i, info := range shards {
 		l.shards[i].rows = int64(info.Rows)
 		l.Rows += int64(info.Rows)
@@ -41,19 +41,19 @@ func NewLedger(shards []shard.ShardInfo, parts []store.Part) (*Ledger, error) {
 }
 
 // Add adds a part that the store has recorded.
-func (l *Ledger) Add(p store.Part) {
+func (l *PartLedger) Add(p store.Part) {
 	l.Totals = l.Totals.Plus(p.Totals)
 	if p.Complete {
-		l.Complete(p)
+		l.RecordCompletePart(p)
 		return
 	}
 	s := &l.shards[p.Shard]
 	s.parts = append(s.parts, p)
 }
 
-// Complete records that part p contains all rows of its shard. It replaces all other
+// RecordCompletePart records that part p contains all rows of its shard. It replaces all other
 // parts of the shard.
-func (l *Ledger) Complete(p store.Part) {
+func (l *PartLedger) RecordCompletePart(p store.Part) {
 	s := &l.shards[p.Shard]
 	if !s.complete {
 		l.open--
@@ -61,15 +61,15 @@ func (l *Ledger) Complete(p store.Part) {
 	s.complete, s.parts = true, []store.Part{p}
 }
 
-// Shards returns the number of shards of the job.
-func (l *Ledger) Shards() int { return len(l.shards) }
+// CountShards returns the number of shards of the job.
+func (l *PartLedger) CountShards() int { return len(l.shards) }
 
 // Parts returns the recorded parts of a shard.
-func (l *Ledger) Parts(shard int) []store.Part { return l.shards[shard].parts }
+func (l *PartLedger) Parts(shard int) []store.Part { return l.shards[shard].parts }
 
 // Mergeable reports whether the parts of a shard can be merged: together they have all
 // rows of the shard, and no single part has all rows.
-func (l *Ledger) Mergeable(shard int) bool {
+func (l *PartLedger) Mergeable(shard int) bool {
 	s := &l.shards[shard]
 	rows := s.rows
 	for _, p := range s.parts {
@@ -79,13 +79,13 @@ func (l *Ledger) Mergeable(shard int) bool {
 }
 
 // IsShardComplete reports whether a single part contains all rows of a shard.
-func (l *Ledger) IsShardComplete(shard int) bool { return l.shards[shard].complete }
+func (l *PartLedger) IsShardComplete(shard int) bool { return l.shards[shard].complete }
 
-// Finished reports whether every shard has a complete part.
-func (l *Ledger) Finished() bool { return l.open == 0 }
+// IsComplete reports whether every shard has a complete part.
+func (l *PartLedger) IsComplete() bool { return l.open == 0 }
 
-// Merged returns the record of the complete part that was merged from the given parts.
-func Merged(key string, size int64, parts []store.Part) store.Part {
+// NewMergedPart returns the record of the complete part that was merged from the given parts.
+func NewMergedPart(key string, size int64, parts []store.Part) store.Part {
 	p := store.Part{Key: key, Shard: parts[0].Shard, Complete: true, Size: size}
 	for _, part := range parts {
 		p.Rows += part.Rows

@@ -13,12 +13,12 @@ import (
 
 func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	t.Parallel()
-	l, err := NewLedger([]shard.ShardInfo{{Rows: 10}}, nil)
+	l, err := NewPartLedger([]shard.ManifestEntry{{Rows: 10}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Add(store.Part{Key: "a", Rows: 10, Complete: true})
-	if !l.Finished() || l.Mergeable(0) {
+	if !l.IsComplete() || l.Mergeable(0) {
 		t.Error("one complete part leaves something to do")
 	}
 }
@@ -28,11 +28,11 @@ func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 func TestReplayEqualsTheOriginal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var shards []shard.ShardInfo
+		var shards []shard.ManifestEntry
 		for range rapid.IntRange(1, 3).Draw(t, "shards") {
-			shards = append(shards, shard.ShardInfo{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
+			shards = append(shards, shard.ManifestEntry{Rows: rapid.IntRange(1, 40).Draw(t, "rows")})
 		}
-		l, _ := NewLedger(shards, nil)
+		l, _ := NewPartLedger(shards, nil)
 		o, _ := NewOwner(shards, nil)
 		var records []store.Part
 		for n := range rapid.IntRange(0, 30).Draw(t, "parts") {
@@ -56,8 +56,8 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			l.Add(proposal.Record)
 			records = append(records, proposal.Record)
 			if l.Mergeable(shard) && rapid.Bool().Draw(t, "merge now") {
-				c := Merged("merged", 1, l.Parts(shard))
-				l.Complete(c)
+				c := NewMergedPart("merged", 1, l.Parts(shard))
+				l.RecordCompletePart(c)
 				kept := records[:0]
 				for _, p := range records {
 					if p.Shard != shard {
@@ -67,7 +67,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 				records = append(kept, c)
 			}
 		}
-		again, err := NewLedger(shards, records)
+		again, err := NewPartLedger(shards, records)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,12 +20,12 @@ type (
 		Fresh bool
 		Holds []ShardRows
 
-		Received int64       // number of the last batch of spans that the worker received
-		Recalled int64       // number of the last Revocation that the worker carried out
-		Back     []ShardRows // rows that the worker gives back to the owner
-		Batch    int64       // number of the batch in Back
-		Suspects []SuspectRow   // rows of Back that may have crashed an inference server
-		Parts    []Part      // parts that the worker has written and the owner has not acknowledged
+		Received int64        // number of the last batch of spans that the worker received
+		Recalled int64        // number of the last Revocation that the worker carried out
+		Back     []ShardRows  // rows that the worker gives back to the owner
+		Batch    int64        // number of the batch in Back
+		Suspects []SuspectRow // rows of Back that may have crashed an inference server
+		Parts    []Part       // parts that the worker has written and the owner has not acknowledged
 
 		Want    bool // the worker has room for more rows
 		Hungry  bool // the worker's engines have room, and the worker has no rows for them
@@ -81,7 +81,7 @@ type (
 	// A Batch is a list of spans for one worker, numbered from 1.
 	Batch struct {
 		Number int64
-		Spans  []Span
+		Spans  []RowSpan
 	}
 
 	// A Revocation asks a worker to give back a number of rows that it has not sent to an

@@ -20,8 +20,8 @@ import (
 type hand struct {
 	*Worker
 	name      string
-	unsent    Rows // could still be given back
-	finished  Rows // not written yet
+	unsent    RowsByShard // could still be given back
+	finished  RowsByShard // not written yet
 	exhausted bool
 	parts     int
 	leaves    bool
@@ -33,7 +33,7 @@ func (h *hand) report() *Heartbeat {
 		Job: "job", Worker: h.name, Address: "there", Want: h.unsent.Count() < 500 && !h.leaves,
 		Hungry: h.unsent.Count() == 0, Ready: int(h.unsent.Count()), Engines: 1, Leaves: h.leaves,
 	}
-	h.Report(r)
+	h.FillHeartbeat(r)
 	r.Left = h.leaves && h.Idle()
 	return r
 }
@@ -83,11 +83,11 @@ func (h *hand) writePart() {
 // A site is a job in the model. Its records survive a change of owner.
 type site struct {
 	t       *rapid.T
-	shards  []shard.ShardInfo
-	groups  []byte        // of the first rows of the job
-	copies  *shard.Copies // nil if there are none
+	shards  []shard.ManifestEntry
+	groups  []byte           // of the first rows of the job
+	copies  *shard.RowCopies // nil if there are none
 	records []store.Part
-	pending []Proposal // not committed yet
+	pending []PartProposal // not committed yet
 	owner   *Owner
 	listed  []byte // the encoded list of copies
 	copied  []Part // parts with copies that the owner has begun to write
@@ -179,7 +179,7 @@ func (s *site) copiesOf(n int) *roaring.Bitmap {
 // drawCopies makes some rows equal to earlier rows.
 func (s *site) drawCopies() {
 	var list bytes.Buffer
-	w := shard.NewCopiesWriter(&list)
+	w := shard.NewRowCopiesWriter(&list)
 	one := rapid.IntRange(1, 6).Draw(s.t, "of so many rows one is a copy")
 	far := rapid.Int64Range(1, 900).Draw(s.t, "originals are so far before")
 	var originals []int64
@@ -206,7 +206,7 @@ func (s *site) drawCopies() {
 	}
 	s.listed = list.Bytes()
 	var err error
-	if s.copies, err = shard.ReadCopies(bytes.NewReader(s.listed), int64(len(s.listed)), s.shards); err != nil {
+	if s.copies, err = shard.ReadRowCopies(bytes.NewReader(s.listed), int64(len(s.listed)), s.shards); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -353,7 +353,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &site{t: t, runs: make(map[string]int), lost: make(map[string]bool)}
 		for range rapid.IntRange(1, 4).Draw(t, "shards") {
-			info := shard.ShardInfo{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20}
+			info := shard.ManifestEntry{Rows: rapid.IntRange(1, 400).Draw(t, "rows"), Bytes: 1 << 20}
 			if n := len(s.shards); n > 0 {
 				info.First = s.shards[n-1].First + int64(s.shards[n-1].Rows)
 			}
@@ -380,7 +380,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 		}
 		s.readOn(len(s.shards))
 		for _, h := range s.hands { // no message is lost from here on
-			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
+			h.SwitchOwner(s.epoch, fmt.Sprint(s.epoch))
 		}
 		s.commit()
 		for range 3 {
@@ -447,7 +447,7 @@ func (s *site) check() {
 	if complete, _ := s.owner.CountCompleteShards(); complete != whole {
 		s.t.Fatalf("the owner knows %d complete shards, want %d", complete, whole)
 	}
-	for _, share := range s.owner.Shares(time.Unix(0, 0)) {
+	for _, share := range s.owner.ProgressByNode(time.Unix(0, 0)) {
 		shared += share.Assigned
 	}
 	b := s.owner.states
@@ -460,7 +460,7 @@ func (s *site) check() {
 // their set.
 func (b *rowStates) count(shard int) (count int, all *roaring.Bitmap) {
 	all = roaring.New()
-	states := []*Rows{&b.free, &b.copies, &b.finished, &b.written, &b.committed}
+	states := []*RowsByShard{&b.free, &b.copies, &b.finished, &b.written, &b.committed}
 	for _, rows := range b.assigned {
 		states = append(states, rows)
 	}
@@ -529,7 +529,7 @@ func (s *site) step() {
 				s.forgo(h)
 				continue
 			}
-			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
+			h.SwitchOwner(s.epoch, fmt.Sprint(s.epoch))
 			s.exchange(h, false, rapid.Bool().Draw(t, "answer lost"))
 		}
 		s.owner.Assigning = true

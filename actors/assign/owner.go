@@ -19,7 +19,7 @@ type Owner struct {
 	Assigning bool
 	Nodes     int // number of known nodes that could run rows of the job
 	// Wary is true if the job may crash its owners. Each worker then has at most waryRows
-	// rows at a time, until ClearWary is called.
+	// rows at a time, until LiftWaryLimit is called.
 	Wary bool
 
 	rows    int64 // number of rows in all shards
@@ -28,7 +28,7 @@ type Owner struct {
 	workers map[string]*Assignee
 	sorted  []*Assignee            // workers, sorted by name
 	at      map[string][]*Assignee // workers by address of their node
-	counts  workerCounts                 // sums over all workers
+	counts  workerCounts           // sums over all workers
 	toServe []*Assignee            // workers that the next call of AssignRows examines
 	dueAll  bool                   // the next call of AssignRows examines all workers, because rows have become free
 	retired map[string]bool        // names of removed or refused workers: they must drop their rows
@@ -38,14 +38,14 @@ type Owner struct {
 
 	suspects suspects // rows given back by workers that may have crashed a server
 
-	complete int              // number of shards with all rows committed
+	complete int                    // number of shards with all rows committed
 	nodes    map[string]*commitRate // committed rows, by address of the node
 	paces    map[string]*commitRate // the entry of nodes for each worker, including removed workers
 }
 
-// A Proposal is a part that a worker has reported, and the record with which the store
+// A PartProposal is a part that a worker has reported, and the record with which the store
 // can commit the part.
-type Proposal struct {
+type PartProposal struct {
 	Worker string
 	Part
 	Record store.Part // the record to be committed
@@ -54,7 +54,7 @@ type Proposal struct {
 
 // NewOwner returns the owner's state for a job with these shards and recorded parts. It
 // returns an error if a part record does not fit the shards.
-func NewOwner(shards []shard.ShardInfo, parts []store.Part) (*Owner, error) {
+func NewOwner(shards []shard.ManifestEntry, parts []store.Part) (*Owner, error) {
 	b, err := newRowStates(shards, parts)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (o *Owner) SetRowGroups(groups []byte) {
 
 // Append adds the next shards of a job while the input is still being read. copies has,
 // for each new shard, the rows that are copies; nil means none.
-func (o *Owner) Append(shards []shard.ShardInfo, copies []*roaring.Bitmap) {
+func (o *Owner) Append(shards []shard.ManifestEntry, copies []*roaring.Bitmap) {
 	for i, info := range shards {
 		o.states.free.Add(len(o.plan.shards)+i, rowRange(0, info.Rows))
 		if i < len(copies) {
@@ -99,19 +99,19 @@ func (o *Owner) Append(shards []shard.ShardInfo, copies []*roaring.Bitmap) {
 }
 
 // rowsIn returns the number of rows in shards.
-func rowsIn(shards []shard.ShardInfo) (rows int64) {
+func rowsIn(shards []shard.ManifestEntry) (rows int64) {
 	for _, s := range shards {
 		rows += int64(s.Rows)
 	}
 	return rows
 }
 
-// Shards returns the number of shards that the owner knows.
-func (o *Owner) Shards() int { return len(o.plan.shards) }
+// CountShards returns the number of shards that the owner knows.
+func (o *Owner) CountShards() int { return len(o.plan.shards) }
 
 // HandleHeartbeat processes a heartbeat that arrived at now. It returns the worker, and a proposal
 // for each part that the owner did not know. If a is nil, the worker must stop.
-func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
+func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts []PartProposal) {
 	if o.retired[h.Worker] || !o.isPlausible(h) {
 		return nil, nil
 	}
@@ -141,11 +141,11 @@ func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts
 			o.suspects.add(s)
 		}
 	}
-	parts = o.hearParts(a, h.Parts)
+	parts = o.proposeNewParts(a, h.Parts)
 	if behind && h.Ready > 0 {
 		o.requestRowsBack(a, h.Ready)
 	}
-	o.queueForServe(a)
+	o.queueForAssignment(a)
 	return a, parts
 }
 
@@ -153,7 +153,7 @@ func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts
 // workers, for example while the worker's node was suspended. The owner then takes back
 // all rows that the worker has not sent, and assigns the uncommitted rows again.
 func (o *Owner) hasRowsCommittedByOthers(h *Heartbeat) bool {
-	var own Rows
+	var own RowsByShard
 	for _, p := range h.Parts {
 		own.Add(p.Shard, p.Rows.Bitmap)
 	}
@@ -171,11 +171,11 @@ func (o *Owner) hasRowsCommittedByOthers(h *Heartbeat) bool {
 // rows, so other workers should run these rows. Call StrandedWorkers regularly.
 func (o *Owner) StrandedWorkers(patience time.Duration, now time.Time) (stranded []*Assignee) {
 	for _, a := range o.sorted {
-		if a.awayTime() >= patience && patience > 0 {
+		if a.bucketOutage() >= patience && patience > 0 {
 			stranded = append(stranded, a)
 		}
 	}
-	switch away := o.CountAway(); {
+	switch away := o.CountCutOffWorkers(); {
 	case away == 0 || away == len(o.workers): // all nodes can use the bucket, or none can
 		o.split = time.Time{}
 	case o.split.IsZero():
@@ -187,8 +187,8 @@ func (o *Owner) StrandedWorkers(patience time.Duration, now time.Time) (stranded
 	return stranded
 }
 
-// CountAway returns the number of workers whose nodes cannot use the bucket.
-func (o *Owner) CountAway() int { return o.counts.away }
+// CountCutOffWorkers returns the number of workers whose nodes cannot use the bucket.
+func (o *Owner) CountCutOffWorkers() int { return o.counts.away }
 
 // WaitReason returns the reason why the job waits: the reason of the first waiting worker,
 // if all workers with servers wait. It returns "" if a worker with servers does not
@@ -206,48 +206,48 @@ func (o *Owner) WaitReason() (waits string) {
 	return waits
 }
 
-// Done reports whether all rows are committed.
-func (o *Owner) Done() bool { return o.states.committed.Count() == o.rows }
+// IsFullyCommitted reports whether all rows are committed.
+func (o *Owner) IsFullyCommitted() bool { return o.states.committed.Count() == o.rows }
 
-// hearParts processes the parts in a heartbeat, and returns a proposal for each new
+// proposeNewParts processes the parts in a heartbeat, and returns a proposal for each new
 // part. It also forgets acknowledged parts that the heartbeat no longer lists.
-func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
+func (o *Owner) proposeNewParts(a *Assignee, parts []Part) (fresh []PartProposal) {
 	named := make(map[string]bool, len(parts))
 	for _, p := range parts {
 		named[p.Key] = true
 		switch {
 		case a.parts[p.Key] != nil:
 		case o.known[p.Key]:
-			a.parts[p.Key] = &reported{p, true}
+			a.parts[p.Key] = &reportedPart{p, true}
 		default:
 			proposal := o.propose(a, p)
-			a.parts[p.Key] = &reported{p, proposal.Repeat}
+			a.parts[p.Key] = &reportedPart{p, proposal.Repeat}
 			fresh = append(fresh, proposal)
 		}
 	}
-	maps.DeleteFunc(a.parts, func(key string, p *reported) bool { return p.acked && !named[key] })
+	maps.DeleteFunc(a.parts, func(key string, p *reportedPart) bool { return p.acked && !named[key] })
 	return fresh
 }
 
 // propose returns a proposal for a reported part. If another part has some of its rows,
 // the proposal is a Repeat, and the rows of the part become free.
-func (o *Owner) propose(a *Assignee, p Part) Proposal {
+func (o *Owner) propose(a *Assignee, p Part) PartProposal {
 	if o.states.anyWritten(p.Shard, p.Rows.Bitmap) {
 		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
-		return Proposal{Worker: a.Worker, Part: p, Repeat: true}
+		return PartProposal{Worker: a.Worker, Part: p, Repeat: true}
 	}
-	return o.proposal(a.Worker, p)
+	return o.acceptPart(a.Worker, p)
 }
 
-// proposal returns the proposal to commit a part, and marks the part's rows as written.
+// acceptPart returns the proposal to commit a part, and marks the part's rows as written.
 // The caller has checked that no other part has these rows.
-func (o *Owner) proposal(worker string, p Part) Proposal {
+func (o *Owner) acceptPart(worker string, p Part) PartProposal {
 	o.states.markWritten(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
 	if rec.Complete = rec.Rows == int64(o.plan.shards[p.Shard].Rows); !rec.Complete {
 		rec.Accepted, _ = p.Rows.ToBytes() // writing to memory cannot fail
 	}
-	return Proposal{Worker: worker, Part: p, Record: rec}
+	return PartProposal{Worker: worker, Part: p, Record: rec}
 }
 
 // isPlausible reports whether the heartbeat can be true: all its rows exist in the job,
@@ -277,7 +277,7 @@ func (o *Owner) addWorker(h *Heartbeat) *Assignee {
 		have.Or(o.states.copies.intersect(n, rows))
 		o.states.assign(h.Worker, n, have)
 	}
-	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}
+	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reportedPart)}
 	o.workers[h.Worker] = a
 	o.at[a.Address] = append(o.at[a.Address], a)
 	at, _ := slices.BinarySearchFunc(o.sorted, a, byName)
@@ -292,17 +292,17 @@ func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.dueAll = true
 }
 
-// queueForServe updates the counts of a worker, and makes the next call of AssignRows
+// queueForAssignment updates the counts of a worker, and makes the next call of AssignRows
 // examine the worker.
-func (o *Owner) queueForServe(a *Assignee) {
+func (o *Owner) queueForAssignment(a *Assignee) {
 	o.updateCounts(a, a.counts())
 	o.toServe = append(o.toServe, a)
 }
 
-// updateCounts replaces the numbers that a worker adds to the owner's counts by now.
-func (o *Owner) updateCounts(a *Assignee, now workerCounts) {
-	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
-	a.counted = now
+// updateCounts replaces the numbers that a worker adds to the owner's counts by current.
+func (o *Owner) updateCounts(a *Assignee, current workerCounts) {
+	o.counts = o.counts.plus(a.counted, -1).plus(current, 1)
+	a.counted = current
 }
 
 // MarkCommitted processes the news that the store has recorded part p of a worker. It
@@ -355,9 +355,9 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	return o.states.releaseAll(a.Worker)
 }
 
-// CountAsHeard counts every worker as heard at the given time or later, because the owner
+// MarkAllHeard counts every worker as heard at the given time or later, because the owner
 // could not process heartbeats before that time.
-func (o *Owner) CountAsHeard(at time.Time) {
+func (o *Owner) MarkAllHeard(at time.Time) {
 	for _, a := range o.workers {
 		if a.heard.Before(at) {
 			a.heard = at
@@ -391,14 +391,14 @@ func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
 // A RowLocation is the state of a row, and the worker that has the row.
 type RowLocation struct {
-	State  RowState  `json:"state"`
-	Worker string `json:"worker,omitempty"` // name of the worker; empty unless the row is assigned
+	State  RowState `json:"state"`
+	Worker string   `json:"worker,omitempty"` // name of the worker; empty unless the row is assigned
 }
 
 // LocateRow returns the state and the worker of a row. row is the row's number in the
 // input.
 func (o *Owner) LocateRow(row int64) (p RowLocation) {
-	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.ShardInfo, row int64) int {
+	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.ManifestEntry, row int64) int {
 		switch {
 		case row < s.First:
 			return 1

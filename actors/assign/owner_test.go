@@ -12,7 +12,7 @@ var start = time.Unix(1000, 0)
 
 // hears sends the owner a first heartbeat of a worker that holds rows of shard 0 and has
 // written the given parts.
-func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (*Assignee, []Proposal) {
+func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (*Assignee, []PartProposal) {
 	t.Helper()
 	h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Want: true, Address: worker, Parts: parts}
 	if holds[1] > holds[0] {
@@ -27,7 +27,7 @@ func part(key string, from, to int) Part {
 
 func owner(t *testing.T, rows int, parts ...store.Part) *Owner {
 	t.Helper()
-	o, err := NewOwner([]shard.ShardInfo{{Rows: rows}}, parts)
+	o, err := NewOwner([]shard.ManifestEntry{{Rows: rows}}, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestOwnerCommitsPartsOfLostWorkers(t *testing.T) {
 	o := owner(t, 10)
 	a, parts := hears(t, o, "w", [2]int{0, 10}, part("half", 0, 5))
 	if again := o.Remove(a); again != 5 || o.states.free.Count() != 5 {
-		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.states.free.Count())
+		t.Errorf("%d rows run again and %d are free, want only the rows without a part", again, o.states.free.Count())
 	}
 	if o.MarkCommitted("w", parts[0].Part, time.Unix(0, 0)) != nil {
 		t.Error("a worker that is gone was found")
@@ -107,7 +107,7 @@ func TestOwnerExcusesWorkersAfterItsOwnPause(t *testing.T) {
 	if len(o.SilentWorkers(late.Add(-time.Second))) != 1 {
 		t.Fatal("a worker that was not heard for a minute is not silent")
 	}
-	o.CountAsHeard(late)
+	o.MarkAllHeard(late)
 	if len(o.SilentWorkers(late.Add(-time.Second))) != 0 {
 		t.Error("a worker that could not be heard is taken for lost")
 	}
@@ -169,7 +169,7 @@ func TestOwnerRevokesNothingWhileItIsWary(t *testing.T) {
 	if changed := o.AssignRows(); len(changed) != 0 {
 		t.Fatalf("changed %+v, want no worker", changed)
 	}
-	o.ClearWary()
+	o.LiftWaryLimit()
 	if changed := o.AssignRows(); len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 1 {
 		t.Fatalf("changed %+v, want a row of the busy worker", changed)
 	}
@@ -197,11 +197,11 @@ func TestOwnerRefusesImpossibleRows(t *testing.T) {
 func TestOwnerRefusesRecordsOfAnotherInput(t *testing.T) {
 	t.Parallel()
 	for _, p := range []store.Part{{Key: "x", Shard: 1, Complete: true}, {Key: "x", Accepted: []byte("nonsense")}} {
-		if _, err := NewOwner([]shard.ShardInfo{{Rows: 1}}, []store.Part{p}); err == nil {
+		if _, err := NewOwner([]shard.ManifestEntry{{Rows: 1}}, []store.Part{p}); err == nil {
 			t.Errorf("part %+v was accepted", p)
 		}
 	}
-	if _, err := NewLedger([]shard.ShardInfo{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
+	if _, err := NewPartLedger([]shard.ManifestEntry{{Rows: 1}}, []store.Part{{Key: "x", Shard: 1, Complete: true}}); err == nil {
 		t.Error("a part of a shard that does not exist was accepted")
 	}
 }

@@ -16,8 +16,8 @@ import (
 // order of the input. When every share of a block has a worker, the next block begins.
 // At the end of a job several workers get rows of the same share.
 type partition struct {
-	free   *Rows // the free rows of the job, shared with the plan
-	shards []shard.ShardInfo
+	free   *RowsByShard // the free rows of the job, shared with the plan
+	shards []shard.ManifestEntry
 	groups []byte // the group of each row, by the row's number in the job
 	blocks []partitionBlock
 	cursor map[string]shareID // by worker: the share from which the worker gets rows
@@ -41,7 +41,7 @@ type shareID struct{ block, number int }
 const shareBytes = 4 << 20
 
 // newPartition returns a partition of the shards whose rows all have groups.
-func newPartition(shards []shard.ShardInfo, free *Rows, groups []byte) *partition {
+func newPartition(shards []shard.ManifestEntry, free *RowsByShard, groups []byte) *partition {
 	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]shareID)}
 	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
 		b := partitionBlock{from: n, rows: make(map[int][]*roaring.Bitmap)}
@@ -72,9 +72,9 @@ func (b *partitionBlock) divide(groups []byte) {
 	}
 }
 
-// rows returns free rows of one shard for a worker, and the number n of the shard. ok
+// nextRows returns free rows of one shard for a worker, and the number n of the shard. ok
 // is false if the partition has no free row.
-func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
+func (d *partition) nextRows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	if s, has := d.cursor[worker]; has {
 		if n, rows, ok = d.firstFreeRows(s); ok {
 			return n, rows, true
@@ -93,22 +93,22 @@ func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 // false if the share has no free rows.
 func (d *partition) firstFreeRows(s shareID) (n int, rows *roaring.Bitmap, ok bool) {
 	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
-		if rows = d.freeOf(s, n); rows != nil {
+		if rows = d.freeRowsInShard(s, n); rows != nil {
 			return n, rows, true
 		}
 	}
 	return 0, nil, false
 }
 
-// freeOf returns the free rows of share s in shard n; nil if there are none.
-func (d *partition) freeOf(s shareID, n int) *roaring.Bitmap {
+// freeRowsInShard returns the free rows of share s in shard n; nil if there are none.
+func (d *partition) freeRowsInShard(s shareID, n int) *roaring.Bitmap {
 	b, free := &d.blocks[s.block], d.free.inShard(n)
 	if free == nil {
 		delete(b.rows, n)
 		return nil
 	}
 	if b.rows[n] == nil {
-		b.rows[n] = d.sharesOf(b, n)
+		b.rows[n] = d.splitShardByShare(b, n)
 	}
 	if own := b.rows[n][s.number]; own.Intersects(free) {
 		return roaring.And(free, own)
@@ -116,9 +116,9 @@ func (d *partition) freeOf(s shareID, n int) *roaring.Bitmap {
 	return nil
 }
 
-// sharesOf returns the rows of each share of block b in shard n, by number of the
+// splitShardByShare returns the rows of each share of block b in shard n, by number of the
 // share.
-func (d *partition) sharesOf(b *partitionBlock, n int) []*roaring.Bitmap {
+func (d *partition) splitShardByShare(b *partitionBlock, n int) []*roaring.Bitmap {
 	shares := make([]*roaring.Bitmap, b.shares)
 	for i := range shares {
 		shares[i] = roaring.New()
@@ -180,7 +180,7 @@ func (d *partition) hasFree(b partitionBlock) bool {
 func (d *partition) count(s shareID) (rows int) {
 	b := &d.blocks[s.block]
 	for n := b.from; n < b.to; n++ {
-		if free := d.freeOf(s, n); free != nil {
+		if free := d.freeRowsInShard(s, n); free != nil {
 			rows += int(free.GetCardinality())
 		}
 	}

@@ -10,10 +10,10 @@ import (
 // rows take turns. The shards are large enough for this number of shares.
 func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	t.Helper()
-	infos := make([]shard.ShardInfo, shards)
+	infos := make([]shard.ManifestEntry, shards)
 	groups := make([]byte, shards*rows)
 	for n := range infos {
-		infos[n] = shard.ShardInfo{First: int64(n * rows), Rows: rows, Bytes: int64(shares) * shareBytes / int64(shards)}
+		infos[n] = shard.ManifestEntry{First: int64(n * rows), Rows: rows, Bytes: int64(shares) * shareBytes / int64(shards)}
 	}
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
@@ -28,7 +28,7 @@ func dealt(t *testing.T, shards, rows, shares int) *Owner {
 
 // take takes the next span for a worker from the plan, and returns the groups of its
 // rows.
-func take(t *testing.T, o *Owner, worker string) (s Span, groups map[byte]bool) {
+func take(t *testing.T, o *Owner, worker string) (s RowSpan, groups map[byte]bool) {
 	t.Helper()
 	s, ok := o.plan.nextSpan(worker, maxSpanRows)
 	if !ok {
@@ -74,7 +74,7 @@ func TestAGroupGoesToOneWorker(t *testing.T) {
 func TestSharesAreSharedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	o := dealt(t, 2, 510, 2)
-	var last Span
+	var last RowSpan
 	for _, worker := range []string{"a", "b", "c"} {
 		last, _ = take(t, o, worker)
 	}
@@ -114,9 +114,9 @@ func TestSharesHaveEqualSize(t *testing.T) {
 func TestRemainingRowsAreDealt(t *testing.T) {
 	t.Parallel()
 	const rows = 1020
-	infos, groups := make([]shard.ShardInfo, 4), make([]byte, 4*rows)
+	infos, groups := make([]shard.ManifestEntry, 4), make([]byte, 4*rows)
 	for n := range infos {
-		infos[n] = shard.ShardInfo{First: int64(n * rows), Rows: rows, Bytes: shareBytes}
+		infos[n] = shard.ManifestEntry{First: int64(n * rows), Rows: rows, Bytes: shareBytes}
 	}
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
@@ -155,9 +155,9 @@ func TestRemainingRowsAreDealt(t *testing.T) {
 // follow after the dealt shards.
 func TestBlocksAreBounded(t *testing.T) {
 	t.Parallel()
-	infos := make([]shard.ShardInfo, 6)
+	infos := make([]shard.ManifestEntry, 6)
 	for n := range infos {
-		infos[n] = shard.ShardInfo{First: int64(10 * n), Rows: 10, Bytes: shard.PartitionBytes / 2}
+		infos[n] = shard.ManifestEntry{First: int64(10 * n), Rows: 10, Bytes: shard.PartitionBytes / 2}
 	}
 	o, err := NewOwner(infos, nil)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // gets rows of the shard with the most free rows. The worker itself decides which of
 // its rows it sends first.
 type spanPlanner struct {
-	shards []shard.ShardInfo
-	free   *Rows          // the free rows of the job
+	shards []shard.ManifestEntry
+	free   *RowsByShard   // the free rows of the job
 	begun  []bool         // by shard: a worker has got rows of the shard
 	open   map[int]bool   // numbers of the shards that have begun and may have free rows
 	next   int            // all shards before this shard have begun or have no free rows
@@ -40,22 +40,22 @@ const (
 )
 
 // newSpanPlanner returns a plan for the free rows of shards.
-func newSpanPlanner(shards []shard.ShardInfo, free *Rows) *spanPlanner {
+func newSpanPlanner(shards []shard.ManifestEntry, free *RowsByShard) *spanPlanner {
 	p := &spanPlanner{free: free, open: make(map[int]bool), cursor: make(map[string]int)}
 	p.addShards(shards)
 	return p
 }
 
 // addShards adds the next shards of the job.
-func (p *spanPlanner) addShards(shards []shard.ShardInfo) {
+func (p *spanPlanner) addShards(shards []shard.ManifestEntry) {
 	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
-// share returns how many rows a worker may get at a time. With several workers this
+// fairRowShare returns how many rows a worker may get at a time. With several workers this
 // number is half of an equal share of the free rows, but at least leastBatch. So all
 // workers finish at about the same time (guided self-scheduling, Polychronopoulos and
 // Kuck 1987).
-func (p *spanPlanner) share(workers int) int {
+func (p *spanPlanner) fairRowShare(workers int) int {
 	if workers < 2 {
 		return math.MaxInt
 	}
@@ -64,9 +64,9 @@ func (p *spanPlanner) share(workers int) int {
 
 // nextSpan returns the next span for a worker, with at most this many rows; ok is false if
 // no row is free. The caller must mark the rows as assigned.
-func (p *spanPlanner) nextSpan(worker string, maxRows int) (Span, bool) {
+func (p *spanPlanner) nextSpan(worker string, maxRows int) (RowSpan, bool) {
 	if p.partition != nil {
-		if n, free, ok := p.partition.rows(worker); ok {
+		if n, free, ok := p.partition.nextRows(worker); ok {
 			s := p.spanOf(n, free, maxRows)
 			s.Block, s.Share = p.partition.lastShardInBlock(n), 1+p.partition.cursor[worker].number
 			return s, true
@@ -74,17 +74,17 @@ func (p *spanPlanner) nextSpan(worker string, maxRows int) (Span, bool) {
 	}
 	n, ok := p.shardFor(worker)
 	if !ok {
-		return Span{}, false
+		return RowSpan{}, false
 	}
 	return p.spanOf(n, p.free.inShard(n), maxRows), true
 }
 
 // spanOf returns a span with the first rows of free, at most this many. free has rows
 // of shard n.
-func (p *spanPlanner) spanOf(n int, free *roaring.Bitmap, maxRows int) Span {
+func (p *spanPlanner) spanOf(n int, free *roaring.Bitmap, maxRows int) RowSpan {
 	rows := min(spanRows(p.shards[n]), maxRows, int(free.GetCardinality()))
 	last, _ := free.Select(uint32(rows - 1)) // free has at least this many rows
-	s := Span{Shard: n, From: int(free.Minimum()), To: int(last) + 1, Of: p.shards[n]}
+	s := RowSpan{Shard: n, From: int(free.Minimum()), To: int(last) + 1, Of: p.shards[n]}
 	if s.To-s.From > rows {
 		except := s.Rows()
 		except.AndNot(free)
@@ -94,7 +94,7 @@ func (p *spanPlanner) spanOf(n int, free *roaring.Bitmap, maxRows int) Span {
 }
 
 // spanRows returns the number of rows in a span of this shard.
-func spanRows(s shard.ShardInfo) int {
+func spanRows(s shard.ManifestEntry) int {
 	if s.Bytes == 0 {
 		return maxSpanRows
 	}

@@ -21,9 +21,9 @@ func committed(key string, shard int, set *roaring.Bitmap) store.Part {
 }
 
 // someShards draws shards, and parts with some of their rows.
-func someShards(t *rapid.T, most int) (shards []shard.ShardInfo, done []*roaring.Bitmap, parts []store.Part, open int64) {
+func someShards(t *rapid.T, most int) (shards []shard.ManifestEntry, done []*roaring.Bitmap, parts []store.Part, open int64) {
 	for n := range rapid.IntRange(0, most).Draw(t, "shards") {
-		info := shard.ShardInfo{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
+		info := shard.ManifestEntry{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
 		info.Bytes = int64(info.Rows) * rapid.Int64Range(0, 5000).Draw(t, "bytes per row")
 		if n > 0 {
 			info.First = shards[n-1].First + int64(shards[n-1].Rows)
@@ -65,8 +65,8 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			t.Fatalf("%d rows free, want %d", b.free.Count(), open)
 		}
 		workers := rapid.IntRange(1, 6).Draw(t, "workers")
-		var out Rows
-		assigned := func(s Span) {
+		var out RowsByShard
+		assigned := func(s RowSpan) {
 			if s.Count() < 1 || s.To > shards[s.Shard].Rows {
 				t.Fatalf("span %+v", s)
 			}
@@ -114,7 +114,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			}
 		}
 		for {
-			s, ok := p.nextSpan("last", p.share(1))
+			s, ok := p.nextSpan("last", p.fairRowShare(1))
 			if !ok {
 				break
 			}
@@ -130,13 +130,13 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 // one.
 func TestPlanKeepsWorkersApart(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ShardInfo{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
+	o, err := NewOwner([]shard.ManifestEntry{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var order []int
 	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
-		s, _ := o.plan.nextSpan(worker, o.plan.share(1))
+		s, _ := o.plan.nextSpan(worker, o.plan.fairRowShare(1))
 		o.states.assign(worker, s.Shard, s.Rows())
 		order = append(order, s.Shard)
 	}
@@ -148,7 +148,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 // A worker of an earlier owner keeps its rows, unless another worker has them.
 func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ShardInfo{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
+	o, err := NewOwner([]shard.ManifestEntry{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	if join("b", map[int]*roaring.Bitmap{0: rows(29, 31)}) != nil || o.states.free.Count() != 70 {
 		t.Errorf("a row was taken twice, %d left", o.states.free.Count())
 	}
-	s, _ := o.plan.nextSpan("c", o.plan.share(1))
+	s, _ := o.plan.nextSpan("c", o.plan.fairRowShare(1))
 	if s.Shard != 0 || s.From != 30 || s.To != 100 {
 		t.Errorf("span %+v, want the free rows", s)
 	}
@@ -176,7 +176,7 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 // all their rows were assigned before.
 func TestPlanFindsReturnedShards(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ShardInfo{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
+	o, err := NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Rows is a set of rows of a job, stored by shard. The rows of a shard are numbered
+// RowsByShard is a set of rows of a job, stored by shard. The rows of a shard are numbered
 // from 0. The zero value is an empty set.
-type Rows struct {
+type RowsByShard struct {
 	shards map[int]*roaring.Bitmap // by shard: the rows of the shard in the set; no bitmap is empty
 	count  int64                   // number of rows in the set
 }
 
 // Add adds rows of a shard.
-func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
+func (r *RowsByShard) Add(shard int, rows *roaring.Bitmap) {
 	have := r.shards[shard]
 	if have == nil {
 		if rows.IsEmpty() {
@@ -38,7 +38,7 @@ func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
 }
 
 // remove removes rows of a shard.
-func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
+func (r *RowsByShard) remove(shard int, rows *roaring.Bitmap) {
 	have := r.shards[shard]
 	if have == nil {
 		return
@@ -53,10 +53,10 @@ func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 
 // inShard returns the rows of a shard in the set; nil if there are none. The caller must not
 // change the result.
-func (r *Rows) inShard(shard int) *roaring.Bitmap { return r.shards[shard] }
+func (r *RowsByShard) inShard(shard int) *roaring.Bitmap { return r.shards[shard] }
 
 // intersect returns a copy of the given rows, without rows that are not in the set.
-func (r *Rows) intersect(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
+func (r *RowsByShard) intersect(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	if have := r.shards[shard]; have != nil {
 		return roaring.And(have, rows)
 	}
@@ -65,7 +65,7 @@ func (r *Rows) intersect(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 
 // All iterates over the shards in order. It yields the number of each shard and the
 // rows of the shard.
-func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
+func (r *RowsByShard) All() iter.Seq2[int, *roaring.Bitmap] {
 	return func(yield func(int, *roaring.Bitmap) bool) {
 		for _, n := range slices.Sorted(maps.Keys(r.shards)) {
 			if !yield(n, r.shards[n]) {
@@ -76,10 +76,10 @@ func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 }
 
 // Count returns the number of rows in the set.
-func (r *Rows) Count() int64 { return r.count }
+func (r *RowsByShard) Count() int64 { return r.count }
 
 // countOf returns the number of rows of one shard in the set.
-func (r *Rows) countOf(shard int) int {
+func (r *RowsByShard) countOf(shard int) int {
 	if have := r.shards[shard]; have != nil {
 		return int(have.GetCardinality())
 	}
@@ -87,13 +87,13 @@ func (r *Rows) countOf(shard int) int {
 }
 
 // has reports whether the set has the row with this number in the shard.
-func (r *Rows) has(shard, row int) bool {
+func (r *RowsByShard) has(shard, row int) bool {
 	have := r.shards[shard]
 	return have != nil && have.ContainsInt(row)
 }
 
 // list returns a copy of the set in the form that messages use.
-func (r *Rows) list() []ShardRows {
+func (r *RowsByShard) list() []ShardRows {
 	var out []ShardRows
 	for n, rows := range r.All() {
 		out = append(out, ShardRows{Shard: n, Rows: NewRowSet(rows)})
@@ -102,7 +102,7 @@ func (r *Rows) list() []ShardRows {
 }
 
 // rowsOf returns the set of all rows in list.
-func rowsOf(list []ShardRows) (r Rows) {
+func rowsOf(list []ShardRows) (r RowsByShard) {
 	for _, s := range list {
 		r.Add(s.Shard, s.Rows.Bitmap)
 	}
@@ -153,14 +153,14 @@ func DecodeRowSet(raw []byte) (RowSet, error) {
 	return s, nil
 }
 
-// A Span is a set of rows of one shard that are assigned together: the rows from From
+// A RowSpan is a set of rows of one shard that are assigned together: the rows from From
 // up to To, without the rows in Except.
-type Span struct {
+type RowSpan struct {
 	Shard  int
 	From   int
 	To     int // the first row after the span
 	Except RowSet
-	Of     shard.ShardInfo // the description of the shard
+	Of     shard.ManifestEntry // the description of the shard
 	// Rows that are assigned by prefix come from a block of shards (see partition). Block is
 	// the last shard of this block, and Share the number of the share in the block. Both
 	// are 0 for other rows.
@@ -171,14 +171,14 @@ type Span struct {
 	Suspects []SuspectRow
 }
 
-// Behind returns the shard that limits how long the rows of the span may wait. When a
+// WaitLimitShard returns the shard that limits how long the rows of the span may wait. When a
 // worker has loaded rows a few shards after this shard, it sends the waiting rows
 // first. The shard is the last shard of the span's block, or the span's own shard if
 // the span has no block.
-func (s Span) Behind() int { return max(s.Shard, s.Block) }
+func (s RowSpan) WaitLimitShard() int { return max(s.Shard, s.Block) }
 
 // Rows returns the rows of the span.
-func (s Span) Rows() *roaring.Bitmap {
+func (s RowSpan) Rows() *roaring.Bitmap {
 	rows := roaring.New()
 	rows.AddRange(uint64(s.From), uint64(s.To))
 	if s.Except.Bitmap != nil {
@@ -188,7 +188,7 @@ func (s Span) Rows() *roaring.Bitmap {
 }
 
 // Count returns the number of rows of the span.
-func (s Span) Count() int {
+func (s RowSpan) Count() int {
 	n := s.To - s.From
 	if s.Except.Bitmap != nil {
 		n -= int(s.Except.GetCardinality())
@@ -196,9 +196,9 @@ func (s Span) Count() int {
 	return n
 }
 
-// After returns the span without the rows before row. If the span does not have row
+// TrimBefore returns the span without the rows before row. If the span does not have row
 // itself, the result begins with the next row of the span.
-func (s Span) After(row int) Span {
+func (s RowSpan) TrimBefore(row int) RowSpan {
 	s.From = min(row, s.To)
 	for s.From < s.To && !s.Has(s.From) {
 		s.From++
@@ -211,14 +211,14 @@ func (s Span) After(row int) Span {
 	return s
 }
 
-// Cut splits a span in two: last has its last n rows, and rest has the other rows. The
+// SplitLast splits a span in two: last has its last n rows, and rest has the other rows. The
 // span must have more than n rows.
-func (s Span) Cut(n int) (rest, last Span) {
+func (s RowSpan) SplitLast(n int) (rest, last RowSpan) {
 	row, err := s.Rows().Select(uint32(s.Count() - n))
 	if err != nil {
-		return s, Span{Shard: s.Shard, From: s.To, To: s.To}
+		return s, RowSpan{Shard: s.Shard, From: s.To, To: s.To}
 	}
-	last = s.After(int(row))
+	last = s.TrimBefore(int(row))
 	s.To = int(row)
 	if s.Except.Bitmap != nil {
 		rest := s.Except.Clone()
@@ -229,6 +229,6 @@ func (s Span) Cut(n int) (rest, last Span) {
 }
 
 // Has reports whether the span has this row. row must be from From up to To.
-func (s Span) Has(row int) bool {
+func (s RowSpan) Has(row int) bool {
 	return s.Except.Bitmap == nil || !s.Except.ContainsInt(row)
 }

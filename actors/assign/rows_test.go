@@ -12,7 +12,7 @@ func TestSpan_Cut(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		from := rapid.IntRange(0, 40).Draw(t, "from")
-		s := Span{Shard: 3, From: from, To: from + rapid.IntRange(2, 40).Draw(t, "rows")}
+		s := RowSpan{Shard: 3, From: from, To: from + rapid.IntRange(2, 40).Draw(t, "rows")}
 		if rapid.Bool().Draw(t, "has holes") {
 			s.Except = RowSet{roaring.New()}
 			for _, row := range rapid.SliceOfN(rapid.IntRange(s.From, s.To-1), 0, 10).Draw(t, "except") {
@@ -24,7 +24,7 @@ func TestSpan_Cut(t *testing.T) {
 		}
 		n := rapid.IntRange(1, s.Count()-1).Draw(t, "n")
 		whole := s.Rows()
-		rest, last := s.Cut(n)
+		rest, last := s.SplitLast(n)
 		if last.Count() != n || rest.Count() != int(whole.GetCardinality())-n || rest.Shard != 3 || last.Shard != 3 {
 			t.Fatalf("%+v cut into %+v and %+v at %d", s, rest, last, n)
 		}

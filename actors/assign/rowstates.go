@@ -41,17 +41,17 @@ const (
 // the states of its own rows. In a worker, a free row is a row to give back, and a
 // committed row is removed. A row must have exactly one state, or it is lost or runs twice.
 type rowStates struct {
-	free, copies, finished, written, committed Rows
-	assigned                                   map[string]*Rows // by worker: the rows assigned to the worker
+	free, copies, finished, written, committed RowsByShard
+	assigned                                   map[string]*RowsByShard // by worker: the rows assigned to the worker
 	// holders has, by shard, the entries of assigned that have rows of the shard.
-	holders       map[int][]*Rows
+	holders       map[int][]*RowsByShard
 	assignedCount int64 // number of assigned rows
 }
 
 // newRowStates returns the states of all rows of a job: rows in the recorded parts are
 // committed, and other rows are free.
-func newRowStates(shards []shard.ShardInfo, parts []store.Part) (*rowStates, error) {
-	b := &rowStates{assigned: make(map[string]*Rows)}
+func newRowStates(shards []shard.ManifestEntry, parts []store.Part) (*rowStates, error) {
+	b := &rowStates{assigned: make(map[string]*RowsByShard)}
 	for n, info := range shards {
 		b.free.Add(n, rowRange(0, info.Rows))
 	}
@@ -85,7 +85,7 @@ func (b *rowStates) assign(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.assignedTo(worker)
 	if had := have.countOf(shard); had == 0 && !rows.IsEmpty() {
 		if b.holders == nil {
-			b.holders = make(map[int][]*Rows)
+			b.holders = make(map[int][]*RowsByShard)
 		}
 		b.holders[shard] = append(b.holders[shard], have)
 	}
@@ -111,7 +111,7 @@ func (b *rowStates) setCopies(shard int, copies *roaring.Bitmap) {
 }
 
 // unassign removes rows of a shard from the row set of one worker.
-func (b *rowStates) unassign(have *Rows, shard int, rows *roaring.Bitmap) {
+func (b *rowStates) unassign(have *RowsByShard, shard int, rows *roaring.Bitmap) {
 	before := have.Count()
 	have.remove(shard, rows)
 	b.assignedCount -= before - have.Count()
@@ -122,8 +122,8 @@ func (b *rowStates) unassign(have *Rows, shard int, rows *roaring.Bitmap) {
 
 // removeHolder removes a worker's row set from the holders of a shard, because the
 // worker has no more rows there.
-func (b *rowStates) removeHolder(have *Rows, shard int) {
-	rest := slices.DeleteFunc(b.holders[shard], func(r *Rows) bool { return r == have })
+func (b *rowStates) removeHolder(have *RowsByShard, shard int) {
+	rest := slices.DeleteFunc(b.holders[shard], func(r *RowsByShard) bool { return r == have })
 	if b.holders[shard] = rest; len(rest) == 0 {
 		delete(b.holders, shard)
 	}
@@ -161,18 +161,18 @@ func (b *rowStates) markFinished(worker string, shard int, rows *roaring.Bitmap)
 // markWritten moves rows into the state Written, because they are in a stored part. Any
 // worker may have had the rows.
 func (b *rowStates) markWritten(shard int, rows *roaring.Bitmap) {
-	b.forget(shard, rows)
+	b.removeUncommitted(shard, rows)
 	b.written.Add(shard, rows)
 }
 
 // markCommitted moves rows into the state Committed, because the store has recorded them.
 func (b *rowStates) markCommitted(shard int, rows *roaring.Bitmap) {
-	b.forget(shard, rows)
+	b.removeUncommitted(shard, rows)
 	b.committed.Add(shard, rows)
 }
 
-// forget removes rows from all states except Committed.
-func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
+// removeUncommitted removes rows from all states except Committed.
+func (b *rowStates) removeUncommitted(shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
 	b.finished.remove(shard, rows)
@@ -189,9 +189,9 @@ func (b *rowStates) anyWritten(shard int, rows *roaring.Bitmap) bool {
 }
 
 // assignedTo returns the rows that are assigned to a worker.
-func (b *rowStates) assignedTo(worker string) *Rows {
+func (b *rowStates) assignedTo(worker string) *RowsByShard {
 	if b.assigned[worker] == nil {
-		b.assigned[worker] = new(Rows)
+		b.assigned[worker] = new(RowsByShard)
 	}
 	return b.assigned[worker]
 }

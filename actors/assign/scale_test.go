@@ -39,9 +39,9 @@ const (
 
 func newCrowd(tb testing.TB, workers int) *crowd {
 	tb.Helper()
-	shards := make([]shard.ShardInfo, crowdShards)
+	shards := make([]shard.ManifestEntry, crowdShards)
 	for i := range shards {
-		shards[i] = shard.ShardInfo{First: int64(i) * crowdShardRows, Rows: crowdShardRows, Bytes: crowdShardRows * 300}
+		shards[i] = shard.ManifestEntry{First: int64(i) * crowdShardRows, Rows: crowdShardRows, Bytes: crowdShardRows * 300}
 	}
 	o, err := NewOwner(shards, nil)
 	if err != nil {

@@ -35,7 +35,7 @@ func (o *Owner) AssignRows() (changed []*Assignee) {
 
 // assign assigns the next spans to a worker. It returns false if there are none.
 func (o *Owner) assign(a *Assignee) bool {
-	var spans []Span
+	var spans []RowSpan
 	for most := o.maxRows(a); most > 0 && len(spans) < spansPerBatch; {
 		s, ok := o.plan.nextSpan(a.Worker, most)
 		if !ok {
@@ -59,9 +59,9 @@ func (o *Owner) assign(a *Assignee) bool {
 // committed at once.
 const waryRows = 4
 
-// ClearWary ends the limit of waryRows rows for each worker: the job is no longer suspected
+// LiftWaryLimit ends the limit of waryRows rows for each worker: the job is no longer suspected
 // of crashing servers or nodes.
-func (o *Owner) ClearWary() { o.Wary, o.dueAll = false, true }
+func (o *Owner) LiftWaryLimit() { o.Wary, o.dueAll = false, true }
 
 // minBatchDivisor limits how small a batch may be: a batch with fewer rows than 1/minBatchDivisor
 // of the rows that the worker has ready is not worth a message.
@@ -78,8 +78,8 @@ func (o *Owner) maxRows(a *Assignee) int {
 	if o.Wary {
 		return int(max(0, waryRows-o.states.assignedTo(a.Worker).Count()))
 	}
-	workers := max(o.Working(), o.Nodes)
-	most := o.plan.share(workers)
+	workers := max(o.CountActiveWorkers(), o.Nodes)
+	most := o.plan.fairRowShare(workers)
 	if a.last.Hungry || workers < 2 {
 		return most
 	}
@@ -91,8 +91,8 @@ func (o *Owner) maxRows(a *Assignee) int {
 	return most
 }
 
-// Working returns the number of workers that have engines and do not drain.
-func (o *Owner) Working() int { return o.counts.working }
+// CountActiveWorkers returns the number of workers that have engines and do not drain.
+func (o *Owner) CountActiveWorkers() int { return o.counts.working }
 
 // leastRevoked is the minimum number of rows that a worker must have ready before the
 // owner asks it to give back rows.

@@ -2,18 +2,18 @@ package assign
 
 import "time"
 
-// A NodeShare is one node's part of the work on a job.
-type NodeShare struct {
+// A NodeProgress is one node's part of the work on a job.
+type NodeProgress struct {
 	Address  string   // of the node; empty for the owner's own node
 	Assigned int64    // rows that the node's workers have and that are not committed
 	Done     int64    // rows of the node's workers that were committed under this owner
 	Rate     *float64 // committed rows per second over the last minute; nil before the first 5 seconds
 }
 
-// Shares returns the share of each node that has a worker. The cost of a call does not
+// ProgressByNode returns the share of each node that has a worker. The cost of a call does not
 // grow with the number of rows.
-func (o *Owner) Shares(now time.Time) []NodeShare {
-	var shares []NodeShare
+func (o *Owner) ProgressByNode(now time.Time) []NodeProgress {
+	var shares []NodeProgress
 	at := make(map[string]int) // by address
 	for _, a := range o.sorted {
 		i, known := at[a.Address]
@@ -21,7 +21,7 @@ func (o *Owner) Shares(now time.Time) []NodeShare {
 			i = len(shares)
 			at[a.Address] = i
 			done := o.nodes[a.Address]
-			shares = append(shares, NodeShare{Address: a.Address, Done: done.all, Rate: done.rate(now)})
+			shares = append(shares, NodeProgress{Address: a.Address, Done: done.all, Rate: done.rate(now)})
 		}
 		shares[i].Assigned += o.states.assignedTo(a.Worker).Count()
 		for _, p := range a.parts {

@@ -11,11 +11,11 @@ import (
 // Committed rows still count after their worker was removed.
 func TestSharesByNode(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ShardInfo{{Rows: 10}, {First: 10, Rows: 5}}, nil)
+	o, err := NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 5}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(worker, address string, from, to int, parts ...Part) (*Assignee, []Proposal) {
+	at := func(worker, address string, from, to int, parts ...Part) (*Assignee, []PartProposal) {
 		t.Helper()
 		return o.HandleHeartbeat(&Heartbeat{
 			Worker: worker, Address: address, Number: 1, Fresh: true, Engines: 1, Want: true, Parts: parts,
@@ -24,21 +24,21 @@ func TestSharesByNode(t *testing.T) {
 	}
 	a, parts := at("a", "one", 0, 6, part("written", 0, 4))
 	at("b", "two", 6, 8)
-	if got := o.Shares(start); len(got) != 2 || got[0] != (NodeShare{Address: "one", Assigned: 6}) || got[1] != (NodeShare{Address: "two", Assigned: 2}) {
+	if got := o.ProgressByNode(start); len(got) != 2 || got[0] != (NodeProgress{Address: "one", Assigned: 6}) || got[1] != (NodeProgress{Address: "two", Assigned: 2}) {
 		t.Errorf("%+v, want those that are written and not committed too", got)
 	}
 	o.MarkCommitted("a", parts[0].Part, start.Add(10*time.Second))
 	later := start.Add(20 * time.Second)
-	if got := o.Shares(later)[0]; got.Assigned != 2 || got.Done != 4 || got.Rate == nil || *got.Rate != 0.2 {
+	if got := o.ProgressByNode(later)[0]; got.Assigned != 2 || got.Done != 4 || got.Rate == nil || *got.Rate != 0.2 {
 		t.Errorf("%+v, want 4 rows in 20 s", got)
 	}
 	_, parts = at("c", "one", 8, 10, part("last", 8, 10)) // another worker of the same node
-	if got := o.Shares(later); len(got) != 2 || got[0].Assigned != 4 {
+	if got := o.ProgressByNode(later); len(got) != 2 || got[0].Assigned != 4 {
 		t.Errorf("%+v, want the rows of both workers", got)
 	}
 	o.Remove(a)
 	o.MarkCommitted("c", parts[0].Part, later)
-	if got := o.Shares(later)[1]; got.Address != "one" || got.Assigned != 0 || got.Done != 6 {
+	if got := o.ProgressByNode(later)[1]; got.Address != "one" || got.Assigned != 0 || got.Done != 6 {
 		t.Errorf("%+v, want what the worker did that is gone", got)
 	}
 	if complete, all := o.CountCompleteShards(); complete != 0 || all != 2 {
@@ -51,7 +51,7 @@ func TestSharesByNode(t *testing.T) {
 	if complete, _ := o.CountCompleteShards(); complete != 1 {
 		t.Errorf("%d shards are complete", complete)
 	}
-	if got := o.Shares(later)[0]; got.Done != 4 {
+	if got := o.ProgressByNode(later)[0]; got.Done != 4 {
 		t.Errorf("%+v, want each row counted once", got)
 	}
 }

@@ -12,14 +12,14 @@ func TestSuspectsTravel(t *testing.T) {
 	o, want := owner(t, 10), []SuspectRow{{Row: 2, Group: 1, Crashes: 1}}
 	beats := map[string]*Worker{}
 	// tell sends a worker's report, and returns the suspects in its new spans.
-	tell := func(name string, holds bool) (told []SuspectRow) {
+	tell := func(name string, holds bool) (suspects []SuspectRow) {
 		w := beats[name]
 		if w == nil {
 			w = NewWorker(name, 1, "session")
 			beats[name] = w
 		}
 		h := &Heartbeat{Address: name, Engines: 1, Want: holds, Hungry: holds}
-		w.Report(h)
+		w.FillHeartbeat(h)
 		a, _ := o.HandleHeartbeat(h, start)
 		if a == nil {
 			t.Fatalf("the report of %s is not heard: %+v", name, h)
@@ -29,31 +29,31 @@ func TestSuspectsTravel(t *testing.T) {
 		m.Epoch = 1
 		spans, _, _, _ := w.ApplyAssignment(m)
 		for _, s := range spans {
-			told = append(told, s.Suspects...)
+			suspects = append(suspects, s.Suspects...)
 		}
-		return told
+		return suspects
 	}
-	if told := tell("one", true); told != nil {
-		t.Errorf("the first worker gets %v", told)
+	if suspects := tell("one", true); suspects != nil {
+		t.Errorf("the first worker gets %v", suspects)
 	}
 	one := beats["one"]
 	one.GiveBack(0, rows(2, 4))
 	one.Suspect(want[0])
 	var h Heartbeat
-	if one.Report(&h); !slices.Equal(h.Suspects, want) {
+	if one.FillHeartbeat(&h); !slices.Equal(h.Suspects, want) {
 		t.Errorf("reported: %v", h.Suspects)
 	}
 	tell("one", false)
-	if one.Report(&h); len(h.Suspects) > 0 {
+	if one.FillHeartbeat(&h); len(h.Suspects) > 0 {
 		t.Errorf("reported once the rows are taken: %v", h.Suspects)
 	}
-	if told := tell("two", true); !slices.Equal(told, want) {
-		t.Errorf("the second worker gets %v, want %v", told, want)
+	if suspects := tell("two", true); !slices.Equal(suspects, want) {
+		t.Errorf("the second worker gets %v, want %v", suspects, want)
 	}
 	beats["two"].GiveBack(0, rows(2, 4))
 	tell("two", false)
-	if told := tell("three", true); !slices.Equal(told, want) {
-		t.Errorf("the third worker gets %v, want %v", told, want)
+	if suspects := tell("three", true); !slices.Equal(suspects, want) {
+		t.Errorf("the third worker gets %v, want %v", suspects, want)
 	}
 	o.MarkCommitted("three", part("p", 2, 4), start)
 	if len(o.suspects) > 0 {
@@ -81,9 +81,9 @@ func TestSuspectsEndWithTheirOwner(t *testing.T) {
 	w.ApplyAssignment(batch(1, 0, 4))
 	w.GiveBack(0, rows(2, 4))
 	w.Suspect(SuspectRow{Row: 2, Group: 1})
-	w.Adopt(2, "another")
+	w.SwitchOwner(2, "another")
 	var h Heartbeat
-	if w.Report(&h); len(h.Back) > 0 || len(h.Suspects) > 0 {
+	if w.FillHeartbeat(&h); len(h.Back) > 0 || len(h.Suspects) > 0 {
 		t.Errorf("reported: %+v", h)
 	}
 }

@@ -20,7 +20,7 @@ type Worker struct {
 	revoked  int64 // number of the last Revocation that the worker carried out
 	// back has the rows that heartbeats give back until the owner has taken them. Rows
 	// that become free meanwhile follow in the next batch.
-	back     Rows
+	back     RowsByShard
 	batch    int64            // number of the batch of rows in back
 	parts    map[string]Part  // parts that the owner has not acknowledged, by object key
 	answered map[int][]uint32 // by shard: rows with answers that are not yet Finished in states
@@ -31,28 +31,28 @@ type Worker struct {
 func NewWorker(name string, epoch int64, session string) *Worker {
 	return &Worker{
 		name: name, epoch: epoch, session: session, fresh: true,
-		states: rowStates{assigned: make(map[string]*Rows)}, parts: make(map[string]Part),
+		states: rowStates{assigned: make(map[string]*RowsByShard)}, parts: make(map[string]Part),
 		answered: make(map[int][]uint32), suspects: make(suspects),
 	}
 }
 
-// Adopt switches to another owner, and returns false if the owner is not new. A new
+// SwitchOwner switches to another owner, and returns false if the owner is not new. A new
 // owner has a later epoch. If the store lost the record of the epoch, a new owner may
 // also have the same epoch with another session. The worker drops the rows that it was
 // giving back: the new owner assigns them again, because no heartbeat lists them any
 // more.
-func (w *Worker) Adopt(epoch int64, session string) bool {
+func (w *Worker) SwitchOwner(epoch int64, session string) bool {
 	if epoch < w.epoch || epoch == w.epoch && session == w.session {
 		return false
 	}
 	w.epoch, w.session, w.fresh, w.received, w.revoked = epoch, session, true, 0, 0
-	w.back, w.states.free = Rows{}, Rows{}
+	w.back, w.states.free = RowsByShard{}, RowsByShard{}
 	clear(w.suspects)
 	return true
 }
 
-// Report fills in a heartbeat with the worker's current state.
-func (w *Worker) Report(h *Heartbeat) {
+// FillHeartbeat fills in a heartbeat with the worker's current state.
+func (w *Worker) FillHeartbeat(h *Heartbeat) {
 	w.beats++
 	h.Worker, h.Number = w.name, w.beats
 	h.Epoch, h.Fresh, h.Received, h.Recalled = w.epoch, w.fresh, w.received, w.revoked
@@ -60,7 +60,7 @@ func (w *Worker) Report(h *Heartbeat) {
 		h.Holds = w.holds()
 	}
 	if w.back.Count() == 0 && w.states.free.Count() > 0 {
-		w.back, w.states.free = w.states.free, Rows{}
+		w.back, w.states.free = w.states.free, RowsByShard{}
 		w.batch++
 	}
 	h.Back, h.Batch = w.back.list(), w.batch
@@ -73,8 +73,8 @@ func (w *Worker) Report(h *Heartbeat) {
 // holds returns all rows that are assigned to the worker, finished or written.
 func (w *Worker) holds() []ShardRows {
 	w.applyAnswered()
-	var all Rows
-	for _, rows := range []*Rows{w.states.assignedTo(w.name), &w.states.finished, &w.states.written} {
+	var all RowsByShard
+	for _, rows := range []*RowsByShard{w.states.assignedTo(w.name), &w.states.finished, &w.states.written} {
 		for n, set := range rows.shards {
 			all.Add(n, set)
 		}
@@ -85,14 +85,14 @@ func (w *Worker) holds() []ShardRows {
 // ApplyAssignment applies an assignment and returns its new content: the spans to run, the keys of
 // parts that are now acknowledged, and the number of rows to give back. ok is false if
 // the assignment comes from another owner or is for another worker.
-func (w *Worker) ApplyAssignment(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
+func (w *Worker) ApplyAssignment(m *Assignment) (spans []RowSpan, acked []string, back int, ok bool) {
 	if m.Epoch != w.epoch || m.Worker != w.name {
 		return nil, nil, 0, false
 	}
 	w.fresh = false
 	for _, key := range m.Acked { // before the batches: a batch may contain rows of a dropped part again
 		if p, waits := w.parts[key]; waits {
-			w.states.forget(p.Shard, p.Rows.Bitmap)
+			w.states.removeUncommitted(p.Shard, p.Rows.Bitmap)
 			delete(w.parts, key)
 			acked = append(acked, key)
 		}
@@ -109,7 +109,7 @@ func (w *Worker) ApplyAssignment(m *Assignment) (spans []Span, acked []string, b
 	}
 	if m.Taken >= w.batch {
 		w.suspects.remove(w.back.has)
-		w.back = Rows{}
+		w.back = RowsByShard{}
 	}
 	if m.Revoke.Number > w.revoked {
 		w.revoked = m.Revoke.Number

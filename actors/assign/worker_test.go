@@ -5,7 +5,7 @@ import "testing"
 func worker() *Worker { return NewWorker("w", 1, "session") }
 
 func batch(number int64, from, to int) *Assignment {
-	return &Assignment{Epoch: 1, Worker: "w", Batches: []Batch{{number, []Span{{From: from, To: to}}}}}
+	return &Assignment{Epoch: 1, Worker: "w", Batches: []Batch{{number, []RowSpan{{From: from, To: to}}}}}
 }
 
 func where(w *Worker, shard, row int) RowState {
@@ -57,7 +57,7 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 	w := worker()
 	w.ApplyAssignment(batch(1, 0, 10))
 	w.GiveBack(0, rows(0, 3))
-	report := func() (h Heartbeat) { w.Report(&h); return h }
+	report := func() (h Heartbeat) { w.FillHeartbeat(&h); return h }
 	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
 		t.Errorf("reported %+v", h)
 	}
@@ -83,11 +83,11 @@ func TestWorkerReportsItsRowsToANewOwner(t *testing.T) {
 	w.MarkFinished(0, 1)
 	w.MarkWritten(part("p", 2, 4))
 	w.GiveBack(0, rows(8, 10))
-	if !w.Adopt(2, "other") || w.Adopt(2, "other") || w.Adopt(1, "session") {
+	if !w.SwitchOwner(2, "other") || w.SwitchOwner(2, "other") || w.SwitchOwner(1, "session") {
 		t.Error("Adopt mixes up a new owner, the same owner and an old owner")
 	}
 	var h Heartbeat
-	w.Report(&h)
+	w.FillHeartbeat(&h)
 	if !h.Fresh || h.Epoch != 2 || len(h.Back) != 0 || len(h.Parts) != 1 || !h.Holds[0].Rows.Equals(rows(0, 8)) {
 		t.Errorf("reported %+v", h)
 	}

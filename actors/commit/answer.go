@@ -21,7 +21,7 @@ type storedAnswer struct {
 }
 
 // encodeAnswer returns an answer as the JSON of a storedAnswer.
-func encodeAnswer(out *rowmill.Output) ([]byte, error) {
+func encodeAnswer(out *rowmill.RowOutput) ([]byte, error) {
 	s := storedAnswer{Text: []byte(out.Text), HasScore: out.HasScore, Finish: out.Finish, Engine: out.Engine, Err: out.Err}
 	if out.HasScore {
 		s.Score = out.Score
@@ -34,12 +34,12 @@ func encodeAnswer(out *rowmill.Output) ([]byte, error) {
 }
 
 // decodeAnswer decodes the JSON of a storedAnswer into out.
-func decodeAnswer(record []byte, out *rowmill.Output) error {
+func decodeAnswer(record []byte, out *rowmill.RowOutput) error {
 	var s storedAnswer
 	if err := json.Unmarshal(record, &s); err != nil {
 		return fmt.Errorf("decode an answer: %w", err)
 	}
-	*out = rowmill.Output{Text: string(s.Text), HasScore: s.HasScore, Score: s.Score, Finish: s.Finish, Engine: s.Engine, Err: s.Err}
+	*out = rowmill.RowOutput{Text: string(s.Text), HasScore: s.HasScore, Score: s.Score, Finish: s.Finish, Engine: s.Engine, Err: s.Err}
 	if len(s.Vector) == 0 {
 		return nil
 	}

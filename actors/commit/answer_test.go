@@ -15,7 +15,7 @@ func TestAnswersProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
-		want := rowmill.Output{Finish: rowmill.FinishReason(text.Draw(t, "finish")), Engine: text.Draw(t, "engine")}
+		want := rowmill.RowOutput{Finish: rowmill.FinishReason(text.Draw(t, "finish")), Engine: text.Draw(t, "engine")}
 		if want.HasScore = rapid.Bool().Draw(t, "scored"); want.HasScore {
 			want.Score = rapid.Float64().Draw(t, "score")
 		}
@@ -31,7 +31,7 @@ func TestAnswersProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := rowmill.Output{Text: "of another row", Attempts: 3, InputTokens: 1}
+		got := rowmill.RowOutput{Text: "of another row", Attempts: 3, InputTokens: 1}
 		if err := decodeAnswer(record, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -49,13 +49,13 @@ func TestAnswersProperty(t *testing.T) {
 // Tokens and attempts stay with the row that ran.
 func TestAnAnswerOfACopyCostsNothing(t *testing.T) {
 	t.Parallel()
-	ran := rowmill.Output{Text: "x", InputTokens: 9, OutputTokens: 8, Attempts: 2, Score: math.NaN()}
-	var copied rowmill.Output
+	ran := rowmill.RowOutput{Text: "x", InputTokens: 9, OutputTokens: 8, Attempts: 2, Score: math.NaN()}
+	var copied rowmill.RowOutput
 	record, err := encodeAnswer(&ran)
 	if err = errors.Join(err, decodeAnswer(record, &copied)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(rowmill.Output{Text: "x"}, copied); diff != "" {
+	if diff := cmp.Diff(rowmill.RowOutput{Text: "x"}, copied); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

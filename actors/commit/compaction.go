@@ -66,17 +66,17 @@ func KindFromContext(ctx context.Context) string {
 // run tries once to make the object. If parts cannot be read, the error is an
 // archive.LostPartsError.
 func (c *Compaction) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
-	info, err := c.make(ctx, bucket)
+	info, err := c.makeObject(ctx, bucket)
 	if err == nil {
 		return info.Size, archive.VerifyWritten(ctx, bucket, info)
 	}
 	return 0, archive.FindCause(ctx, bucket, c.Parts, err)
 }
 
-// make writes the object and returns its description.
-func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.ObjectInfo, err error) {
+// makeObject writes the object and returns its description.
+func (c *Compaction) makeObject(ctx context.Context, bucket blob.Bucket) (info blob.ObjectInfo, err error) {
 	if c.Make == MakeMerge {
-		sources, release, err := sourcesOf(ctx, bucket, c.First, c.Parts, nil)
+		sources, release, err := openPartSources(ctx, bucket, c.First, c.Parts, nil)
 		defer release()
 		if err != nil {
 			return info, err
@@ -105,11 +105,11 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.Ob
 	})
 }
 
-// sourcesOf returns a source for each part of a shard. A source has only the rows that
+// openPartSources returns a source for each part of a shard. A source has only the rows that
 // the store accepted from the part. If among is not nil, a source has only rows that
 // are also in among, and a part without such rows gets no source. first is the number
 // of the shard's first row. The caller must call release, also after an error.
-func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
+func openPartSources(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	var open []*blob.LazyObject
 	release = func() {
@@ -135,9 +135,9 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []sto
 }
 
 // writeObject creates an object and lets the function write fill it. It returns an error if
-// the number of written rows is not rows. about is the approximate size of the object
-// in bytes.
-func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.ObjectInfo, err error) {
+// the number of written rows is not rows. sizeHint is the approximate size of the object in
+// bytes.
+func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, sizeHint int64, write func(io.Writer) (int64, error)) (info blob.ObjectInfo, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return info, err
@@ -146,7 +146,7 @@ func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, abou
 	buffered := &rangeWriter{Writer: bufio.NewWriterSize(w, 256<<10)}
 	if to, ok := w.(blob.Appender); ok {
 		buffered.to = to
-		to.Expect(about)
+		to.Expect(sizeHint)
 	}
 	written, err := write(buffered)
 	switch {

@@ -96,12 +96,12 @@ func (s *CompactionRunner) begin(job, key string, run func(ctx context.Context) 
 			return err
 		})
 	})
-	context.AfterFunc(ctx, func() { s.forget(key, r) })
+	context.AfterFunc(ctx, func() { s.forgetWhenDone(key, r) })
 	return r
 }
 
-// forget waits until a compaction has ended, and then removes it.
-func (s *CompactionRunner) forget(key string, r *runningCompaction) {
+// forgetWhenDone waits until a compaction has ended, and then removes it.
+func (s *CompactionRunner) forgetWhenDone(key string, r *runningCompaction) {
 	<-r.done
 	r.silent.Stop()
 	s.mu.Lock()

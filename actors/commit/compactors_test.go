@@ -15,7 +15,7 @@ func TestHelpers(t *testing.T) {
 		"nodes that are lost":                        "+a +b a !a -a b !b . +a a",
 		"the owner's node stays if it writes itself": "+. +a . a . a full",
 	} {
-		var h Compactors
+		var h CompactionNodes
 		for i, step := range strings.Fields(script) {
 			address := strings.Trim(step, "+-!.")
 			switch step[0] {
@@ -32,7 +32,7 @@ func TestHelpers(t *testing.T) {
 			}
 		}
 	}
-	var h Compactors
+	var h CompactionNodes
 	if h.AcquireNode(); h.HasOtherNodes() {
 		t.Error("the owner's node counts as another node")
 	}

@@ -29,7 +29,7 @@ import (
 // one Write runs at a time.
 type CopyWriter struct {
 	Files *CompactionPlanner
-	Of    *shard.Copies // the copies of the whole input
+	Of    *shard.RowCopies // the copies of the whole input
 	// List opens the stored list of copies from which Of was read.
 	List func(ctx context.Context) (blob.Object, error)
 	// Input opens shard n of the job.
@@ -51,9 +51,9 @@ type answerIndex struct {
 	at   []int64  // by index in rows: offset of the answer in the file; then the end of the last answer
 }
 
-// Needs returns the shards whose answers must be read before the copies of shard n can
+// NeededShards returns the shards whose answers must be read before the copies of shard n can
 // be written. All rows of these shards are then committed, except copies.
-func (c *CopyWriter) Needs(n int) (shards []int) {
+func (c *CopyWriter) NeededShards(n int) (shards []int) {
 	for m := c.read; m <= c.Of.LastOriginalShard(n); m++ {
 		if c.Of.OriginalRows(m) != nil {
 			shards = append(shards, m)
@@ -63,8 +63,8 @@ func (c *CopyWriter) Needs(n int) (shards []int) {
 }
 
 // Write stores copies of shard n as a part. rows are the copies to write, and parts has
-// the parts of each shard in Needs(n). If a merge has removed one of these parts, the
-// error is rowmill.ErrNotFound or blob.ErrLost, and the caller may call Write again
+// the parts of each shard in NeededShards(n). If a merge has removed one of these parts,
+// the error is rowmill.ErrNotFound or blob.ErrLost, and the caller may call Write again
 // with the new parts.
 func (c *CopyWriter) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
 	c.mu.Lock()
@@ -113,14 +113,14 @@ func (c *CopyWriter) readAnswers(ctx context.Context, n int, parts []store.Part)
 			return a, err
 		}
 	}
-	sources, release, err := sourcesOf(ctx, c.Files.Bucket, c.Files.Shards[n].First, parts, needed)
+	sources, release, err := openPartSources(ctx, c.Files.Bucket, c.Files.Shards[n].First, parts, needed)
 	defer release()
 	if err != nil {
 		return a, err
 	}
 	out := bufio.NewWriterSize(io.NewOffsetWriter(c.spill, c.size), 256<<10)
 	at := c.size
-	err = results.VisitPartRows(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
+	err = results.VisitPartRows(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.RowOutput) error {
 		record, err := encodeAnswer(answer)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (c *CopyWriter) readAnswers(ctx context.Context, n int, parts []store.Part)
 
 // answer reads the answer of a row from the temporary file into out. row is the number
 // of the row in the job.
-func (c *CopyWriter) answer(row int64, out *rowmill.Output) error {
+func (c *CopyWriter) answer(row int64, out *rowmill.RowOutput) error {
 	n := c.Of.ShardOf(row)
 	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
 	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
@@ -190,7 +190,7 @@ const rowsPerContextCheck = 4096
 // totals. originals has the original of each copy in the shard, and input is the shard.
 func (c *CopyWriter) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.RowTotals, err error) {
 	var block *shard.Block
-	var out rowmill.Output
+	var out rowmill.RowOutput
 	last := int64(-1) // number of the row whose answer is in out
 	for i, it := 0, c.Of.Rows(n).Iterator(); it.HasNext(); i++ {
 		rel := it.Next()
@@ -211,7 +211,7 @@ func (c *CopyWriter) writeRows(ctx context.Context, file *results.PartWriter, n 
 				return totals, err
 			}
 		}
-		row := block.Row(input.First(), int(rel))
+		row := block.Row(input.FirstRow(), int(rel))
 		if err := file.Add(&row, &out); err != nil {
 			return totals, err
 		}

@@ -24,28 +24,28 @@ type CompactionPlanner struct {
 	Bucket blob.Bucket
 	Schema results.Schema
 	Epoch  int64
-	Shards []shard.ShardInfo
+	Shards []shard.ManifestEntry
 }
 
-// NewMerge returns the compaction that merges the parts of shard n into its complete part.
-func (f *CompactionPlanner) NewMerge(n int, parts []store.Part) *Compaction {
+// PlanMerge returns the compaction that merges the parts of shard n into its complete part.
+func (f *CompactionPlanner) PlanMerge(n int, parts []store.Part) *Compaction {
 	return &Compaction{
 		Make: MakeMerge, Key: layout.NewPartKey(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
 		First: f.Shards[n].First, Rows: int64(f.Shards[n].Rows), Parts: parts,
 	}
 }
 
-// NewJoin returns the compaction that joins the complete parts of consecutive shards.
-func (f *CompactionPlanner) NewJoin(p ShardRange, parts []store.Part) *Compaction {
+// PlanJoin returns the compaction that joins the complete parts of consecutive shards.
+func (f *CompactionPlanner) PlanJoin(p ShardRange, parts []store.Part) *Compaction {
 	return &Compaction{
 		Make: MakeJoin, Key: layout.NewPartKey(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
 		First: f.Shards[p.From].First, Rows: f.rows(p), Parts: parts,
 	}
 }
 
-// NewArtifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
+// PlanArtifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
 // and parts has all rows of the job in order.
-func (f *CompactionPlanner) NewArtifact(name string, parts []store.Part) *Compaction {
+func (f *CompactionPlanner) PlanArtifact(name string, parts []store.Part) *Compaction {
 	return &Compaction{Make: name, Key: layout.NewArtifactKey(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(ShardRange{0, len(f.Shards)}), Parts: parts}
 }
 

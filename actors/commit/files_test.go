@@ -36,7 +36,7 @@ func (f *CompactionPlanner) part(t *testing.T, n, from, to int) store.Part {
 	p.Size = must(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
 		for i := from; err == nil && i < to; i++ {
 			index := f.Shards[n].First + int64(i)
-			err = rows.Add(&rowmill.Row{Index: index, Text: fmt.Sprint("in ", index)}, &rowmill.Output{Text: fmt.Sprint("out ", index), Attempts: 1})
+			err = rows.Add(&rowmill.Row{Index: index, Text: fmt.Sprint("in ", index)}, &rowmill.RowOutput{Text: fmt.Sprint("out ", index), Attempts: 1})
 		}
 		return err
 	}))(t)
@@ -46,9 +46,9 @@ func (f *CompactionPlanner) part(t *testing.T, n, from, to int) store.Part {
 // merge runs the compaction that merges parts of a shard.
 func (f *CompactionPlanner) merge(t *testing.T, n int, parts ...store.Part) (store.Part, error) {
 	t.Helper()
-	e := f.NewMerge(n, parts)
+	e := f.PlanMerge(n, parts)
 	size, err := e.Run(t.Context(), f.Bucket, once)
-	return assign.Merged(e.Key, size, parts), err
+	return assign.NewMergedPart(e.Key, size, parts), err
 }
 
 // once is a Wait without retries.
@@ -59,7 +59,7 @@ func (f *CompactionPlanner) result(t *testing.T, parts []store.Part) (map[string
 	t.Helper()
 	made := make(map[string]store.Artifact)
 	for _, name := range []string{MakeFull, MakeRows} {
-		e := f.NewArtifact(name, parts)
+		e := f.PlanArtifact(name, parts)
 		size, err := e.Run(t.Context(), f.Bucket, once)
 		if err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	}
 	made := must(f.result(t, parts))(t)
 	want := f.texts(t, made[layout.Full].Key)
-	e := f.NewJoin(ShardRange{1, 3}, parts[1:3])
+	e := f.PlanJoin(ShardRange{1, 3}, parts[1:3])
 	size, err := e.Run(t.Context(), f.Bucket, once)
 	if err != nil || e.Rows != 20 || e.First != f.Shards[1].First {
 		t.Fatalf("joined as %+v: %v", e, err)
@@ -125,7 +125,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	if got := f.texts(t, made[layout.Full].Key); got != want {
 		t.Errorf("the result is\n%s\nnot\n%s", got, want)
 	}
-	if _, err := f.NewJoin(ShardRange{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
+	if _, err := f.PlanJoin(ShardRange{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
 		t.Error("shards were put together that do not follow one another")
 	}
 }
@@ -161,7 +161,7 @@ func TestFilesAreTriedAgain(t *testing.T) {
 		}
 		return do()
 	}
-	size, err := f.NewMerge(0, parts).Run(t.Context(), balky, wait)
+	size, err := f.PlanMerge(0, parts).Run(t.Context(), balky, wait)
 	if err != nil || balky.refusals >= 0 || tried != 1 {
 		t.Fatalf("merged %v after %d waits, and %d refusals are left", err, tried, balky.refusals)
 	}
@@ -205,7 +205,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 		t.Errorf("the result has %d rows, want %d", got, 10*len(f.Shards))
 	}
 
-	f.Shards = []shard.ShardInfo{{Rows: 600}}
+	f.Shards = []shard.ManifestEntry{{Rows: 600}}
 	var rows []store.Part
 	for i := range 600 {
 		rows = append(rows, f.part(t, 0, i, i+1))

@@ -29,7 +29,7 @@ const pieceShards = maxOpen
 // joinPlan decides which shards are joined into one part.
 type joinPlan struct {
 	sizes JoinSizes
-	parts []joinShard         // by shard
+	parts []shardJoinState    // by shard
 	bytes int64               // total size of all complete parts
 	rows  int64               // number of rows in all complete parts
 	left  int64               // number of rows of the job that are in no piece
@@ -38,8 +38,8 @@ type joinPlan struct {
 	ended bool                // cutRemaining was called: no more pieces begin
 }
 
-// A joinShard is the state of one shard in a joinPlan.
-type joinShard struct {
+// A shardJoinState is the state of one shard in a joinPlan.
+type shardJoinState struct {
 	size, rows int64 // size in bytes and rows of the complete part; 0 if there is none
 	taken      bool  // the shard is in a piece
 }
@@ -52,7 +52,7 @@ type joinedRange struct {
 
 // newJoinPlan returns the pieces of a job with this many shards and rows.
 func newJoinPlan(sizes JoinSizes, shards int, rows int64) joinPlan {
-	return joinPlan{sizes: sizes, parts: make([]joinShard, shards), left: rows, made: make(map[int]joinedRange)}
+	return joinPlan{sizes: sizes, parts: make([]shardJoinState, shards), left: rows, made: make(map[int]joinedRange)}
 }
 
 // addCompletePart records that a shard has a complete part, and returns the pieces that can be

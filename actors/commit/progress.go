@@ -7,19 +7,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Progress tracks which parts of a job are recorded and decides the next steps. The
+// A PartProgress tracks which parts of a job are recorded and decides the next steps. The
 // caller carries out the steps that Next returns, and reports their results.
-type Progress struct {
-	ledger   *assign.Ledger
+type PartProgress struct {
+	ledger   *assign.PartLedger
 	survives int64 // number of failed rows that the job tolerates
 	estimate bool  // the rows are a sample: only their totals matter, and no result is made
 
-	proposed   []assign.Proposal // parts that wait to be recorded
-	recording  bool              // a batch is being recorded
-	recorded   bool              // this owner has recorded a batch
-	resting    bool              // proposed parts wait until ReleaseBatch is called, unless they complete the job
-	touched    []int             // shards that may have become mergeable
-	merging    map[int]bool      // numbers of the shards whose parts are being merged
+	proposed   []assign.PartProposal // parts that wait to be recorded
+	recording  bool                  // a batch is being recorded
+	recorded   bool                  // this owner has recorded a batch
+	resting    bool                  // proposed parts wait until ReleaseBatch is called, unless they complete the job
+	touched    []int                 // shards that may have become mergeable
+	merging    map[int]bool          // numbers of the shards whose parts are being merged
 	pieces     joinPlan
 	helped     bool // nodes other than the owner's node can join parts
 	finalising bool // the result or the estimate is being made
@@ -30,18 +30,18 @@ type Progress struct {
 // A NextSteps lists the steps that the caller must start now. Next returns each step once.
 type NextSteps struct {
 	Failed  int64        // number of failed rows if the job tolerates fewer; then all other fields are zero
-	Record  *Batch       // a batch to record; the caller then calls MarkRecorded
+	Record  *PartBatch   // a batch to record; the caller then calls MarkRecorded
 	Merge   []int        // shards whose parts to merge; the caller then calls Merged for each shard
 	Join    []ShardRange // pieces to join; the caller then calls MarkJoined for each piece
 	Final   bool         // all rows are done: the caller must make the result or the estimate
 	Drained bool         // Drain was called, and no batch, merge or result is in progress
 }
 
-// A Batch is a list of parts that are recorded in one write.
-type Batch struct{ Proposals []assign.Proposal }
+// A PartBatch is a list of parts that are recorded in one write.
+type PartBatch struct{ Proposals []assign.PartProposal }
 
 // Parts returns the record of each part in the batch.
-func (b *Batch) Parts() []store.Part {
+func (b *PartBatch) Parts() []store.Part {
 	parts := make([]store.Part, len(b.Proposals))
 	for i, p := range b.Proposals {
 		parts[i] = p.Record
@@ -53,25 +53,25 @@ func (b *Batch) Parts() []store.Part {
 // rows, even if all rows fail.
 const SurvivesAll = math.MaxInt64
 
-// NewProgress returns the progress of a job that tolerates up to survives failed rows.
+// NewPartProgress returns the progress of a job that tolerates up to survives failed rows.
 // The ledger may have parts that an earlier owner recorded. So the first Next may
 // already return shards to merge, or Final.
-func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes JoinSizes) *Progress {
-	p := &Progress{
-		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
-		pieces: newJoinPlan(sizes, ledger.Shards(), ledger.Rows),
+func NewPartProgress(ledger *assign.PartLedger, maxFailedRows int64, estimate bool, sizes JoinSizes) *PartProgress {
+	p := &PartProgress{
+		ledger: ledger, survives: maxFailedRows, estimate: estimate, merging: make(map[int]bool),
+		pieces: newJoinPlan(sizes, ledger.CountShards(), ledger.Rows),
 	}
-	for n := range ledger.Shards() {
+	for n := range ledger.CountShards() {
 		p.touched = append(p.touched, n)
 	}
 	return p
 }
 
 // Propose adds a part that should be recorded. No other part may have its rows.
-func (p *Progress) Propose(part assign.Proposal) { p.proposed = append(p.proposed, part) }
+func (p *PartProgress) Propose(part assign.PartProposal) { p.proposed = append(p.proposed, part) }
 
 // MarkRecorded reports that the store has recorded a batch.
-func (p *Progress) MarkRecorded(b *Batch) {
+func (p *PartProgress) MarkRecorded(b *PartBatch) {
 	p.recording, p.recorded = false, true
 	for _, part := range b.Proposals {
 		p.ledger.Add(part.Record)
@@ -81,23 +81,23 @@ func (p *Progress) MarkRecorded(b *Batch) {
 
 // MarkMerged reports that the store has recorded the complete part of a shard. It returns
 // the parts that the complete part replaces.
-func (p *Progress) MarkMerged(complete store.Part) (replaced []store.Part) {
+func (p *PartProgress) MarkMerged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
-	p.ledger.Complete(complete)
+	p.ledger.RecordCompletePart(complete)
 	p.touched = append(p.touched, complete.Shard)
 	return replaced
 }
 
 // HoldBatch makes proposed parts wait until ReleaseBatch is called, unless they complete
 // the job. Otherwise each part would cause a write of its own.
-func (p *Progress) HoldBatch() { p.resting = true }
+func (p *PartProgress) HoldBatch() { p.resting = true }
 
 // ReleaseBatch ends the wait that HoldBatch began: the next batch has all proposed parts.
-func (p *Progress) ReleaseBatch() { p.resting = false }
+func (p *PartProgress) ReleaseBatch() { p.resting = false }
 
 // completesJob reports whether all rows of the job are in recorded or proposed parts.
-func (p *Progress) completesJob() bool {
+func (p *PartProgress) completesJob() bool {
 	rows := p.ledger.Totals.Rows
 	for _, part := range p.proposed {
 		rows += part.Record.Rows
@@ -107,22 +107,22 @@ func (p *Progress) completesJob() bool {
 
 // MarkJoined reports that the parts of a piece are joined into part. The store keeps the
 // records of the parts that were joined.
-func (p *Progress) MarkJoined(at ShardRange, part store.Part) { p.pieces.recordJoined(at, part) }
+func (p *PartProgress) MarkJoined(at ShardRange, part store.Part) { p.pieces.recordJoined(at, part) }
 
 // EnableFinalJoins reports that nodes other than the owner's node can join parts. Then the last
 // shards are joined too at the end of the job, even if they are too few for a usual
 // piece.
-func (p *Progress) EnableFinalJoins() { p.helped = true }
+func (p *PartProgress) EnableFinalJoins() { p.helped = true }
 
 // Drain stops new merges and the making of the result, because another owner will
 // continue the job.
-func (p *Progress) Drain() { p.draining = true }
+func (p *PartProgress) Drain() { p.draining = true }
 
 // HasRecorded reports whether this owner has recorded a part.
-func (p *Progress) HasRecorded() bool { return p.recorded }
+func (p *PartProgress) HasRecorded() bool { return p.recorded }
 
 // Next returns the steps that can start now. It assumes that the caller starts them.
-func (p *Progress) Next() (next NextSteps) {
+func (p *PartProgress) Next() (next NextSteps) {
 	if p.failed {
 		return next
 	}
@@ -132,7 +132,7 @@ func (p *Progress) Next() (next NextSteps) {
 	}
 	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.completesJob()) {
 		p.recording = true
-		next.Record = &Batch{p.proposed}
+		next.Record = &PartBatch{p.proposed}
 		p.proposed = nil
 	}
 	if p.draining {
@@ -163,16 +163,16 @@ func (p *Progress) Next() (next NextSteps) {
 
 // complete reports whether all parts have arrived that the result needs, or the estimate
 // if the job is one.
-func (p *Progress) complete() bool {
+func (p *PartProgress) complete() bool {
 	if p.estimate {
 		return p.ledger.Totals.Rows >= p.ledger.Rows
 	}
-	return p.ledger.Finished()
+	return p.ledger.IsComplete()
 }
 
-// Shard returns the parts of a shard.
-func (p *Progress) Shard(n int) []store.Part { return p.ledger.Parts(n) }
+// ShardParts returns the parts of a shard.
+func (p *PartProgress) ShardParts(n int) []store.Part { return p.ledger.Parts(n) }
 
 // Parts returns the parts of all shards in order. The joined part of a piece replaces
 // the parts of the piece's shards.
-func (p *Progress) Parts() (parts []store.Part) { return p.pieces.collectParts(p.ledger.Parts) }
+func (p *PartProgress) Parts() (parts []store.Part) { return p.pieces.collectParts(p.ledger.Parts) }

@@ -14,37 +14,37 @@ import (
 )
 
 // shards returns n shards of ten rows each.
-func shards(n int) (out []shard.ShardInfo) {
+func shards(n int) (out []shard.ManifestEntry) {
 	for i := range n {
-		out = append(out, shard.ShardInfo{First: int64(10 * i), Rows: 10})
+		out = append(out, shard.ManifestEntry{First: int64(10 * i), Rows: 10})
 	}
 	return out
 }
 
 // proposal returns a part with the rows [from, to) of a shard; failed is the number of
 // failed rows.
-func proposal(key string, n, from, to int, failed int64) assign.Proposal {
+func proposal(key string, n, from, to int, failed int64) assign.PartProposal {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
 	rec := store.Part{Key: key, Shard: n, Rows: int64(to - from), Size: int64(to - from), Totals: store.RowTotals{Rows: int64(to - from), Failed: failed}}
 	if rec.Complete = rec.Rows == 10; !rec.Complete {
 		rec.Accepted, _ = rows.ToBytes()
 	}
-	return assign.Proposal{Worker: "w", Record: rec}
+	return assign.PartProposal{Worker: "w", Record: rec}
 }
 
-func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *Progress {
+func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *PartProgress {
 	t.Helper()
-	return NewProgress(must(assign.NewLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
+	return NewPartProgress(must(assign.NewPartLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
 }
 
 // record proposes a part and records it.
-func (p *Progress) record(part assign.Proposal) {
+func (p *PartProgress) record(part assign.PartProposal) {
 	p.Propose(part)
 	p.MarkRecorded(p.Next().Record)
 }
 
-func keys(b *Batch) (out []string) {
+func keys(b *PartBatch) (out []string) {
 	if b != nil {
 		for _, p := range b.Parts() {
 			out = append(out, p.Key)
@@ -78,7 +78,7 @@ func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	if next := p.Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
 		t.Errorf("all parts are recorded, and there is %+v to do", next)
 	}
-	if len(p.Shard(0)) != 2 || !p.HasRecorded() {
+	if len(p.ShardParts(0)) != 2 || !p.HasRecorded() {
 		t.Error("its parts are not there")
 	}
 	if old := p.MarkMerged(store.Part{Key: "d", Shard: 0, Rows: 10, Complete: true}); len(old) != 2 || old[0].Key != "a" || old[1].Key != "b" {
@@ -170,12 +170,12 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		if rapid.Bool().Draw(t, "joins") {
 			sizes = JoinSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
 		}
-		ledger, err := assign.NewLedger(shards(count), nil)
+		ledger, err := assign.NewPartLedger(shards(count), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProgress(ledger, 100, false, sizes)
-		var waiting []assign.Proposal
+		p := NewPartProgress(ledger, 100, false, sizes)
+		var waiting []assign.PartProposal
 		for n := range count {
 			for from := 0; from < 10; {
 				to := rapid.IntRange(from+1, 10).Draw(t, "to")
@@ -186,7 +186,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		waiting = rapid.Permutation(waiting).Draw(t, "order")
 		total := len(waiting)
 		recorded, merged := map[string]bool{}, map[int]bool{}
-		var batch *Batch
+		var batch *PartBatch
 		var merging []int
 		var joining []ShardRange
 		joined := map[int]bool{}
@@ -218,7 +218,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 			case 6, 7, 8:
 				if len(merging) > 0 {
 					n := merging[0]
-					for _, old := range p.MarkMerged(assign.Merged(fmt.Sprint("m", n), 10, p.Shard(n))) {
+					for _, old := range p.MarkMerged(assign.NewMergedPart(fmt.Sprint("m", n), 10, p.ShardParts(n))) {
 						if !recorded[old.Key] {
 							t.Fatalf("%s is merged before it is recorded", old.Key)
 						}
@@ -256,7 +256,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 					t.Fatalf("%+v is put together", at)
 				}
 				for n := at.From; n < at.To; n++ {
-					if parts := p.Shard(n); joined[n] || len(parts) != 1 || !parts[0].Complete {
+					if parts := p.ShardParts(n); joined[n] || len(parts) != 1 || !parts[0].Complete {
 						t.Fatalf("shard %d is put together, of which there is %+v", n, parts)
 					}
 					joined[n] = true

@@ -61,8 +61,8 @@ func (b *breaker) recordFailure(now time.Time) (pause time.Duration, opens bool)
 // forceOpen opens the breaker, because the server asked for a pause.
 func (b *breaker) forceOpen() { b.failures, b.phase = 0, open }
 
-// try makes an open breaker half-open after its pause, so that one row can be sent.
-func (b *breaker) try(now time.Time) {
+// allowTrial makes an open breaker half-open after its pause, so that one row can be sent.
+func (b *breaker) allowTrial(now time.Time) {
 	if b.phase == open {
 		b.phase, b.tried = halfOpen, now
 	}

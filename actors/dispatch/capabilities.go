@@ -46,7 +46,7 @@ func NewCapabilities(maxModels int, known func(engine.ServedModel) bool) Capabil
 
 // NextToTest returns the name of the next model to test, and records that its test has
 // started. ok is false if no test should start now.
-func (n *Capabilities) NextToTest(info engine.Info, now time.Time) (name string, ok bool) {
+func (n *Capabilities) NextToTest(info engine.ServerInfo, now time.Time) (name string, ok bool) {
 	if n.testing || n.known == nil {
 		return "", false
 	}
@@ -77,7 +77,7 @@ func (n *Capabilities) NextToTest(info engine.Info, now time.Time) (name string,
 // needsTest reports whether a test row must find out the kind of model m, because the
 // server, the base model of m and the catalog do not say it. A base model is tested
 // even if the catalog knows its kind, if adapters of unknown kind depend on it.
-func (n *Capabilities) needsTest(info engine.Info, m engine.ServedModel) bool {
+func (n *Capabilities) needsTest(info engine.ServerInfo, m engine.ServedModel) bool {
 	based := slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool { return m.Base != "" && other.Name == m.Base })
 	return kindUnknown(m) && !based && (!n.known(m) || slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool {
 		return other.Base == m.Name && kindUnknown(other) && !n.known(other)
@@ -110,22 +110,22 @@ func (n *Capabilities) RecordResult(m engine.ServedModel, found engine.Capabilit
 	return before != found
 }
 
-// Renew schedules a new test of every model, because another server may now have the
+// RetestAll schedules a new test of every model, because another server may now have the
 // address. Until the new test, each model keeps its last result.
-func (n *Capabilities) Renew() {
+func (n *Capabilities) RetestAll() {
 	for _, seen := range n.seen {
 		seen.settled, seen.tries, seen.due = false, 0, time.Time{}
 	}
 }
 
-// Interrupted records that the running test row is lost, so that another test can
+// MarkTestLost records that the running test row is lost, so that another test can
 // start.
-func (n *Capabilities) Interrupted() { n.testing = false }
+func (n *Capabilities) MarkTestLost() { n.testing = false }
 
 // WithResults returns the server's information with the results of the tests. A model that
 // cannot be used gets the reason in Unusable. An adapter gets the kind of its base
 // model.
-func (n *Capabilities) WithResults(reported engine.Info) engine.Info {
+func (n *Capabilities) WithResults(reported engine.ServerInfo) engine.ServerInfo {
 	info, unknown := reported, 0
 	info.Models = slices.Clone(reported.Models)
 	for i, m := range reported.Models {

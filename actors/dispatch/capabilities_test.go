@@ -12,7 +12,7 @@ import (
 
 func noneKnown(engine.ServedModel) bool { return false }
 
-func listed(names ...string) (info engine.Info) {
+func listed(names ...string) (info engine.ServerInfo) {
 	for _, name := range names {
 		info.Models = append(info.Models, engine.ServedModel{Name: name})
 	}
@@ -20,7 +20,7 @@ func listed(names ...string) (info engine.Info) {
 }
 
 // asks verifies that the next model to test is this one; none if it is empty.
-func (n *Capabilities) asks(t *testing.T, info engine.Info, now time.Time, model string) {
+func (n *Capabilities) asks(t *testing.T, info engine.ServerInfo, now time.Time, model string) {
 	t.Helper()
 	if name, ok := n.NextToTest(info, now); name != model || ok != (model != "") {
 		t.Fatalf("asks about %q, want %q", name, model)
@@ -39,7 +39,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 		}
 	}
 	n.asks(t, info, now.Add(time.Hour), "")
-	n.Renew()
+	n.RetestAll()
 	if settled := n.WithResults(info); settled.Models[0].Kind != rowmill.KindEmbedding || settled.Models[0].Dimension != 3 {
 		t.Errorf("until it is answered again a is %+v", settled.Models[0])
 	}
@@ -73,31 +73,31 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	known := func(m engine.ServedModel) bool { return m.Name == "known" }
-	told := engine.Info{Models: []engine.ServedModel{
+	reported := engine.ServerInfo{Models: []engine.ServedModel{
 		{Name: "known"},
-		{Name: "told", Kind: rowmill.KindGeneration},
+		{Name: "reported", Kind: rowmill.KindGeneration},
 		{Name: "adapter", Base: "base"},
 		{Name: "vectors", Kind: rowmill.KindEmbedding},
 		{Name: "base"},
 	}}
 	n := NewCapabilities(8, known)
 	for _, want := range []string{"vectors", "base"} {
-		n.asks(t, told, now, want)
+		n.asks(t, reported, now, want)
 		kind := engine.Capability{Kind: rowmill.KindReasoning}
 		if want == "vectors" {
 			kind = engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 7}
 		}
 		n.RecordResult(engine.ServedModel{Name: want}, kind, nil, now)
 	}
-	n.asks(t, told, now, "")
-	settled := n.WithResults(told)
+	n.asks(t, reported, now, "")
+	settled := n.WithResults(reported)
 	if m := settled.Models[2]; m.Kind != rowmill.KindReasoning {
 		t.Errorf("the adapter is %+v", m)
 	}
 	if m := settled.Models[3]; m.Dimension != 7 {
 		t.Errorf("the vectors are %+v", m)
 	}
-	tuned := engine.Info{Models: []engine.ServedModel{{Name: "known"}, {Name: "tuned", Base: "known"}, {Name: "tuned too", Base: "known"}}}
+	tuned := engine.ServerInfo{Models: []engine.ServedModel{{Name: "known"}, {Name: "tuned", Base: "known"}, {Name: "tuned too", Base: "known"}}}
 	based := NewCapabilities(8, known)
 	based.asks(t, tuned, now, "known") // for its adapters
 	based.RecordResult(tuned.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
@@ -130,7 +130,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 func TestNatures_NamesShowReasoning(t *testing.T) {
 	t.Parallel()
 	n, now := NewCapabilities(8, noneKnown), time.Now()
-	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
+	info := engine.ServerInfo{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
 	n.asks(t, info, now, "m")
 	n.RecordResult(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
 	if m := n.WithResults(info).Models[0]; m.Kind != rowmill.KindReasoning {

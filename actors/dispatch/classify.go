@@ -32,10 +32,10 @@ type Classifier struct {
 }
 
 // NewClassifier returns the Classifier of a job that tries each row at most maxAttempts
-// times. The error says what is wrong with the schema or the structured_outputs of the
+// times. The error describes a fault of the schema or of the structured_outputs of the
 // job.
 func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
-	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
+	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.IsDeterministic(), maxAttempts: maxAttempts}
 	var err error
 	if rule := spec.StructuredOutputs(); rule != nil {
 		if c.form, err = schema.CompileConstraint(rule); err != nil {
@@ -65,11 +65,11 @@ const (
 	NotCounted                // the row is tried again, if possible elsewhere; the attempt does not count
 )
 
-// accept checks a reply. attempt is the number of the attempt, from 1. If the outcome
-// is Again, the output has the reason why the answer was rejected. If accept repairs
+// classifyReply checks a reply. attempt is the number of the attempt, from 1. If the outcome
+// is Again, the output has the reason why the answer was rejected. If classifyReply repairs
 // the answer, it sets r.Content to the JSON that it found in the text.
-func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
-	out := rowmill.Output{
+func (c *Classifier) classifyReply(ctx context.Context, r *engine.Reply, attempt int) (rowmill.RowOutput, Outcome) {
+	out := rowmill.RowOutput{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
 	}
 	if c.kind == rowmill.KindEmbedding {
@@ -86,7 +86,7 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 		}
 		switch {
 		case ctx.Err() != nil:
-			return rowmill.Output{}, NotCounted
+			return rowmill.RowOutput{}, NotCounted
 		case problem != "":
 			return c.reject(r, attempt, problem)
 		}
@@ -106,10 +106,10 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	return out, Final
 }
 
-// refuse returns the outcome of an attempt that the server refused with the error e.
+// classifyError returns the outcome of an attempt that the server refused with the error e.
 // crashes is the number of answers with status 500 to this row, including this answer.
 // Queue.handleFault handles lost connections and servers that are down.
-func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
+func (c *Classifier) classifyError(e *engine.Error, attempt, crashes int) (rowmill.RowOutput, Outcome) {
 	switch {
 	case c.kind == rowmill.KindRaw && e.Class == engine.RowFault && e.Status >= 400:
 		return failedOutput(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
@@ -120,7 +120,7 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 	case e.Class == engine.RowFault:
 		return failedOutput(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
-		return rowmill.Output{}, Again
+		return rowmill.RowOutput{}, Again
 	case c.kind == rowmill.KindRaw && e.Status >= 400: // the last response is the answer of a raw request
 		return failedOutput(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	default:
@@ -131,7 +131,7 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 
 // reject returns the error for an answer that breaks the JSON Schema. problem describes
 // the violation.
-func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
+func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.RowOutput, Outcome) {
 	begins, complete := beginsJSON(r.Content)
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
@@ -150,7 +150,7 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 
 // rejectForm returns the error for an answer that breaks structured_outputs. problem
 // describes the violation.
-func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
+func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.RowOutput, Outcome) {
 	if r.Finish == rowmill.FinishLength {
 		return failedOutput(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before it had the form of structured_outputs. Raise max_tokens or ask for less.", r.Content, attempt), Final
@@ -176,8 +176,8 @@ func beginsJSON(text string) (begins, complete bool) {
 
 // failedOutput returns the output of a row with an error. It keeps the first maxRaw bytes of
 // raw, the server's answer.
-func failedOutput(code, message, raw string, attempts int) rowmill.Output {
-	return rowmill.Output{
+func failedOutput(code, message, raw string, attempts int) rowmill.RowOutput {
+	return rowmill.RowOutput{
 		Attempts: attempts,
 		Err:      &rowmill.RowError{Code: code, Message: message, Raw: strings.ToValidUTF8(raw[:min(len(raw), maxRaw)], "\uFFFD")},
 	}

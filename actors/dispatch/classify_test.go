@@ -65,7 +65,7 @@ func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out, v := testClassifier(t, c.spec).accept(t.Context(), &c.reply, c.attempt)
+			out, v := testClassifier(t, c.spec).classifyReply(t.Context(), &c.reply, c.attempt)
 			if v != c.outcome {
 				t.Fatalf("outcome = %v, want %v", v, c.outcome)
 			}
@@ -94,7 +94,7 @@ func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
 		`<think>one</think>{"n":1}`: "from its beginning on", // admonstrator/zettelrobbe 74
 		`{"n":1,"m":"<think>"`:      "it is not JSON",        // truncated: probelabs/probe 439
 	} {
-		out, _ := testClassifier(t, spec).accept(t.Context(), &engine.Reply{Content: answer, Finish: rowmill.FinishStop}, 3)
+		out, _ := testClassifier(t, spec).classifyReply(t.Context(), &engine.Reply{Content: answer, Finish: rowmill.FinishStop}, 3)
 		if out.Err == nil || !strings.Contains(out.Err.Message, says) {
 			t.Errorf("%s: %+v, want %q", answer, out.Err, says)
 		}
@@ -120,7 +120,7 @@ func TestClassifierClassesOfError(t *testing.T) {
 		{engine.Error{Class: engine.Transient, Status: 500}, 3, 3, Final, rowmill.RowAttemptsUsedUp},
 		{engine.Error{Class: engine.Transient, Status: 500}, 3, 1, Again, ""},
 	} {
-		out, v := j.refuse(&c.err, c.attempt, c.crashes)
+		out, v := j.classifyError(&c.err, c.attempt, c.crashes)
 		if v != c.outcome || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {
 			t.Errorf("%+v on attempt %d: %v %+v, want %v %q", c.err, c.attempt, v, out.Err, c.outcome, c.code)
 		}

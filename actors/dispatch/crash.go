@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A crash has the rows whose connection broke, until a probe has shown whether the server
+// A suspectedCrash has the rows whose connection broke, until a probe has shown whether the server
 // still runs. If the server has crashed, one of the rows in flight may have caused the
 // crash. These rows are suspects: each of them is tried while no other row runs on the
 // server.
@@ -21,7 +21,7 @@ import (
 //
 // After a crash with many rows in flight, groups of suspects are tried first: only the
 // group with the bad row crashes the server again.
-type crash struct {
+type suspectedCrash struct {
 	at                time.Time   // when the first connection broke; zero if none is broken
 	broken            []brokenRow // rows whose connection broke
 	rows              int         // number of rows in broken that were in flight at time at
@@ -32,7 +32,7 @@ type crash struct {
 
 // brokenRow is a row whose connection broke before its answer arrived.
 type brokenRow struct {
-	task        *Task
+	task        *RowTask
 	fault       *engine.Error
 	wasInFlight bool // the row was in flight when the first connection broke
 	alone       bool // no other row was in flight
@@ -55,7 +55,7 @@ const (
 func (d *Dispatcher) keepBrokenRows(r *request, tasks []brokenRow, now time.Time) {
 	c := &d.crash
 	if c.at.IsZero() {
-		*c = crash{at: now, otherRequests: d.requests, otherRequestsLeft: d.requests}
+		*c = suspectedCrash{at: now, otherRequests: d.requests, otherRequestsLeft: d.requests}
 	}
 	for _, b := range tasks {
 		b.wasInFlight = !r.began.After(c.at)
@@ -67,9 +67,9 @@ func (d *Dispatcher) keepBrokenRows(r *request, tasks []brokenRow, now time.Time
 	}
 }
 
-// ended records the end of request r, if r was in flight when the first connection
+// recordRequestEnd records the end of request r, if r was in flight when the first connection
 // broke.
-func (c *crash) ended(r *request, seen requestResult) {
+func (c *suspectedCrash) recordRequestEnd(r *request, seen requestResult) {
 	if c.at.IsZero() || r.began.After(c.at) {
 		return
 	}
@@ -79,16 +79,16 @@ func (c *crash) ended(r *request, seen requestResult) {
 
 // ResolveCrash processes the result of a probe that started at began. down means that the
 // server did not answer the probe. crashed is true if the server crashed with rows in
-// flight. again is true if connections broke after the probe started, so another probe
+// flight. probeAgain is true if connections broke after the probe started, so another probe
 // is needed.
-func (d *Dispatcher) ResolveCrash(began time.Time, down bool) (crashed, again bool) {
+func (d *Dispatcher) ResolveCrash(began time.Time, down bool) (crashed, probeAgain bool) {
 	d.mu.Lock()
 	c := d.crash
 	if c.at.IsZero() || c.at.After(began) {
 		d.mu.Unlock()
 		return false, !c.at.IsZero()
 	}
-	d.crash = crash{}
+	d.crash = suspectedCrash{}
 	d.mu.Unlock()
 	crashed = down || len(c.broken) > 1 && c.otherRequestsLeft <= 0 && !c.survived
 	for _, b := range c.broken {
@@ -100,7 +100,7 @@ func (d *Dispatcher) ResolveCrash(began time.Time, down bool) (crashed, again bo
 }
 
 // brokenTasks returns the tasks of rows.
-func brokenTasks(rows []brokenRow) (tasks []*Task) {
+func brokenTasks(rows []brokenRow) (tasks []*RowTask) {
 	for _, b := range rows {
 		tasks = append(tasks, b.task)
 	}
@@ -132,10 +132,10 @@ func (q *Queue) resolveBrokenRow(b brokenRow, crashed bool, suspects int) {
 	q.handleRefusal(t, b.fault, new(requestResult), time.Now())
 }
 
-// A trial runs suspects while no other row is in flight on the server: a group of
+// A suspectTrial runs suspects while no other row is in flight on the server: a group of
 // suspects after a crash with many rows, or a single suspect.
-type trial struct {
-	suspects []*Task       // suspects that wait for a trial
+type suspectTrial struct {
+	suspects []*RowTask    // suspects that wait for a trial
 	size     int           // maximum number of rows in the current group
 	left     int           // number of rows that may still join the current group
 	running  int           // number of rows of the current group in flight
@@ -145,12 +145,12 @@ type trial struct {
 }
 
 // addSuspects stores the suspects among the tasks of a queue, and returns the other tasks.
-func (v *trial) addSuspects(q *Queue, tasks []*Task) []*Task {
-	suspected := func(t *Task) bool { return t.trialGroup > 0 }
+func (v *suspectTrial) addSuspects(q *Queue, tasks []*RowTask) []*RowTask {
+	suspected := func(t *RowTask) bool { return t.trialGroup > 0 }
 	if !slices.ContainsFunc(tasks, suspected) {
 		return tasks
 	}
-	var others []*Task
+	var others []*RowTask
 	for _, t := range tasks {
 		if suspected(t) {
 			v.suspects = append(v.suspects, t)
@@ -164,8 +164,8 @@ func (v *trial) addSuspects(q *Queue, tasks []*Task) []*Task {
 
 // removeSuspects removes and returns the waiting suspects of queue q, or of all queues if q is
 // nil.
-func (v *trial) removeSuspects(q *Queue) (tasks []*Task) {
-	v.suspects = slices.DeleteFunc(v.suspects, func(t *Task) bool {
+func (v *suspectTrial) removeSuspects(q *Queue) (tasks []*RowTask) {
+	v.suspects = slices.DeleteFunc(v.suspects, func(t *RowTask) bool {
 		if q != nil && t.queue != q {
 			return false
 		}
@@ -178,7 +178,7 @@ func (v *trial) removeSuspects(q *Queue) (tasks []*Task) {
 
 // endRequest records the end of a suspect's request. It returns true if the group has ended,
 // so that other rows may be sent.
-func (v *trial) endRequest(now time.Time) bool {
+func (v *suspectTrial) endRequest(now time.Time) bool {
 	if v.running--; v.running > 0 {
 		return false
 	}
@@ -191,7 +191,7 @@ func (v *trial) endRequest(now time.Time) bool {
 // no other row may be sent now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
-	next := slices.IndexFunc(v.suspects, func(t *Task) bool {
+	next := slices.IndexFunc(v.suspects, func(t *RowTask) bool {
 		return d.routeOf(t.queue).ready() && (v.left == 0 || t.trialGroup >= v.size)
 	})
 	switch others := d.queued > len(v.suspects); {

@@ -150,7 +150,7 @@ func (f *fragile) judged(ctx context.Context, d *Dispatcher) {
 					for f.down() {
 						time.Sleep(100 * time.Millisecond)
 					}
-					d.Renew(0)
+					d.ResetWindow(0)
 					d.Resume()
 				}
 			}
@@ -159,12 +159,12 @@ func (f *fragile) judged(ctx context.Context, d *Dispatcher) {
 }
 
 // drive runs rows to their end, as a worker does.
-func (b *bench) drive(made []*Task) (took time.Duration) {
+func (b *bench) drive(made []*RowTask) (took time.Duration) {
 	began, rows := time.Now(), NewPendingRows(int64(len(made)))
 	rows.Add(made)
 	sent := 0
 	for left := len(made); left > 0; {
-		pause := rows.Wake(time.Now())
+		pause := rows.WakeDueRetries(time.Now())
 		if n := min(rows.Ready(), b.queue.Demand()-sent); n > 0 {
 			b.queue.Put(rows.Take(0, n, true))
 			sent += n
@@ -203,7 +203,7 @@ func textsOf(rows int, poisoned ...int) []string {
 // judgeRows verifies that a row with the word has failed after two crashes alone, and
 // that each other row was answered without cost and was in flight at two crashes at
 // most.
-func (f *fragile) judgeRows(t *testing.T, made []*Task, texts []string) {
+func (f *fragile) judgeRows(t *testing.T, made []*RowTask, texts []string) {
 	t.Helper()
 	for i, task := range made {
 		switch text := texts[i]; {
@@ -399,7 +399,7 @@ func TestQueue_RateLimit(t *testing.T) {
 }
 
 // driveAll runs rows, which must all be answered by their first attempt.
-func (b *bench) driveAll(t *testing.T, made []*Task) (took time.Duration) {
+func (b *bench) driveAll(t *testing.T, made []*RowTask) (took time.Duration) {
 	t.Helper()
 	took = b.drive(made)
 	for _, task := range made {

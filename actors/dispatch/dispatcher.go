@@ -62,9 +62,9 @@ type Dispatcher struct {
 	window            *engine.Window
 	routes            map[engine.Route]*route
 	latency           latency
-	levels            [rowmill.Lowest + 1]level // the queues that take turns, by priority
-	crash             crash
-	trial             trial
+	levels            [rowmill.Lowest + 1]priorityLevel // the queues that take turns, by priority
+	crash             suspectedCrash
+	trial             suspectTrial
 	pace              rateLimiter
 	requests          int            // number of requests in flight
 	inFlight          int            // number of rows in flight
@@ -95,7 +95,7 @@ func New(cfg Config) *Dispatcher {
 func (d *Dispatcher) SetHooks(h Hooks) { d.hooks = h }
 
 // put adds tasks to queue q.
-func (d *Dispatcher) put(q *Queue, tasks []*Task) {
+func (d *Dispatcher) put(q *Queue, tasks []*RowTask) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queued += len(tasks)
@@ -106,14 +106,14 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	first := len(q.waiting) == 0 && len(others) > 0
 	q.waiting = append(q.waiting, others...)
 	if first {
-		d.enter(q)
+		d.addToTurns(q)
 	}
 	q.lengthAfterPut = len(q.waiting)
 	d.wake()
 }
 
 // withdraw removes and returns the waiting tasks of queue q.
-func (d *Dispatcher) withdraw(q *Queue) []*Task {
+func (d *Dispatcher) withdraw(q *Queue) []*RowTask {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tasks := q.waiting
@@ -137,9 +137,9 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.wake()
 }
 
-// Renew starts a new window with this many slots, because the server is new or has
+// ResetWindow starts a new window with this many slots, because the server is new or has
 // changed. It also lets each resting route try a row.
-func (d *Dispatcher) Renew(slots int) {
+func (d *Dispatcher) ResetWindow(slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.window, d.latency = engine.NewWindow(slots), latency{}
@@ -168,7 +168,7 @@ func (d *Dispatcher) Resume() {
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
 // pause stops the sending of rows and returns all waiting tasks.
-func (d *Dispatcher) pause() (back []*Task) {
+func (d *Dispatcher) pause() (back []*RowTask) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.paused = true
@@ -186,7 +186,7 @@ func (d *Dispatcher) pause() (back []*Task) {
 	}
 	back = append(back, d.trial.removeSuspects(nil)...)
 	back = append(back, brokenTasks(d.crash.broken)...)
-	d.crash = crash{}
+	d.crash = suspectedCrash{}
 	d.queued = 0
 	return back
 }
@@ -199,7 +199,7 @@ func (d *Dispatcher) Close() {
 		d.pace.timer.Stop()
 	}
 	giveBack(brokenTasks(d.crash.broken))
-	d.crash = crash{}
+	d.crash = suspectedCrash{}
 	d.more.Broadcast()
 	d.mu.Unlock()
 	d.done.Wait()
@@ -228,7 +228,7 @@ func (d *Dispatcher) demand(q *Queue) int {
 	if d.routeOf(q).breaker.phase != closed {
 		return leastAhead
 	}
-	limit := d.window.RowLimit(q.priority.Urgent())
+	limit := d.window.RowLimit(q.priority.IsUrgent())
 	half := max(limit/2, leastAhead)
 	most := half
 	if d.latency.settled() {
@@ -319,7 +319,7 @@ func (d *Dispatcher) waitForRequest(r *request) bool {
 			d.pace.countRequest(r.tokens())
 			d.requests++
 			d.inFlight += len(r.tasks)
-			if r.queue.priority.Urgent() {
+			if r.queue.priority.IsUrgent() {
 				d.urgent += len(r.tasks)
 			}
 			d.inFlightByAccount[r.queue.account] += len(r.tasks)
@@ -350,7 +350,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	low = q.low()
 	d.requests--
 	d.pace.correctTokens(tokens, &seen)
-	d.crash.ended(sent, seen)
+	d.crash.recordRequestEnd(sent, seen)
 	switch {
 	case len(seen.broken) == 0:
 	case d.closed: // there are no more probes
@@ -364,7 +364,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	if d.inFlightByAccount[q.account] -= rows; d.inFlightByAccount[q.account] <= 0 {
 		delete(d.inFlightByAccount, q.account)
 	}
-	if q.priority.Urgent() {
+	if q.priority.IsUrgent() {
 		if d.urgent -= rows; d.urgent == 0 {
 			d.wake()
 		}
@@ -377,7 +377,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	case seen.answered:
 		d.answered, r.answered, r.hasRepeatedRefusal = now, now, false
 		r.breaker.recordAnswer()
-		d.latency.answered(rows, seen.tokens, seen.took, now)
+		d.latency.recordAnswer(rows, seen.tokens, seen.took, now)
 		d.window.RecordAnswers(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
 	case seen.err != nil:
 		d.recordFailure(r, sent, seen, now)
@@ -406,7 +406,7 @@ func (d *Dispatcher) recordFailure(r *route, sent *request, seen requestResult, 
 	switch {
 	case d.paused:
 	case seen.requestedPause > 0:
-		pause, rests = r.restOnRequest(seen.requestedPause, seen.isFirstRefusal, sent.trial)
+		pause, rests = r.restForRetryAfter(seen.requestedPause, seen.isFirstRefusal, sent.trial)
 	case !crowded && (!seen.busy || seen.isFirstRefusal || sent.trial): // after a repeated refusal of the same row, other rows may still be accepted
 		pause, rests = r.recordFailure(seen.took, sent.trial, now)
 		if seen.busy {
@@ -414,7 +414,7 @@ func (d *Dispatcher) recordFailure(r *route, sent *request, seen requestResult, 
 		}
 	}
 	if rests {
-		d.hold(sent.queue.route)
+		d.holdRoute(sent.queue.route)
 		d.hooks.Opened(sent.queue.route, pause, seen.err)
 	}
 }

@@ -228,7 +228,7 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.Renew(80) // a window of 80 and a target queue of 10
+	d.ResetWindow(80) // a window of 80 and a target queue of 10
 	bulk, urgent := &Queue{priority: 1, group: 1}, &Queue{group: 1}
 	fill := func() (picked int) {
 		var r request
@@ -300,7 +300,7 @@ func TestAQuickServerHasMoreWaiting(t *testing.T) {
 		{10 * time.Microsecond, limit, false, amplyAhead},
 	} {
 		d := testDispatcher()
-		d.Renew(0)
+		d.ResetWindow(0)
 		now := time.Unix(0, 0)
 		d.window.RecordGauges(engine.Gauges{}, 0, 0, now)
 		for got := d.window.RowLimit(false); got < c.size; got = d.window.RowLimit(false) {
@@ -417,7 +417,7 @@ func TestARouteRestsAlone(t *testing.T) {
 		}
 	}
 	d.put(twin, tasks(2, 10))
-	d.Renew(0) // the server came back
+	d.ResetWindow(0) // the server came back
 	if got := d.pickOne(t); got != twin {
 		t.Fatalf("a row of %s goes out", got.route)
 	}
@@ -455,7 +455,7 @@ func TestBreakerPausesLongerEachTime(t *testing.T) {
 			t.Fatalf("opening %d: %v after %d failures, want %v s", i, pause, failures, want)
 		}
 		now = now.Add(pause)
-		b.try(now)
+		b.allowTrial(now)
 	}
 	b.recordAnswer()
 	now = now.Add(lastPause + time.Second)
@@ -473,7 +473,7 @@ func TestLatencyKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	now := time.Unix(0, 0)
 	for range 1000 { // 10 ms per token, 100 answers per second
 		now = now.Add(10 * time.Millisecond)
-		p.answered(1, 84, time.Second, now)
+		p.recordAnswer(1, 84, time.Second, now)
 	}
 	if got := p.timeout(984); got < 40*time.Second || got > 41*time.Second {
 		t.Errorf("timeout for 984 tokens = %v, want 4 times the usual 10 s", got)
@@ -481,7 +481,7 @@ func TestLatencyKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	if got := p.timeout(0); got < 160*time.Second || got > 170*time.Second {
 		t.Errorf("timeout for an answer without limit = %v, want that for 4096 tokens", got)
 	}
-	p.answered(1, 2000, 20*time.Second, now)
+	p.recordAnswer(1, 2000, 20*time.Second, now)
 	if got := p.timeout(0); got < 300*time.Second {
 		t.Errorf("timeout after an answer of 2000 tokens = %v, want that for four times as many", got)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Health decides from probes whether a server is in use, and when its gauges are read. If
+// ServerHealth decides from probes whether a server is in use, and when its gauges are read. If
 // only the rows of a single model fail, the route of this model rests and the server stays
-// in use. Health has no lock and no clock: only one call may run at a time, and the caller
+// in use. ServerHealth has no lock and no clock: only one call may run at a time, and the caller
 // passes the time in.
 //
 //	         a probe succeeds      a probe fails, and no row was answered lately
@@ -19,13 +19,13 @@ import (
 //	                             └───────────────── a probe succeeds ────────────────┘
 //
 // The method Leave changes any state to gone.
-type Health struct {
+type ServerHealth struct {
 	phase   healthPhase
-	info    engine.Info // the last successful answer to a probe
-	late    int         // number of consecutive probes that timed out
-	probing bool        // a probe is running
-	reading bool        // the gauges are being read
-	read    time.Time   // when the last reading of the gauges started
+	info    engine.ServerInfo // the last successful answer to a probe
+	late    int               // number of consecutive probes that timed out
+	probing bool              // a probe is running
+	reading bool              // the gauges are being read
+	read    time.Time         // when the last reading of the gauges started
 }
 
 type healthPhase uint8
@@ -49,14 +49,14 @@ const (
 )
 
 // Up reports whether the server is in use.
-func (h *Health) Up() bool { return h.phase == up }
+func (h *ServerHealth) Up() bool { return h.phase == up }
 
 // Info returns the server's information from the last successful probe.
-func (h *Health) Info() engine.Info { return h.info }
+func (h *ServerHealth) Info() engine.ServerInfo { return h.info }
 
 // StartProbe returns true if the caller should start a probe now, and then records that
 // a probe runs.
-func (h *Health) StartProbe() bool {
+func (h *ServerHealth) StartProbe() bool {
 	if h.probing {
 		return false
 	}
@@ -67,7 +67,7 @@ func (h *Health) StartProbe() bool {
 // RecordProbe processes the result of a probe. answers means that the server answered a row
 // during the probe: a busy server may answer rows and be late with a probe. A refused
 // connection is never a sign of a busy server.
-func (h *Health) RecordProbe(info engine.Info, err error, answers bool) HealthChange {
+func (h *ServerHealth) RecordProbe(info engine.ServerInfo, err error, answers bool) HealthChange {
 	h.probing = false
 	switch {
 	case h.phase == gone:
@@ -102,7 +102,7 @@ const mostLate = 2
 
 // toleratesTimeout reports whether a failed probe does not show that the server is down: the
 // probe timed out, and at most mostLate consecutive probes have timed out.
-func (h *Health) toleratesTimeout(err error) bool {
+func (h *ServerHealth) toleratesTimeout(err error) bool {
 	if !timedOut(err) {
 		return false
 	}
@@ -111,7 +111,7 @@ func (h *Health) toleratesTimeout(err error) bool {
 }
 
 // markUp processes a successful probe with the answer info.
-func (h *Health) markUp(info engine.Info) HealthChange {
+func (h *ServerHealth) markUp(info engine.ServerInfo) HealthChange {
 	was, before := h.phase, h.info
 	h.phase, h.info, h.late = up, info, 0
 	switch {
@@ -124,11 +124,11 @@ func (h *Health) markUp(info engine.Info) HealthChange {
 }
 
 // Leave takes the server out of use permanently.
-func (h *Health) Leave() { h.phase = gone }
+func (h *ServerHealth) Leave() { h.phase = gone }
 
 // StartReading returns true if the caller should read the gauges now, and then records that a
 // reading has started.
-func (h *Health) StartReading(now time.Time) bool {
+func (h *ServerHealth) StartReading(now time.Time) bool {
 	if h.phase != up || h.reading {
 		return false
 	}
@@ -138,9 +138,9 @@ func (h *Health) StartReading(now time.Time) bool {
 
 // StartEarlyReading is StartReading for a window that has become full. It returns false if
 // less than next has passed since the last reading started.
-func (h *Health) StartEarlyReading(next time.Duration, now time.Time) bool {
+func (h *ServerHealth) StartEarlyReading(next time.Duration, now time.Time) bool {
 	return now.Sub(h.read) >= next && h.StartReading(now)
 }
 
 // EndReading records that a reading of the gauges has ended.
-func (h *Health) EndReading() { h.reading = false }
+func (h *ServerHealth) EndReading() { h.reading = false }

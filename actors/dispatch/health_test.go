@@ -17,7 +17,7 @@ import (
 var (
 	errProbe = errors.New("HTTP 502")
 	start    = time.Unix(0, 0)
-	oneModel = engine.Info{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
+	oneModel = engine.ServerInfo{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
 )
 
 // Each step of a script is the end of a probe, with a + if the server answered a row
@@ -27,7 +27,7 @@ func TestHealth(t *testing.T) {
 	more, slots := oneModel, oneModel
 	more.Models = append([]engine.ServedModel{{Name: "n"}}, oneModel.Models...)
 	slots.Slots = 16 // another number of slots means another start
-	infos := map[string]engine.Info{"ok": oneModel, "more": more, "slots": slots}
+	infos := map[string]engine.ServerInfo{"ok": oneModel, "more": more, "slots": slots}
 	errs := map[string]error{
 		"bad": errProbe, "late": fmt.Errorf("probe: %w", context.DeadlineExceeded), "refused": fmt.Errorf("get models: %w", syscall.ECONNREFUSED),
 	}
@@ -39,7 +39,7 @@ func TestHealth(t *testing.T) {
 		"a server late once or twice may be busy": "ok renewed, late same, late same, ok same, late same, late same, late+ same, late fell",
 		"a server has left":                       "ok renewed, leave same, ok+ same",
 	} {
-		h, up := new(Health), false
+		h, up := new(ServerHealth), false
 		for i, step := range strings.Split(script, ", ") {
 			end, want, _ := strings.Cut(step, " ")
 			end, answers := strings.CutSuffix(end, "+")
@@ -65,7 +65,7 @@ func TestHealth(t *testing.T) {
 
 func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	t.Parallel()
-	h := new(Health)
+	h := new(ServerHealth)
 	h.RecordProbe(oneModel, nil, false)
 	if !h.StartProbe() || h.StartProbe() {
 		t.Error("two probes at a time")
@@ -81,7 +81,7 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 		t.Error("a full window waits for the usual reading")
 	}
 	h.EndReading()
-	h.RecordProbe(engine.Info{}, errProbe, false)
+	h.RecordProbe(engine.ServerInfo{}, errProbe, false)
 	if h.Up() || h.StartReading(start.Add(time.Minute)) {
 		t.Error("the gauges of a server that is down are read")
 	}
@@ -92,7 +92,7 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h, known := new(Health), false
+		h, known := new(ServerHealth), false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			h.StartProbe()
 			err, was := error(nil), h.Up()

@@ -25,9 +25,9 @@ const (
 	slowestDecay = 0.999
 )
 
-// answered records a request that took took. Its answers have this many rows and
+// recordAnswer records a request that took took. Its answers have this many rows and
 // tokens.
-func (l *latency) answered(rows int, tokens int64, took time.Duration, now time.Time) {
+func (l *latency) recordAnswer(rows int, tokens int64, took time.Duration, now time.Time) {
 	l.longest = max(l.longest, tokens)
 	l.slowest = max(l.slowest*slowestDecay, took.Seconds()/float64(tokens+overhead))
 	if !l.last.IsZero() {

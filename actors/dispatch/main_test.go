@@ -30,11 +30,11 @@ func testDispatcher() *Dispatcher {
 }
 
 // tasks returns n rows of a shard, each with this many bytes.
-func tasks(n, size int) []*Task {
+func tasks(n, size int) []*RowTask {
 	return tasksOf(make([]string, n), func(string) string { return string(make([]byte, size)) })
 }
 
-func tasksOf(texts []string, text func(string) string) []*Task {
+func tasksOf(texts []string, text func(string) string) []*RowTask {
 	rows := make([]rowmill.Row, len(texts))
 	for i := range rows {
 		rows[i] = rowmill.Row{Index: int64(i), Text: text(texts[i])}
@@ -59,7 +59,7 @@ type scripted struct {
 	sent []engine.Row
 }
 
-func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.prepareErr }
+func (s *scripted) Prepare(engine.JobParams) (engine.PreparedCall, error) { return s, s.prepareErr }
 
 func (s *scripted) Warnings() []string { return []string{"top_k is ignored"} }
 
@@ -96,7 +96,7 @@ func refuses(err engine.Error) *scripted {
 
 // isFailed verifies that a task has failed with this code, or has not failed if code is
 // empty.
-func isFailed(t testing.TB, task *Task, code string) {
+func isFailed(t testing.TB, task *RowTask, code string) {
 	t.Helper()
 	if task.Out.Failed() != (code != "") || task.Out.Failed() && task.Out.Err.Code != code {
 		t.Errorf("outcome %v, output %+v %+v, want code %q", task.Outcome, task.Out, task.Out.Err, code)
@@ -159,19 +159,19 @@ func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 }
 
 // run sends tasks and returns them when all have come back.
-func (b *bench) run(sent []*Task) []*Task {
+func (b *bench) run(sent []*RowTask) []*RowTask {
 	b.t.Helper()
 	b.queue.Put(sent)
 	return b.wait(len(sent))
 }
 
 // once sends a single task.
-func (b *bench) once(t *Task) *Task {
+func (b *bench) once(t *RowTask) *RowTask {
 	b.t.Helper()
-	return b.run([]*Task{t})[0]
+	return b.run([]*RowTask{t})[0]
 }
 
-func (b *bench) wait(n int) (back []*Task) {
+func (b *bench) wait(n int) (back []*RowTask) {
 	b.t.Helper()
 	for len(back) < n {
 		<-b.news

@@ -10,11 +10,11 @@ import (
 // of texts to embed.
 type request struct {
 	queue     *Queue
-	tasks     []*Task
-	began     time.Time // when the request was sent
-	trial     bool      // the request tries a route after the rest of the route
-	isSuspect bool      // the row of the request is a suspect
-	one       [1]*Task  // memory for tasks if the request has a single row
+	tasks     []*RowTask
+	began     time.Time   // when the request was sent
+	trial     bool        // the request tries a route after the rest of the route
+	isSuspect bool        // the row of the request is a suspect
+	one       [1]*RowTask // memory for tasks if the request has a single row
 }
 
 // pick moves the next tasks into r if the window has room for them. It returns false if
@@ -31,7 +31,7 @@ func (d *Dispatcher) pick(r *request) bool {
 		}
 	}
 	for i := range d.levels {
-		urgent := rowmill.Priority(i).Urgent()
+		urgent := rowmill.Priority(i).IsUrgent()
 		limit := d.window.RowLimit(urgent)
 		if !urgent && d.urgent > 0 {
 			limit = max(1, limit*besideUrgent/100)
@@ -65,7 +65,7 @@ func (d *Dispatcher) markTrial(r *request) {
 	route := d.routeOf(r.queue)
 	if r.trial = route.breaker.phase == halfOpen; r.trial {
 		route.trying = true
-		d.hold(r.queue.route)
+		d.holdRoute(r.queue.route)
 	}
 }
 
@@ -94,7 +94,7 @@ const besideUrgent = 70
 
 // fits reports whether the server's KV cache has room for a task. Urgent tasks may
 // exceed the limit by a quarter.
-func (d *Dispatcher) fits(t *Task, urgent bool) bool {
+func (d *Dispatcher) fits(t *RowTask, urgent bool) bool {
 	bound := d.window.TokenLimit()
 	if urgent {
 		bound += bound / 4
@@ -118,7 +118,7 @@ func (r *request) tokens() (n int64) {
 func (r *request) takeTasks(q *Queue) {
 	r.queue = q
 	if n := min(q.group, len(q.waiting)); n > 1 {
-		r.tasks = append([]*Task(nil), q.waiting[:n]...)
+		r.tasks = append([]*RowTask(nil), q.waiting[:n]...)
 		q.waiting = q.waiting[n:]
 		return
 	}

@@ -17,10 +17,10 @@ type Job struct {
 	Spec          *rowmill.Spec
 	Classifier    *Classifier
 	Counter       *prompt.Counter
-	ContextLength int          // context length of the model in tokens; 0 if unknown
-	MaxTokens     int          // maximum tokens of an answer; 0 if unknown
-	PromptLimit   int          // maximum tokens of a prompt; 0 for no limit
-	Group         int          // number of texts in one request for embeddings
+	ContextLength int               // context length of the model in tokens; 0 if unknown
+	MaxTokens     int               // maximum tokens of an answer; 0 if unknown
+	PromptLimit   int               // maximum tokens of a prompt; 0 for no limit
+	Group         int               // number of texts in one request for embeddings
 	Trace         *tracing.JobTrace // trace of the job; nil if the job is not traced
 }
 
@@ -33,7 +33,7 @@ type Queue struct {
 	priority rowmill.Priority
 	group    int // number of rows in a request
 	disp     *Dispatcher
-	call     engine.Call
+	call     engine.PreparedCall
 	// countPrompt asks the server for the number of tokens of a prompt; nil if the server
 	// cannot count.
 	countPrompt func(context.Context, string) (int, error)
@@ -43,9 +43,9 @@ type Queue struct {
 	repaired    atomic.Bool  // JSON was taken out of other text in some answers
 	limit       atomic.Int64 // maximum tokens of a prompt, learned from a refusal; 0 before
 	out         *Completions
-	waiting     []*Task // tasks that wait to be sent; guarded by Dispatcher.mu
+	waiting     []*RowTask // tasks that wait to be sent; guarded by Dispatcher.mu
 
-	suspects atomic.Int64 // number of rows that wait for a trial (see trial)
+	suspects atomic.Int64 // number of rows that wait for a trial (see suspectTrial)
 
 	lengthAfterPut int // length of waiting when the worker last added rows; guarded by Dispatcher.mu
 }
@@ -63,7 +63,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Que
 	if spec.Raw != nil {
 		path = spec.Raw.Path
 	}
-	call, err := server.Prepare(engine.Params{
+	call, err := server.Prepare(engine.JobParams{
 		Path: path, Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
 		Logprobs: spec.WantsLogprobs(), RowSeeds: spec.SeedPerRow,
 		ContextLen: job.ContextLength, MaxTokens: job.MaxTokens,
@@ -71,7 +71,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Que
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.ClampToKnown(), group: 1, disp: d, call: call, countPrompt: countOn(call, job), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.ClampToKnown(), group: 1, disp: d, call: call, countPrompt: newPromptCounter(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}
@@ -87,11 +87,11 @@ func (q *Queue) promptLimit() int {
 }
 
 // Put adds rows to the end of the queue.
-func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
+func (q *Queue) Put(tasks []*RowTask) { q.disp.put(q, tasks) }
 
 // Withdraw removes and returns the waiting rows. Rows in flight come back through the
 // completions.
-func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
+func (q *Queue) Withdraw() []*RowTask { return q.disp.withdraw(q) }
 
 // Waiting returns the number of the job's rows in the queue that are not in flight.
 func (q *Queue) Waiting() int {

@@ -39,11 +39,11 @@ func (r *route) recordFailure(took time.Duration, trial bool, now time.Time) (pa
 	return r.breaker.recordFailure(now)
 }
 
-// restOnRequest lets the route rest because the server asked for a pause, and returns the
+// restForRetryAfter lets the route rest because the server asked for a pause, and returns the
 // pause. firstRefusal is requestResult.isFirstRefusal, and trial means that the request tried the
-// route. restOnRequest returns false if the route already rests, or if the server has only
+// route. restForRetryAfter returns false if the route already rests, or if the server has only
 // refused one row repeatedly: the server may never accept that row.
-func (r *route) restOnRequest(pause time.Duration, firstRefusal, trial bool) (time.Duration, bool) {
+func (r *route) restForRetryAfter(pause time.Duration, firstRefusal, trial bool) (time.Duration, bool) {
 	alone := !firstRefusal && !trial && !r.hasRepeatedRefusal
 	r.hasRepeatedRefusal = r.hasRepeatedRefusal || !firstRefusal
 	if alone || r.breaker.phase == open || r.breaker.phase == halfOpen && !trial {
@@ -84,8 +84,8 @@ func (d *Dispatcher) routeOf(q *Queue) *route {
 	return r
 }
 
-// enter adds q to the queues that take turns, or to r.held if the route of q is not ready.
-func (d *Dispatcher) enter(q *Queue) {
+// addToTurns adds q to the queues that take turns, or to r.held if the route of q is not ready.
+func (d *Dispatcher) addToTurns(q *Queue) {
 	r := d.routeOf(q)
 	if r.needsUnrefusedRow && q.refusals() == 0 {
 		r.needsUnrefusedRow = false
@@ -96,8 +96,8 @@ func (d *Dispatcher) enter(q *Queue) {
 	d.levels[q.priority].add(q)
 }
 
-// hold takes all queues of the route name out of the turns, and adds them to held.
-func (d *Dispatcher) hold(name engine.Route) {
+// holdRoute takes all queues of the route name out of the turns, and adds them to held.
+func (d *Dispatcher) holdRoute(name engine.Route) {
 	r := d.routes[name]
 	for i := range d.levels {
 		for _, q := range d.levels[i].removeAll(name) {
@@ -124,7 +124,7 @@ func (d *Dispatcher) release(r *route) {
 // costs no attempt.
 func (d *Dispatcher) ReturnRestingRows(name engine.Route) {
 	d.mu.Lock()
-	var back []*Task
+	var back []*RowTask
 	if r := d.routes[name]; r != nil && r.breaker.phase == open {
 		back = d.takeHeld(r, back)
 	}
@@ -134,7 +134,7 @@ func (d *Dispatcher) ReturnRestingRows(name engine.Route) {
 
 // takeHeld removes the waiting tasks from the queues in held, and appends these tasks
 // to back.
-func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
+func (d *Dispatcher) takeHeld(r *route, back []*RowTask) []*RowTask {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
 		back = append(back, q.waiting...)
@@ -145,7 +145,7 @@ func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 }
 
 // giveBack returns tasks to their jobs without counting an attempt.
-func giveBack(tasks []*Task) {
+func giveBack(tasks []*RowTask) {
 	for _, t := range tasks {
 		t.Outcome = NotCounted
 		t.queue.out.put(true, t)
@@ -170,7 +170,7 @@ const unrefusedRowWait = 100 * time.Millisecond
 // try makes a route half-open after its rest. During unrefusedRowWait only a row that was
 // never refused may try the route; after unrefusedRowWait any row may.
 func (d *Dispatcher) try(r *route) {
-	r.breaker.try(time.Now())
+	r.breaker.allowTrial(time.Now())
 	r.trying = false
 	r.needsUnrefusedRow = r.breaker.phase == halfOpen && !slices.ContainsFunc(r.held, func(q *Queue) bool { return q.refusals() == 0 })
 	if r.needsUnrefusedRow {

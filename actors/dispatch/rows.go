@@ -13,19 +13,19 @@ import (
 // now, in the order of sending, and rows that wait before another attempt.
 type PendingRows struct {
 	lengths order.LengthEstimator
-	now     *order.Pool[*Task]
-	later   []*Task // tasks that wait for a retry, in the order of the times at which they may be sent
-	total   int64   // number of rows of the job
+	now     *order.Pool[*RowTask]
+	later   []*RowTask // tasks that wait for a retry, in the order of the times at which they may be sent
+	total   int64      // number of rows of the job
 
 	// suspects has rows that may have crashed their server. Other nodes get these rows only
 	// if this node has no server: otherwise they might crash a server there too.
-	suspects []*Task
+	suspects []*RowTask
 }
 
 // NewPendingRows returns an empty PendingRows for a job that has total rows.
 func NewPendingRows(total int64) *PendingRows {
 	q := &PendingRows{total: total}
-	q.now = order.NewPool[*Task](&q.lengths, total)
+	q.now = order.NewPool[*RowTask](&q.lengths, total)
 	return q
 }
 
@@ -40,7 +40,7 @@ const holdBack = 2
 
 // Add adds loaded rows of one shard. The caller must add rows in the order of their
 // shards.
-func (q *PendingRows) Add(tasks []*Task) {
+func (q *PendingRows) Add(tasks []*RowTask) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -52,19 +52,19 @@ func (q *PendingRows) Add(tasks []*Task) {
 }
 
 // rowOf returns the row of a task as package order needs it.
-func rowOf(t *Task) order.Row[*Task] {
-	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
+func rowOf(t *RowTask) order.Row[*RowTask] {
+	return order.Row[*RowTask]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }
 
 // Return takes back rows that waited in the queue of a server and were not sent.
-func (q *PendingRows) Return(tasks []*Task) {
+func (q *PendingRows) Return(tasks []*RowTask) {
 	q.now.AddToFront(q.keepSuspects(tasks)...)
 }
 
 // keepSuspects adds the suspects among tasks to q.suspects, and returns the rows of the
 // other tasks.
-func (q *PendingRows) keepSuspects(tasks []*Task) []order.Row[*Task] {
-	rows := make([]order.Row[*Task], 0, len(tasks))
+func (q *PendingRows) keepSuspects(tasks []*RowTask) []order.Row[*RowTask] {
+	rows := make([]order.Row[*RowTask], 0, len(tasks))
 	for _, t := range tasks {
 		if t.trialGroup > 0 {
 			q.suspects = append(q.suspects, t)
@@ -85,27 +85,29 @@ func (q *PendingRows) CountReturnable() int { return q.now.Len() }
 func (q *PendingRows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 
 // SetCacheTokens sets the size of a server's prefix cache, in tokens of prompts.
-func (q *PendingRows) SetCacheTokens(tokens int64) { q.now.SetCacheBytes(tokens * prompt.BytesPerToken) }
+func (q *PendingRows) SetCacheTokens(tokens int64) {
+	q.now.SetCacheBytes(tokens * prompt.BytesPerToken)
+}
 
 // Leave forgets a server that the worker no longer uses.
 func (q *PendingRows) Leave(port order.ServerIndex) { q.now.Leave(port) }
 
 // Take removes and returns up to n tasks for server to. alone means that the worker has
 // no other server.
-func (q *PendingRows) Take(to order.ServerIndex, n int, alone bool) []*Task {
+func (q *PendingRows) Take(to order.ServerIndex, n int, alone bool) []*RowTask {
 	tasks := q.takeSuspects(to, n, alone)
 	for _, r := range q.now.Take(to, n-len(tasks), alone) {
 		tasks = append(tasks, r.Value)
 	}
 	for _, t := range tasks {
-		t.expect = q.lengths.PromptTokens(len(t.Row.Text)) + q.lengths.Expect(len(t.Row.Text), t.Row.Index, q.total)
+		t.expect = q.lengths.PromptTokens(len(t.Row.Text)) + q.lengths.AnswerTokens(len(t.Row.Text), t.Row.Index, q.total)
 	}
 	return tasks
 }
 
 // takeSuspects removes and returns up to n suspects for server to.
-func (q *PendingRows) takeSuspects(to order.ServerIndex, n int, alone bool) (tasks []*Task) {
-	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
+func (q *PendingRows) takeSuspects(to order.ServerIndex, n int, alone bool) (tasks []*RowTask) {
+	q.suspects = slices.DeleteFunc(q.suspects, func(t *RowTask) bool {
 		if len(tasks) >= n || t.avoid == to && !alone {
 			return false
 		}
@@ -116,7 +118,7 @@ func (q *PendingRows) takeSuspects(to order.ServerIndex, n int, alone bool) (tas
 }
 
 // Learn uses the accepted answer of t to estimate the length of later answers.
-func (q *PendingRows) Learn(t *Task) {
+func (q *PendingRows) Learn(t *RowTask) {
 	q.lengths.Learn(len(t.Row.Text), t.Row.Index, q.total, t.Out.InputTokens, t.Out.OutputTokens)
 }
 
@@ -129,7 +131,7 @@ const (
 
 // Retry stores t for another attempt, if possible at another server. If no request of
 // the row has failed or was refused, the row can be sent again at once.
-func (q *PendingRows) Retry(t *Task, now time.Time) {
+func (q *PendingRows) Retry(t *RowTask, now time.Time) {
 	tries := t.attempts + t.lostRequests + t.refusals
 	if tries == 0 {
 		q.now.AddToFront(rowOf(t))
@@ -141,14 +143,14 @@ func (q *PendingRows) Retry(t *Task, now time.Time) {
 	if due.After(t.due) {
 		t.due = due
 	}
-	at, _ := slices.BinarySearchFunc(q.later, t, func(a, b *Task) int { return a.due.Compare(b.due) })
+	at, _ := slices.BinarySearchFunc(q.later, t, func(a, b *RowTask) int { return a.due.Compare(b.due) })
 	q.later = slices.Insert(q.later, at, t)
 }
 
-// Wake makes the tasks ready that may be sent again at now, before all other tasks. It
+// WakeDueRetries makes the tasks ready that may be sent again at now, before all other tasks. It
 // returns the time until it must be called again; 0 if no more tasks wait.
-func (q *PendingRows) Wake(now time.Time) time.Duration {
-	due := slices.IndexFunc(q.later, func(t *Task) bool { return t.due.After(now) })
+func (q *PendingRows) WakeDueRetries(now time.Time) time.Duration {
+	due := slices.IndexFunc(q.later, func(t *RowTask) bool { return t.due.After(now) })
 	if due < 0 {
 		due = len(q.later)
 	}
@@ -173,13 +175,13 @@ func (q *PendingRows) ReleaseSuspects() {
 
 // Remove removes and returns up to n ready tasks, in the order of sending. It removes
 // no suspects.
-func (q *PendingRows) Remove(n int) []*Task {
+func (q *PendingRows) Remove(n int) []*RowTask {
 	if n <= 0 {
 		return nil
 	}
 	rows := q.now.Take(order.None, n, true)
 	q.now.Leave(order.None)
-	tasks := make([]*Task, len(rows))
+	tasks := make([]*RowTask, len(rows))
 	for i, r := range rows {
 		tasks[i] = r.Value
 	}
@@ -187,7 +189,7 @@ func (q *PendingRows) Remove(n int) []*Task {
 }
 
 // RemoveLater removes and returns all tasks that wait for a retry, and all suspects.
-func (q *PendingRows) RemoveLater() []*Task {
+func (q *PendingRows) RemoveLater() []*RowTask {
 	tasks := slices.Concat(q.later, q.suspects)
 	q.later, q.suspects = nil, nil
 	return tasks

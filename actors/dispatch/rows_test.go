@@ -17,11 +17,11 @@ func TestRowsHoldsRetriesBack(t *testing.T) {
 	if q.Ready() != 1 || q.Empty() {
 		t.Fatalf("%d ready, want the other row only", q.Ready())
 	}
-	wait := q.Wake(now)
+	wait := q.WakeDueRetries(now)
 	if wait <= 0 || wait > firstRetry+time.Millisecond {
 		t.Fatalf("pause before the second attempt = %v", wait)
 	}
-	if q.Wake(now.Add(wait)) != 0 || q.Take(0, 1, true)[0] != first {
+	if q.WakeDueRetries(now.Add(wait)) != 0 || q.Take(0, 1, true)[0] != first {
 		t.Error("a row whose pause is over must go before the others")
 	}
 }
@@ -30,14 +30,14 @@ func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 	t.Parallel()
 	q := NewPendingRows(10)
 	now := time.Unix(0, 0)
-	asked := &Task{attempts: 1, Port: 0, due: now.Add(time.Minute)}
+	asked := &RowTask{attempts: 1, Port: 0, due: now.Add(time.Minute)}
 	q.Retry(asked, now)
-	if got := q.Wake(now); got != time.Minute {
+	if got := q.WakeDueRetries(now); got != time.Minute {
 		t.Errorf("pause = %v, want the pause that the server asked for", got)
 	}
 	q = NewPendingRows(10)
-	q.Retry(&Task{attempts: 60, Port: 0}, now)
-	if got := q.Wake(now); got > lastRetry+time.Millisecond {
+	q.Retry(&RowTask{attempts: 60, Port: 0}, now)
+	if got := q.WakeDueRetries(now); got > lastRetry+time.Millisecond {
 		t.Errorf("pause = %v, want at most %v", got, lastRetry)
 	}
 }
@@ -45,7 +45,7 @@ func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 func TestRowsSendsUntouchedRowsAtOnce(t *testing.T) {
 	t.Parallel()
 	q := NewPendingRows(10)
-	q.Retry(&Task{}, time.Unix(0, 0))
+	q.Retry(&RowTask{}, time.Unix(0, 0))
 	if q.Ready() != 1 {
 		t.Error("a row that was never sent must not wait")
 	}
@@ -60,7 +60,7 @@ func TestRowsTriesElsewhereFirst(t *testing.T) {
 	row := tasks(1, 1)[0]
 	row.attempts, row.Port = 1, 3
 	q.Retry(row, now)
-	q.Wake(now.Add(time.Hour))
+	q.WakeDueRetries(now.Add(time.Hour))
 	if got := q.Take(3, 1, false); len(got) != 0 {
 		t.Error("the row went back to the engine that failed it")
 	}
@@ -136,24 +136,24 @@ func TestRowsKeepsSuspects(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, c := range []struct {
 		name   string
-		enters func(q *PendingRows, suspect *Task)
+		enters func(q *PendingRows, suspect *RowTask)
 	}{
-		{"after its pause", func(q *PendingRows, suspect *Task) {
+		{"after its pause", func(q *PendingRows, suspect *RowTask) {
 			q.Retry(suspect, now)
-			q.Wake(now.Add(time.Hour))
+			q.WakeDueRetries(now.Add(time.Hour))
 		}},
-		{"taken back from a queue", func(q *PendingRows, suspect *Task) { q.Return([]*Task{suspect}) }},
-		{"another node has said so", func(q *PendingRows, suspect *Task) {
+		{"taken back from a queue", func(q *PendingRows, suspect *RowTask) { q.Return([]*RowTask{suspect}) }},
+		{"another node has said so", func(q *PendingRows, suspect *RowTask) {
 			suspect.trialGroup = 0
 			suspect.Suspect(1, 1)
-			q.Add([]*Task{suspect})
+			q.Add([]*RowTask{suspect})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			q := NewPendingRows(10)
 			q.Add(tasks(2, 1))
-			suspect := &Task{trialGroup: 1, refusals: 1, refusedAt: now, Port: 0}
+			suspect := &RowTask{trialGroup: 1, refusals: 1, refusedAt: now, Port: 0}
 			c.enters(q, suspect)
 			if q.Ready() != 3 || q.CountReturnable() != 2 {
 				t.Errorf("%d rows are ready, %d for other nodes, want 3 and 2", q.Ready(), q.CountReturnable())
@@ -167,7 +167,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			if got := q.Take(0, 1, true); len(got) != 1 || got[0] != suspect {
 				t.Fatalf("its server gets %v", got)
 			}
-			q.Return([]*Task{suspect})
+			q.Return([]*RowTask{suspect})
 			if q.ReleaseSuspects(); q.CountReturnable() != 1 {
 				t.Error("a node without a server keeps it")
 			}
@@ -176,7 +176,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			} else if group, _ := suspect.SuspectInfo(); group != 1 {
 				t.Error("the row is no suspect any more")
 			}
-			q.Return([]*Task{{trialGroup: 1}})
+			q.Return([]*RowTask{{trialGroup: 1}})
 			if rest := q.RemoveLater(); len(rest) != 1 || q.Ready() != 0 {
 				t.Errorf("a node that leaves gives %d suspects back, want 1", len(rest))
 			}
@@ -188,7 +188,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 func TestRowsSuspectsAvoidTheirServer(t *testing.T) {
 	t.Parallel()
 	q := NewPendingRows(10)
-	q.Return([]*Task{{trialGroup: 1, avoid: 0}})
+	q.Return([]*RowTask{{trialGroup: 1, avoid: 0}})
 	if len(q.Take(0, 1, false)) != 0 || len(q.Take(1, 1, false)) != 1 {
 		t.Error("the suspect goes to the server that crashed")
 	}

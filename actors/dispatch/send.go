@@ -36,7 +36,7 @@ type requestResult struct {
 
 // run sends a request. back has the tasks that go back to the worker with their
 // outcomes.
-func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
+func (q *Queue) run(r *request) (seen requestResult, back []*RowTask) {
 	if q.job.Ctx.Err() != nil { // the job stopped while its rows waited
 		return seen, nil
 	}
@@ -69,14 +69,14 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	if len(seen.broken) == 0 {
 		return seen, r.tasks
 	}
-	return seen, slices.DeleteFunc(slices.Clone(r.tasks), func(t *Task) bool {
+	return seen, slices.DeleteFunc(slices.Clone(r.tasks), func(t *RowTask) bool {
 		return slices.ContainsFunc(seen.broken, func(b brokenRow) bool { return b.task == t })
 	})
 }
 
 // failAfterPanic fails all tasks of a request after our own code panicked on a row or its
 // answer. A retry would panic again.
-func (q *Queue) failAfterPanic(tasks []*Task, err error, began time.Time) requestResult {
+func (q *Queue) failAfterPanic(tasks []*RowTask, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failedOutput(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
@@ -125,9 +125,9 @@ func (q *Queue) superviseRequest(timeouts int) (ctx context.Context, end func())
 	return ctx, func() { cancel(nil) }
 }
 
-// orTimeout returns a timeout error if superviseRequest has cancelled the request, and err
+// asTimeoutError returns a timeout error if superviseRequest has cancelled the request, and err
 // otherwise.
-func orTimeout(ctx context.Context, err error) error {
+func asTimeoutError(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
 		return &engine.Error{Class: engine.Transient, Code: codeTimeout, Message: errOverdue.Error()}
 	}
@@ -141,13 +141,13 @@ func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), 
 
 // generate sends the request of one task, and sets the output and the outcome of the
 // task.
-func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
+func (q *Queue) generate(ctx context.Context, t *RowTask, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
 	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Timeout: q.answerTimeout(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
-	if err = orTimeout(ctx, err); err != nil {
+	if err = asTimeoutError(ctx, err); err != nil {
 		q.handleError(t, err, &seen, began)
 		return seen
 	}
@@ -157,8 +157,8 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 
 // embed sends one request for the embeddings of all tasks, and sets their outputs and
 // outcomes.
-func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
-	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
+func (q *Queue) embed(ctx context.Context, tasks []*RowTask, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
+	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*RowTask, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
 			rows = append(rows, engine.Row{Text: bytesOf(text), Timeout: q.answerTimeout(t.timeouts, usual), Traceparent: traceparent})
@@ -169,7 +169,7 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 		return seen
 	}
 	replies, faults, err := q.call.Embed(ctx, rows)
-	err = orTimeout(ctx, err)
+	err = asTimeoutError(ctx, err)
 	for i, t := range sent {
 		switch {
 		case err != nil:
@@ -197,7 +197,7 @@ const (
 // shorten sets how much of the text the next attempt sends, after the server refused
 // the prompt as too long. prompt is the number of tokens that the server counted, and
 // limit is the server's limit; each is 0 if unknown.
-func (t *Task) shorten(prompt, limit int) {
+func (t *RowTask) shorten(prompt, limit int) {
 	first := t.shortened == 0 && t.unlimited
 	switch {
 	case limit > 0 && prompt > limit:
@@ -217,7 +217,7 @@ func (t *Task) shorten(prompt, limit int) {
 // may be wrong, fit may cut the text but fails no row: the server's answer decides,
 // unless the server would silently cut the prompt. If ok is false, the task has failed
 // or its job has stopped.
-func (q *Queue) fit(t *Task) (text string, ok bool) {
+func (q *Queue) fit(t *RowTask) (text string, ok bool) {
 	limit := q.promptLimit() * (100 - shortenPercent*t.shortened) / 100
 	t.sent = len(t.Row.Text)
 	if t.unlimited = limit == 0; t.unlimited {
@@ -269,7 +269,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 
 // failTooLong fails a task whose prompt does not fit into the context. It always returns
 // false.
-func (q *Queue) failTooLong(t *Task, message string) bool {
+func (q *Queue) failTooLong(t *RowTask, message string) bool {
 	t.Out, t.Outcome = failedOutput(rowmill.RowTooLong, message, "", t.attempts), Final
 	return false
 }
@@ -277,7 +277,7 @@ func (q *Queue) failTooLong(t *Task, message string) bool {
 // seed returns the seed to send with a row, or nil to let the engine choose. A row gets
 // its own seed if the client asked for this, and after an answer broke the schema, so
 // that the next answer differs.
-func (q *Queue) seed(t *Task) *int64 {
+func (q *Queue) seed(t *RowTask) *int64 {
 	if !q.job.Spec.SeedPerRow && (t.schemaFailures == 0 || q.job.Classifier.deterministic) {
 		return nil
 	}
@@ -312,7 +312,7 @@ func (q *Queue) attempt(code, message string) rowmill.Attempt {
 
 // handleReply processes the answer to a task: it counts the answer's tokens and sets the
 // outcome. The classifier may still reject the answer.
-func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began time.Time) {
+func (q *Queue) handleReply(t *RowTask, reply *engine.Reply, text string, began time.Time) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count tokens
 		reply.InputTokens = int64(q.job.Counter.Count(text))
@@ -326,7 +326,7 @@ func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began tim
 	t.attempts++
 	t.trialGroup = 0
 	came := len(reply.Content)
-	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
+	t.Out, t.Outcome = q.job.Classifier.classifyReply(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
 	switch turnedDown := t.Out.Err; {
 	case turnedDown != nil:
@@ -338,7 +338,7 @@ func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began tim
 		t.recordAttempt(q.attempt("", ""), began)
 	}
 	if t.Outcome == Again { // Again always means here that the answer was rejected
-		t.Out = rowmill.Output{} // the worker has no memory reserved for a rejected output
+		t.Out = rowmill.RowOutput{} // the worker has no memory reserved for a rejected output
 		t.schemaFailures++
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
@@ -346,7 +346,7 @@ func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began tim
 
 // handleError sets the outcome of a task that got no answer, and adds to seen what the error
 // shows about the server.
-func (q *Queue) handleError(t *Task, err error, seen *requestResult, began time.Time) {
+func (q *Queue) handleError(t *RowTask, err error, seen *requestResult, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job stopped
 		t.Outcome = NotCounted
@@ -360,7 +360,7 @@ func (q *Queue) handleError(t *Task, err error, seen *requestResult, began time.
 
 // handleFault sets the outcome of a task from the error of its server, and adds to seen
 // what the error shows about the server.
-func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
+func (q *Queue) handleFault(t *RowTask, fault *engine.Error, seen *requestResult) {
 	now := time.Now()
 	seen.overloaded = seen.overloaded || fault.Overloaded && t.refusals == 0
 	if fault.Class == engine.ServerFault || fault.Class == engine.Busy || fault.Class == engine.Transient && (fault.Status == 0 || fault.Status >= 500) {
@@ -396,7 +396,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	if fault.Status == 500 {
 		t.status500s++
 	}
-	t.Out, t.Outcome = q.job.Classifier.refuse(fault, t.attempts, t.status500s)
+	t.Out, t.Outcome = q.job.Classifier.classifyError(fault, t.attempts, t.status500s)
 	t.Out.Engine = q.disp.cfg.Engine
 	if fault.Class == engine.JobFault {
 		t.Out, t.Outcome = failedOutput(rowmill.CodeEngineError, fault.Message, "", t.attempts), Final
@@ -408,7 +408,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 
 // countLostRequest counts a lost request, which is no attempt. After maxLostRequests lost requests
 // the row fails.
-func (t *Task) countLostRequest(fault *engine.Error) {
+func (t *RowTask) countLostRequest(fault *engine.Error) {
 	if fault.Code == codeTimeout {
 		t.timeouts++
 	}
@@ -430,7 +430,7 @@ const refusalGap = 2 * time.Minute
 // handleRefusal makes a task wait for its busy server. This costs the row no attempt. After
 // the maximum wait (Config.Wait) the row fails. If no row of its route was answered
 // during this time, the whole job fails.
-func (q *Queue) handleRefusal(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
+func (q *Queue) handleRefusal(t *RowTask, fault *engine.Error, seen *requestResult, now time.Time) {
 	seen.isFirstRefusal = seen.isFirstRefusal || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
 		t.refusedFrom = now
@@ -448,11 +448,11 @@ func (q *Queue) handleRefusal(t *Task, fault *engine.Error, seen *requestResult,
 	}
 }
 
-// countOn returns a function that asks the server behind call for the number of tokens
+// newPromptCounter returns a function that asks the server behind call for the number of tokens
 // of a prompt; nil if the server cannot count. A server that refuses a prompt as too
 // long gives no number. The function then returns our own count, but at least an eighth
 // above the limit, so that repeated cuts soon make the text short enough to be counted.
-func countOn(call engine.Call, job Job) func(context.Context, string) (int, error) {
+func newPromptCounter(call engine.PreparedCall, job Job) func(context.Context, string) (int, error) {
 	counter, ok := call.(engine.PromptCounter)
 	if !ok {
 		return nil

@@ -175,7 +175,7 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 			want[i].At, want[i].Node, want[i].Engine = start, "n", "e"
 			start = start.Add(want[i].Took)
 		}
-		if diff := cmp.Diff(&rowmill.Tries{Attempts: want}, row.Out.Tries); diff != "" || row.Out.Attempts != 3 {
+		if diff := cmp.Diff(&rowmill.RowAttempts{Attempts: want}, row.Out.Tries); diff != "" || row.Out.Attempts != 3 {
 			t.Errorf("%d attempts count (-want +got):\n%s", row.Out.Attempts, diff)
 		}
 		held, tries := row.OutputBytes(), row.Out.Tries.Bytes()
@@ -192,7 +192,7 @@ func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
 		b := newBench(t, refuses(engine.Error{Class: engine.Transient, Status: 503, RetryAfter: time.Hour}))
 		rows := NewPendingRows(1)
 		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
-		if got := rows.Wake(time.Now()); got != time.Hour {
+		if got := rows.WakeDueRetries(time.Now()); got != time.Hour {
 			t.Errorf("wait = %v, want the wait that the server asked for", got)
 		}
 		b.disp.Close()
@@ -362,7 +362,7 @@ type counting struct {
 	asked atomic.Int64
 }
 
-func (c *counting) Prepare(engine.Params) (engine.Call, error) { return c, nil }
+func (c *counting) Prepare(engine.JobParams) (engine.PreparedCall, error) { return c, nil }
 
 func (c *counting) CountPrompt(_ context.Context, row engine.Row) (int, error) {
 	c.asked.Add(1)
@@ -456,7 +456,7 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 		defer b.disp.Close()
 		began := time.Now()
 		both := b.run(tasksOf([]string{"hangs", "answers"}, plain))
-		hung := both[slices.IndexFunc(both, func(t *Task) bool { return t.Row.Text == "hangs" })]
+		hung := both[slices.IndexFunc(both, func(t *RowTask) bool { return t.Row.Text == "hangs" })]
 		if hung.Outcome != NotCounted || time.Since(began) > 2*time.Minute {
 			t.Fatalf("the first request ended as %v after %v", hung.Outcome, time.Since(began))
 		}
@@ -484,7 +484,7 @@ func TestDispatcher_PauseGivesBackWaitingRows(t *testing.T) {
 			<-release
 			return answered("late")
 		}})
-		b.disp.Renew(4)
+		b.disp.ResetWindow(4)
 		b.queue.Put(tasks(50, 10))
 		synctest.Wait()
 		limit, inFlight, queued := b.disp.Load()

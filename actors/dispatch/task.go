@@ -9,35 +9,35 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Task is one row that runs on this node, with its output and the history of its
+// A RowTask is one row that runs on this node, with its output and the history of its
 // attempts.
-type Task struct {
+type RowTask struct {
 	Row   rowmill.Row // the row; its text shares memory with its block
-	Out   rowmill.Output
+	Out   rowmill.RowOutput
 	Shard int
 	Rel   int // number of the row in its shard
 	// Share is the row's share if rows are assigned by prefix, numbered from 1 in the
 	// order of loading; otherwise 0.
 	Share   int
-	Behind  int // the shard that limits how long the row may wait, see assign.Span.Behind
+	Behind  int // the shard that limits how long the row may wait, see assign.RowSpan.WaitLimitShard
 	Outcome Outcome
 	Cut     bool // only a part of the row's text was sent
 
 	Port     order.ServerIndex // the server to which the worker last sent the row
-	Reserved int64      // bytes that the worker has reserved for the answer
+	Reserved int64             // bytes that the worker has reserved for the answer
 
 	attempts int // number of attempts that count against the row
 	failures
-	cutting
-	attemptLog *rowmill.Tries // the recorded attempts; nil before the first
-	due        time.Time      // the row is not sent again before this time
+	promptCut
+	attemptLog *rowmill.RowAttempts // the recorded attempts; nil before the first
+	due        time.Time            // the row is not sent again before this time
 	// trialGroup is the size of the group in which the row is tried because it may have crashed
 	// its server: 1 for the row alone, 0 if it is no suspect.
 	trialGroup             int
-	soloCrashes            int        // number of crashes of a server while it ran only this row
-	refusals               int        // number of refusals by busy servers, which cost no attempt
-	refusedFrom, refusedAt time.Time  // the first refusal of the current wait, and the last refusal
-	expect                 int64      // expected tokens of the prompt and the answer
+	soloCrashes            int               // number of crashes of a server while it ran only this row
+	refusals               int               // number of refusals by busy servers, which cost no attempt
+	refusedFrom, refusedAt time.Time         // the first refusal of the current wait, and the last refusal
+	expect                 int64             // expected tokens of the prompt and the answer
 	avoid                  order.ServerIndex // the server of the row's last failed request: others are preferred
 	block                  *taskBlock
 	queue                  *Queue // the queue to which the row was last added
@@ -51,9 +51,9 @@ type failures struct {
 	timeouts       int // number of lostRequests that timed out
 }
 
-// cutting says how much of a row's text is sent, if the whole text makes the prompt too
+// promptCut says how much of a row's text is sent, if the whole text makes the prompt too
 // long.
-type cutting struct {
+type promptCut struct {
 	shortened int  // number of times that the server refused the prompt as too long
 	unlimited bool // the last request was sent without a known limit for its prompt
 	sent      int  // bytes of the row's text in the last request
@@ -72,37 +72,37 @@ type taskBlock struct {
 // NewTasks returns tasks for rows of a shard that share memory. first is the row number
 // of the shard's first row. bytes is the size of the memory, which stays in use until
 // the last task is freed.
-func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes int64) {
-	slab, shared := make([]Task, len(rows)), &taskBlock{left: len(rows)}
-	tasks = make([]*Task, len(rows))
+func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*RowTask, bytes int64) {
+	slab, shared := make([]RowTask, len(rows)), &taskBlock{left: len(rows)}
+	tasks = make([]*RowTask, len(rows))
 	for i, row := range rows {
 		t := &slab[i]
-		*t = Task{Row: row, Shard: shard, Behind: shard, Rel: int(row.Index - first), block: shared, Port: order.None, avoid: order.None}
+		*t = RowTask{Row: row, Shard: shard, Behind: shard, Rel: int(row.Index - first), block: shared, Port: order.None, avoid: order.None}
 		tasks[i] = t
 		shared.bytes += t.RowBytes()
 	}
 	return tasks, shared.bytes
 }
 
-// Trace makes span the parent of the trace spans of the tasks' requests. The tasks must
+// AttachSpan makes span the parent of the trace spans of the tasks' requests. The tasks must
 // come from one call of NewTasks. freed is called when the last task has been freed.
-func Trace(tasks []*Task, span *tracing.Span, freed func()) {
+func AttachSpan(tasks []*RowTask, span *tracing.Span, freed func()) {
 	tasks[0].block.span, tasks[0].block.freed = span, freed
 }
 
 // Suspect marks a row that may have crashed a server. The row is sent separately from
 // other rows, in groups of at most group suspects. crashes is the number of crashes of
 // a server while it ran only this row.
-func (t *Task) Suspect(group, crashes int) {
+func (t *RowTask) Suspect(group, crashes int) {
 	t.trialGroup, t.soloCrashes = max(group, 1), max(crashes, 0)
 }
 
 // SuspectInfo returns the values that were passed to Suspect; group is 0 if the row is no
 // suspect.
-func (t *Task) SuspectInfo() (group, crashes int) { return t.trialGroup, t.soloCrashes }
+func (t *RowTask) SuspectInfo() (group, crashes int) { return t.trialGroup, t.soloCrashes }
 
 // Attempted reports whether an attempt at the row has counted.
-func (t *Task) Attempted() bool { return t.attempts > 0 }
+func (t *RowTask) Attempted() bool { return t.attempts > 0 }
 
 // maxLostRequests is the number of lost requests after which a row fails, because the
 // row is probably the cause. One outage of a server costs a row at most one lost
@@ -111,9 +111,9 @@ const maxLostRequests = 10
 
 // recordAttempt records the end of a request that was sent at began. If the outcome is final,
 // the output gets all recorded attempts.
-func (t *Task) recordAttempt(a rowmill.Attempt, began time.Time) {
+func (t *RowTask) recordAttempt(a rowmill.Attempt, began time.Time) {
 	if t.attemptLog == nil {
-		t.attemptLog = new(rowmill.Tries)
+		t.attemptLog = new(rowmill.RowAttempts)
 	}
 	a.At, a.Took = atOf(began), time.Since(began).Truncate(time.Microsecond)
 	t.attemptLog.Add(a)
@@ -126,7 +126,7 @@ func (t *Task) recordAttempt(a rowmill.Attempt, began time.Time) {
 func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
 // OutputBytes returns the memory of the task's output in bytes.
-func (t *Task) OutputBytes() int64 {
+func (t *RowTask) OutputBytes() int64 {
 	n := int64(len(t.Out.Text)+4*len(t.Out.Embedding)) + t.Out.Tries.Bytes()
 	if t.Out.Err != nil {
 		n += int64(len(t.Out.Err.Raw) + len(t.Out.Err.Message))
@@ -140,13 +140,13 @@ const TaskBytes = 320
 
 // RowBytes returns the memory of the task without its output, in bytes. This memory is
 // in use as soon as the block of the row is loaded.
-func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
+func (t *RowTask) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
 
 // Free clears the row and its output, and returns the number of bytes that this frees.
 // The task itself may stay in queues for longer.
-func (t *Task) Free() int64 {
+func (t *RowTask) Free() int64 {
 	bytes := t.OutputBytes()
-	t.Row, t.Out, t.attemptLog = rowmill.Row{}, rowmill.Output{}, nil
+	t.Row, t.Out, t.attemptLog = rowmill.Row{}, rowmill.RowOutput{}, nil
 	if t.block.left--; t.block.left == 0 {
 		bytes += t.block.bytes
 		if t.block.freed != nil {
@@ -162,7 +162,7 @@ type Completions struct {
 	Notify func() // called when new tasks wait for Take; must not block
 
 	mu        sync.Mutex
-	tasks     []*Task
+	tasks     []*RowTask
 	announced bool        // Notify was called after the last Take
 	late      *time.Timer // calls remind after gatherTime
 }
@@ -175,15 +175,15 @@ const (
 	gatherTime  = aheadTime / 10
 )
 
-// put adds finished tasks. soon means that the worker must be notified at once.
-func (o *Completions) put(soon bool, tasks ...*Task) {
+// put adds finished tasks. notifyNow means that the worker must be notified at once.
+func (o *Completions) put(notifyNow bool, tasks ...*RowTask) {
 	if len(tasks) == 0 {
 		return
 	}
 	o.mu.Lock()
 	first := len(o.tasks) == 0
 	o.tasks = append(o.tasks, tasks...)
-	announce := !o.announced && (soon || len(o.tasks) >= gatherTasks)
+	announce := !o.announced && (notifyNow || len(o.tasks) >= gatherTasks)
 	switch {
 	case announce:
 		o.announced = true
@@ -212,7 +212,7 @@ func (o *Completions) remind() {
 
 // Take removes and returns the gathered tasks. It uses the memory of spare for new
 // tasks.
-func (o *Completions) Take(spare []*Task) []*Task {
+func (o *Completions) Take(spare []*RowTask) []*RowTask {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	tasks := o.tasks

@@ -35,9 +35,9 @@ func TestTasksGiveBackTheirMemory(t *testing.T) {
 			held += task.RowBytes()
 			switch rapid.IntRange(0, 2).Draw(t, "output") {
 			case 0:
-				task.Out = rowmill.Output{Text: rapid.String().Draw(t, "answer")}
+				task.Out = rowmill.RowOutput{Text: rapid.String().Draw(t, "answer")}
 			case 1:
-				task.Out = rowmill.Output{Embedding: make([]float32, 8)}
+				task.Out = rowmill.RowOutput{Embedding: make([]float32, 8)}
 			default:
 				task.Out = failedOutput("code", "message", "raw", 1)
 			}
@@ -66,7 +66,7 @@ func TestOutboxNotifiesOnceForManyTasks(t *testing.T) {
 	if told != 1 {
 		t.Fatalf("told %d times", told)
 	}
-	spare := make([]*Task, 0, 8)
+	spare := make([]*RowTask, 0, 8)
 	if got := out.Take(spare); len(got) != 3 {
 		t.Fatalf("%d tasks", len(got))
 	}

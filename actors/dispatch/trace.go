@@ -11,7 +11,7 @@ import (
 // beginSpan begins the trace span of a request, or returns nil if no task is traced. The
 // parent of the span is the span of the first traced task's block of rows. Names follow
 // OpenTelemetry's conventions for generative AI; names with rowmill are our own.
-func (q *Queue) beginSpan(tasks []*Task) *tracing.Span {
+func (q *Queue) beginSpan(tasks []*RowTask) *tracing.Span {
 	for _, t := range tasks {
 		if !q.job.Trace.TracesRow(t.Row.Index) {
 			continue
@@ -39,14 +39,14 @@ func operationOf(spec *rowmill.Spec) string {
 // conclude records the result of a request in its trace span, and ends the span. A
 // failure is taken from the first task. began is the time at which the request was
 // sent.
-func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time.Time) {
+func conclude(span *tracing.Span, tasks []*RowTask, seen *requestResult, began time.Time) {
 	if seen.answered {
-		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
+		span.SetAttributes(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
 	}
 	if try := tasks[0].lastTry(began); try != nil {
 		span.Fail(try.Code) // not the message, because it may contain text from the server's answer
 		if try.Status != 0 {
-			span.Set(slog.Int("http.response.status_code", try.Status))
+			span.SetAttributes(slog.Int("http.response.status_code", try.Status))
 		}
 	}
 	span.End(nil)
@@ -55,7 +55,7 @@ func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time
 // lastTry returns the recorded attempt that was sent at began. It returns nil if this
 // attempt is not recorded, because the first answer was accepted or no request was
 // sent.
-func (t *Task) lastTry(began time.Time) *rowmill.Attempt {
+func (t *RowTask) lastTry(began time.Time) *rowmill.Attempt {
 	if t.attemptLog == nil {
 		return nil
 	}

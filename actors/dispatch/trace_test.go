@@ -17,8 +17,8 @@ import (
 func TestQueue_Traces(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Rows = 0.5 })
-	trace := tracer.Job(rowmill.NewJobID(), "")
+	tracer := c.StartTracer(t, func(cfg *tracing.Config) { cfg.Rows = 0.5 })
+	trace := tracer.TraceJob(rowmill.NewJobID(), "")
 	busy := true
 	s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
 		switch {
@@ -33,7 +33,7 @@ func TestQueue_Traces(t *testing.T) {
 	b := newBench(t, s, func(j *Job) { j.Trace = trace })
 	all := tasksOf([]string{"a", "b", "turned down", "d", "e"}, plain)
 	span, freed := trace.Begin("rows"), 0
-	Trace(all, span, func() { freed++ })
+	AttachSpan(all, span, func() { freed++ })
 	for _, task := range b.run(all) {
 		if task.Outcome == Again {
 			b.once(task)
@@ -93,8 +93,8 @@ func TestQueue_Traces(t *testing.T) {
 func TestQueue_TracesGroups(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Rows = 0.1 })
-	trace := tracer.Job(rowmill.NewJobID(), "")
+	tracer := c.StartTracer(t, func(cfg *tracing.Config) { cfg.Rows = 0.1 })
+	trace := tracer.TraceJob(rowmill.NewJobID(), "")
 	s := &scripted{embed: func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 		replies := make([]engine.Reply, len(rows))
 		for i := range replies {
@@ -104,7 +104,7 @@ func TestQueue_TracesGroups(t *testing.T) {
 	}}
 	b := newBench(t, s, func(j *Job) { j.Trace, j.Spec.Model.Kind = trace, rowmill.KindEmbedding })
 	all := tasksOf(make([]string, 16), plain)
-	Trace(all, trace.Begin("rows"), func() {})
+	AttachSpan(all, trace.Begin("rows"), func() {})
 	b.run(all)
 	b.disp.Close()
 	tracer.Close(t.Context())

@@ -5,14 +5,14 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A level has the queues of one priority that take turns, grouped by account.
-type level struct {
-	accounts []*account
+// A priorityLevel has the queues of one priority that take turns, grouped by account.
+type priorityLevel struct {
+	accounts []*accountQueues
 	weights  fair.Weights
 }
 
-// An account has the queues of one account that take turns.
-type account struct {
+// An accountQueues has the queues of one account that take turns.
+type accountQueues struct {
 	name   string
 	queues []*Queue
 	// deficit is the number of tokens that the account may still send in this turn. It is
@@ -26,20 +26,20 @@ type account struct {
 const quantum = 4096
 
 // add lets queue q take turns.
-func (v *level) add(q *Queue) {
+func (v *priorityLevel) add(q *Queue) {
 	for _, a := range v.accounts {
 		if a.name == q.account {
 			a.queues = append(a.queues, q)
 			return
 		}
 	}
-	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}, quantum: quantum * int64(v.weights.Of(q.account))})
+	v.accounts = append(v.accounts, &accountQueues{name: q.account, queues: []*Queue{q}, quantum: quantum * int64(v.weights.Of(q.account))})
 }
 
 // next returns the queue that has the next turn, or nil if there is none. This queue is
 // the first queue of the first account. An account that has used up the tokens of its
 // turn moves to the end.
-func (v *level) next() *Queue {
+func (v *priorityLevel) next() *Queue {
 	for len(v.accounts) > 0 {
 		a := v.accounts[0]
 		if a.deficit > 0 {
@@ -55,10 +55,10 @@ func (v *level) next() *Queue {
 }
 
 // moveToFront gives the next turn to queue q, which must be the first queue of its account.
-func (v *level) moveToFront(q *Queue) {
+func (v *priorityLevel) moveToFront(q *Queue) {
 	for i, a := range v.accounts {
 		if a.queues[0] == q {
-			v.accounts = append([]*account{a}, append(v.accounts[:i:i], v.accounts[i+1:]...)...)
+			v.accounts = append([]*accountQueues{a}, append(v.accounts[:i:i], v.accounts[i+1:]...)...)
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (v *level) moveToFront(q *Queue) {
 
 // charge subtracts tokens that queue q has just sent, and passes the turn to the
 // account's next queue. q must be the first queue of the first account.
-func (v *level) charge(q *Queue, tokens int64) {
+func (v *priorityLevel) charge(q *Queue, tokens int64) {
 	a := v.accounts[0]
 	a.deficit -= tokens
 	if len(q.waiting) > 0 {
@@ -87,7 +87,7 @@ func toBack[T any](list []T) {
 }
 
 // removeAll takes the queues of route r out of the turns and returns them.
-func (v *level) removeAll(r engine.Route) (out []*Queue) {
+func (v *priorityLevel) removeAll(r engine.Route) (out []*Queue) {
 	for _, a := range v.accounts {
 		for _, q := range a.queues {
 			if q.route == r {
@@ -102,7 +102,7 @@ func (v *level) removeAll(r engine.Route) (out []*Queue) {
 }
 
 // remove takes queue q out of the turns.
-func (v *level) remove(q *Queue) {
+func (v *priorityLevel) remove(q *Queue) {
 	for i, a := range v.accounts {
 		for j, other := range a.queues {
 			if other != q {

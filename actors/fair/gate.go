@@ -18,9 +18,9 @@ type Gate struct {
 	places, kept int // number of places for all accounts, and number of kept places
 
 	mu     sync.Mutex
-	inside map[string]int              // by account: number of places in use
-	taken  int                         // number of places in use, including kept places
-	turn   int                         // number of past turns
+	inside map[string]int                      // by account: number of places in use
+	taken  int                                 // number of places in use, including kept places
+	turn   int                                 // number of past turns
 	levels [rowmill.Lowest + 1][]*accountQueue // by priority: the waiting lines, in the order of their turns
 }
 

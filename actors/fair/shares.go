@@ -38,7 +38,7 @@ type SlotPool struct {
 	Config
 	held    map[string]int       // by account: number of places in use, including kept places
 	total   int                  // number of all places in use
-	kept    []reservedSlot          // kept places in use, the oldest first
+	kept    []reservedSlot       // kept places in use, the oldest first
 	waiting map[string]time.Time // by account: until when it counts as waiting
 }
 
@@ -68,8 +68,8 @@ func (s *SlotPool) ordinaryInUse() int { return s.total - len(s.kept) }
 func (s *SlotPool) Take(account string, p rowmill.Priority, now time.Time) bool {
 	switch {
 	case s.ordinaryInUse() < s.Places && !s.mustYield(account, now):
-	case s.mayKeep(account, p.Urgent()):
-		s.kept = append(s.kept, reservedSlot{account, p.Urgent()})
+	case s.mayKeep(account, p.IsUrgent()):
+		s.kept = append(s.kept, reservedSlot{account, p.IsUrgent()})
 	default:
 		s.waiting[account] = now.Add(s.Patience)
 		return false
@@ -153,6 +153,6 @@ func (s *SlotPool) CountWithoutPlace() (accounts int) {
 	return accounts
 }
 
-// Forget removes all accounts from the waiting list. An account that still waits soon
+// ForgetWaiting removes all accounts from the waiting list. An account that still waits soon
 // asks again.
-func (s *SlotPool) Forget() { clear(s.waiting) }
+func (s *SlotPool) ForgetWaiting() { clear(s.waiting) }

@@ -65,7 +65,7 @@ func TestShares(t *testing.T) {
 					t.Fatalf("%s with %d got a place before %s with %d", account, held[account], worse, held[worse])
 				case !got && room && worse == "":
 					t.Fatalf("a place stays free that %s may have", account)
-				case !got && p.Urgent() && held[account] == 0 && kept < cfg.Kept:
+				case !got && p.IsUrgent() && held[account] == 0 && kept < cfg.Kept:
 					t.Fatalf("%s has none, and none is kept for it: %d of %d are taken", account, kept, cfg.Kept)
 				}
 				if got {
@@ -84,7 +84,7 @@ func TestShares(t *testing.T) {
 				held[account]--
 			},
 			"wait":   func(*rapid.T) { now = now.Add(700 * time.Millisecond) },
-			"forget": func(*rapid.T) { s.Forget(); clear(waits) },
+			"forget": func(*rapid.T) { s.ForgetWaiting(); clear(waits) },
 		})
 	})
 }
@@ -114,8 +114,8 @@ func TestSharesComeToBeEven(t *testing.T) {
 		t.Fatalf("%d accounts wait and have nothing, want the last", got)
 	}
 	s.Leave("d")
-	s.Forget()     // the other accounts no longer wait
-	for range 12 { // the first account returns one place after another
+	s.ForgetWaiting() // the other accounts no longer wait
+	for range 12 {    // the first account returns one place after another
 		s.Leave("a")
 		for _, account := range []string{"a", "b", "c"} {
 			ask(account, rowmill.Production)

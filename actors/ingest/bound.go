@@ -14,10 +14,10 @@ import (
 // long as the sum of the bounds is within the quota.
 func mustCount(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota != nil }
 
-// bounded makes the counter use upper bounds for the tokens of rows, unless the job
+// enableBounds makes the counter use upper bounds for the tokens of rows, unless the job
 // needs exact counts. Bounds are fast to compute. When their sum exceeds the quota, the
 // counter counts all further rows, and recount must count the earlier rows.
-func (t *inputTokenCounter) bounded() *inputTokenCounter {
+func (t *inputTokenCounter) enableBounds() *inputTokenCounter {
 	t.useBounds.Store(!mustCount(t.spec))
 	return t
 }
@@ -60,7 +60,7 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	again := newInputCounter(g.counter, &g.spec, 0)
 	again.compute = g.Compute
 	again.begin(ctx)
-	err := g.eachRow(ctx, m, counted.boundedRows, again)
+	err := g.countFirstRows(ctx, m, counted.boundedRows, again)
 	size, failure := again.close()
 	if failure != nil {
 		return failure
@@ -75,8 +75,8 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	return nil
 }
 
-// eachRow adds the first rows of the job, read from its shards, to a counter.
-func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputTokenCounter) error {
+// countFirstRows adds the first rows of the job, read from its shards, to a counter.
+func (g *ingester) countFirstRows(ctx context.Context, m *shard.Manifest, rows int64, to *inputTokenCounter) error {
 	for n := 0; n < len(m.Shards) && m.Shards[n].First < rows && to.err() == nil; n++ {
 		info := m.Shards[n]
 		if err := g.countShardRows(ctx, n, info, int(min(int64(info.Rows), rows-info.First)), to); err != nil {
@@ -87,7 +87,7 @@ func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, t
 }
 
 // countShardRows adds the first rows of shard n to a counter, except rows that are copies.
-func (g *ingester) countShardRows(ctx context.Context, n int, info shard.ShardInfo, rows int, to *inputTokenCounter) error {
+func (g *ingester) countShardRows(ctx context.Context, n int, info shard.ManifestEntry, rows int, to *inputTokenCounter) error {
 	r, err := archive.OpenShard(ctx, g.Bucket, g.id, &g.spec, n, info)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ type copyFinder struct {
 	create   func() (blob.Writer, error) // opens the list for writing; nil if no list is written
 	object   blob.Writer                 // the list of copies; nil before the first copy
 	buffered *bufio.Writer
-	out      *shard.CopiesWriter
+	out      *shard.RowCopiesWriter
 	// rels has the copies in the current shard: row numbers in the job, until endShard
 	// turns them into positions in the shard.
 	rels      []uint32
@@ -50,7 +50,7 @@ func newCopyFinder(limit int, create func() (blob.Writer, error)) *copyFinder {
 // add examines the next row and reports whether it is a copy. Only the first limit
 // different texts are remembered: a row with another text is never a copy.
 func (c *copyFinder) add(row int64, text string) bool {
-	first, again := c.first(row, text)
+	first, again := c.findFirst(row, text)
 	if again {
 		c.rels = append(c.rels, uint32(row)) //nolint:gosec // end makes this number the position in the shard
 		c.distances = append(c.distances, row-first)
@@ -58,9 +58,9 @@ func (c *copyFinder) add(row int64, text string) bool {
 	return again
 }
 
-// first returns the first row with this text. again is true if that is an earlier row,
+// findFirst returns the first row with this text. again is true if that is an earlier row,
 // and false if row itself is the first or its text is not remembered.
-func (c *copyFinder) first(row int64, text string) (first int64, again bool) {
+func (c *copyFinder) findFirst(row int64, text string) (first int64, again bool) {
 	if row > math.MaxUint32 {
 		return row, false
 	}
@@ -105,7 +105,7 @@ func (c *copyFinder) write(n int, set *roaring.Bitmap) (err error) {
 			return fmt.Errorf("create the list of copies: %w", err)
 		}
 		c.buffered = bufio.NewWriterSize(c.object, 64<<10)
-		c.out = shard.NewCopiesWriter(c.buffered)
+		c.out = shard.NewRowCopiesWriter(c.buffered)
 	}
 	if err := c.out.Add(n, set, c.distances); err != nil {
 		return fmt.Errorf("write the list of copies: %w", err)
@@ -156,13 +156,13 @@ func (g *ingester) lookForCopies(ctx context.Context) {
 	case g.spec.Estimate:
 		g.copies = newCopyFinder(g.DedupRows, nil)
 	default:
-		g.copies = newCopyFinder(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.CopiesKey(g.id), layout.Bytes) })
+		g.copies = newCopyFinder(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.RowCopiesKey(g.id), layout.Bytes) })
 	}
 }
 
 // Copies has the copies among the rows of a job, and can open the stored list of them.
 type Copies struct {
-	*shard.Copies
+	*shard.RowCopies
 	// memory is the list if the rows are in the job's record; nil if the list is an object
 	// in the bucket.
 	memory []byte
@@ -173,13 +173,13 @@ func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob
 	if c.memory != nil {
 		return inMemory{bytes.NewReader(c.memory)}, nil
 	}
-	return bucket.Open(ctx, layout.CopiesKey(job))
+	return bucket.Open(ctx, layout.RowCopiesKey(job))
 }
 
 // inMemory is an object whose content is in memory.
 type inMemory struct{ *bytes.Reader }
 
-func (inMemory) Close() error    { return nil }
+func (inMemory) Close() error          { return nil }
 func (inMemory) Info() blob.ObjectInfo { return blob.ObjectInfo{} }
 
 // ReadCopies returns the copies among the rows of a job; nil if there are none. m is
@@ -197,7 +197,7 @@ func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmi
 		return nil, fmt.Errorf("open the list of copies: %w", err)
 	}
 	defer o.Close()
-	if c.Copies, err = shard.ReadCopies(o, o.Size(), m.Shards); err != nil {
+	if c.RowCopies, err = shard.ReadRowCopies(o, o.Size(), m.Shards); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -220,4 +220,4 @@ func inlineCopies(texts []string) []byte {
 type listWriter struct{ *bytes.Buffer }
 
 func (listWriter) Commit() (blob.ObjectInfo, error) { return blob.ObjectInfo{}, nil }
-func (listWriter) Abort()                     {}
+func (listWriter) Abort()                           {}

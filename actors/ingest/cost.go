@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Reserve reserves the possible cost of a job, if its account has a cost limit. The
-// error is a *rowmill.Failure if the cost exceeds the limit. Reserve updates rec to the
+// ReserveCost reserves the possible cost of a job, if its account has a cost limit. The
+// error is a *rowmill.Failure if the cost exceeds the limit. ReserveCost updates rec to the
 // stored record.
-func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence store.Fence, input shard.Manifest) error {
+func ReserveCost(ctx context.Context, ledger store.Ledger, rec *store.Record, fence store.Fence, input shard.Manifest) error {
 	spec := &rec.Spec
 	if spec.CostQuota == nil || spec.Estimate {
 		return nil
@@ -21,7 +21,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	if spec.Model.NoPrice {
 		return rowmill.Failf(rowmill.CodeCostQuota,
 			"The account has a cost quota of %v a month, and %s has no price, so the cost of the job cannot be checked. Ask an administrator to give the model input_price and output_price in the catalog, 0 if it costs nothing, or to remove the quota: rowmill quotas set --cost-usd none.",
-			rowmill.MoneyOf(*spec.CostQuota), spec.Model.ID)
+			rowmill.MoneyFromUSD(*spec.CostQuota), spec.Model.ID)
 	}
 	usd, _ := unsampledCost(spec, input.Rows-input.Taken-input.Copies, input.Size)
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
@@ -46,9 +46,9 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (usd 
 	return spec.Model.TokenCost(size.Tokens, output).USD(), output
 }
 
-// Samples reports whether an estimate runs a sample: the first rows of its input.
-func (c Config) Samples(spec *rowmill.Spec, size shard.TokenCounts) bool {
-	return spec.Estimate && !spec.Priority.Urgent() && size.Tokens >= c.SampleFrom
+// ShouldSample reports whether an estimate runs a sample: the first rows of its input.
+func (c Config) ShouldSample(spec *rowmill.Spec, size shard.TokenCounts) bool {
+	return spec.Estimate && !spec.Priority.IsUrgent() && size.Tokens >= c.SampleFrom
 }
 
 // EstimateFromInput returns the expected cost and the estimate of a job from its input alone,

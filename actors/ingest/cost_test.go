@@ -77,7 +77,7 @@ func TestSamples(t *testing.T) {
 	} {
 		spec, size := estimateSpec(), size
 		change(spec, &size)
-		if got := cfg.Samples(spec, size); got != (name == "an estimate") {
+		if got := cfg.ShouldSample(spec, size); got != (name == "an estimate") {
 			t.Errorf("%s runs its first rows: %t", name, got)
 		}
 	}
@@ -88,7 +88,7 @@ func TestReserve(t *testing.T) {
 	r := setup(t)
 	limit := 20.0
 	input := shard.Manifest{Rows: 2, Size: shard.TokenCounts{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
-	for _, test := range []struct {                               // in this order: each job reserves a part of the quota
+	for _, test := range []struct {                                      // in this order: each job reserves a part of the quota
 		name     string
 		change   func(*rowmill.Spec)
 		reserved float64
@@ -107,16 +107,16 @@ func TestReserve(t *testing.T) {
 		rec, fence := r.job(t, spec)
 		lost := fence
 		lost.Epoch++
-		if err := Reserve(t.Context(), r.store, rec, lost, input); test.reserved > 0 && !errors.Is(err, rowmill.ErrLeaseLost) {
+		if err := ReserveCost(t.Context(), r.store, rec, lost, input); test.reserved > 0 && !errors.Is(err, rowmill.ErrLeaseLost) {
 			t.Errorf("%s, without the lease: %v", test.name, err)
 		}
-		err := Reserve(t.Context(), r.store, rec, fence, input)
+		err := ReserveCost(t.Context(), r.store, rec, fence, input)
 		if test.fails != "" {
 			fails(t, err, rowmill.CodeCostQuota, test.fails)
 		} else if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		if rec.Reserved != rowmill.MoneyOf(test.reserved) {
+		if rec.Reserved != rowmill.MoneyFromUSD(test.reserved) {
 			t.Errorf("%s: %v set aside, want %v", test.name, rec.Reserved, test.reserved)
 		}
 	}

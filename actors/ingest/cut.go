@@ -22,7 +22,7 @@ import (
 // rows' field columns.
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
-	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).bounded()
+	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).enableBounds()
 	g.groups = order.NewPrefixGrouper()
 	g.lookForCopies(ctx)
 	moment := &processorTurn{ingester: g}
@@ -31,7 +31,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	if g.follower != nil {
 		g.follower.rest = counted.rest
 	}
-	announcer := g.announcer(EarlyShards{IDType: m.IDType, Fields: fields}, counted)
+	announcer := g.startAnnouncer(EarlyShards{IDType: m.IDType, Fields: fields}, counted)
 	counted.begin(ctx)
 	err := g.cutAll(ctx, moment, rows, counted, announcer, &m)
 	moment.end()
@@ -51,14 +51,14 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 }
 
 // cutAll writes shards until there are no more rows, and adds them to m.
-func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, announcer *announcer, m *shard.Manifest) error {
+func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, announcer *shardAnnouncer, m *shard.Manifest) error {
 	if err := moment.acquire(ctx); err != nil {
 		return err
 	}
 	var row rowmill.Row
 	err := rows.Next(&row)
 	for err == nil {
-		info := shard.ShardInfo{First: m.Rows}
+		info := shard.ManifestEntry{First: m.Rows}
 		info, err = g.cutShard(ctx, moment, rows, counted, &row, len(m.Shards), info, len(m.Fields) > 0)
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
@@ -74,7 +74,7 @@ func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input
 
 // cutShard writes shard n, which begins with row. It then stores in row the first row
 // that did not fit into the shard. It returns the reader's error, also io.EOF.
-func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, row *rowmill.Row, n int, info shard.ShardInfo, fields bool) (shard.ShardInfo, error) {
+func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputTokenCounter, row *rowmill.Row, n int, info shard.ManifestEntry, fields bool) (shard.ManifestEntry, error) {
 	w, err := g.Bucket.Create(ctx, layout.ShardKey(g.id, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -98,7 +98,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 	if next != nil && !errors.Is(next, io.EOF) {
 		return info, next
 	}
-	whole := shard.ShardInfo{First: info.First, Rows: out.Rows(), Bytes: out.Size()}
+	whole := shard.ManifestEntry{First: info.First, Rows: out.Rows(), Bytes: out.Size()}
 	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
 		return info, err
 	}

@@ -127,7 +127,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	// Writes with this context are retried while the bucket fails. Meanwhile this node reads
 	// nothing from the server that sends the input.
 	patient, done := g.Patient(d.ctx)
-	w, err := g.prepare(ctx, patient)
+	w, err := g.prepareDownload(ctx, patient)
 	if err != nil {
 		done()
 		g.Downloads.remove(job, d, err)
@@ -160,7 +160,7 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	raw := input.NewCompressor(w)
 	meter := &stallMeter{w: raw, download: d}
 	if _, err := from.Fetch(d.ctx, url, meter); err != nil {
-		return meter.addStall(err)
+		return meter.explainStall(err)
 	}
 	if err := raw.Close(); err != nil {
 		return fmt.Errorf("write input object: %w", err)
@@ -175,10 +175,10 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	return nil
 }
 
-// prepare opens the object for the input, and then records that this node has started
+// prepareDownload opens the object for the input, and then records that this node has started
 // the download. The order matters: if the object cannot be opened, another node may
 // still start the download.
-func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
+func (g *ingester) prepareDownload(ctx, patient context.Context) (w blob.Writer, err error) {
 	err = g.Wait(ctx, func() (err error) {
 		w, err = g.Bucket.Create(patient, layout.RawInputKey(g.rec.Job.ID), layout.Bytes)
 		return err
@@ -221,10 +221,10 @@ func (h *stallMeter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// addStall returns err, the error of a download. If a write to our object storage took
-// so long that the server may have closed the connection, addStall adds this to the
+// explainStall returns err, the error of a download. If a write to our object storage took
+// so long that the server may have closed the connection, explainStall adds this to the
 // message.
-func (h *stallMeter) addStall(err error) error {
+func (h *stallMeter) explainStall(err error) error {
 	var failure *rowmill.Failure
 	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
 		return err

@@ -153,16 +153,16 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 	}()
 	go func() {
 		defer s.cfg.All.Done()
-		s.follow(owner, job, d)
+		s.stopWhenUnwanted(owner, job, d)
 	}()
 }
 
 // wantedInterval is the time between two checks whether a job still needs an input.
 const wantedInterval = time.Second
 
-// follow stops a download when this node has lost the job and the job no longer needs
+// stopWhenUnwanted stops a download when this node has lost the job and the job no longer needs
 // the input.
-func (s *Downloads) follow(owner context.Context, job string, d *download) {
+func (s *Downloads) stopWhenUnwanted(owner context.Context, job string, d *download) {
 	select {
 	case <-d.done:
 		return

@@ -149,9 +149,9 @@ func (t *downloadTail) reportReplaced(replaced bool) {
 	}
 }
 
-// A follower reads a download to its end while the download runs. If the follower is
+// A downloadFollower reads a download to its end while the download runs. If the follower is
 // too slow, it reads the remaining bytes from the stored input.
-type follower struct {
+type downloadFollower struct {
 	ctx      context.Context //nolint:containedctx // a follower lives as long as this context
 	download *download
 	bucket   blob.Bucket
@@ -163,7 +163,7 @@ type follower struct {
 	stored io.Reader   // the decompressed content of object
 }
 
-func (f *follower) Read(p []byte) (int, error) {
+func (f *downloadFollower) Read(p []byte) (int, error) {
 	for f.stored == nil {
 		n, lost, grown := f.download.tail.readAtOffset(p, f.at)
 		if f.at += int64(n); n > 0 || len(p) == 0 {
@@ -194,7 +194,7 @@ func (f *follower) Read(p []byte) (int, error) {
 
 // openStored waits until the input is stored, and continues to read it at the same
 // byte.
-func (f *follower) openStored() (err error) {
+func (f *downloadFollower) openStored() (err error) {
 	f.download.tail.reportReplaced(false)
 	var ended error
 	err = f.rest(func() { ended = f.download.wait(f.ctx) })
@@ -212,7 +212,7 @@ func (f *follower) openStored() (err error) {
 }
 
 // wait waits until more bytes arrive; whole is true if all bytes have arrived.
-func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
+func (f *downloadFollower) wait(grown <-chan struct{}) (whole bool, err error) {
 	restErr := f.rest(func() {
 		select {
 		case <-grown:
@@ -231,7 +231,7 @@ func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 }
 
 // Close tells the download that it has no reader any more. Call it once.
-func (f *follower) Close() error {
+func (f *downloadFollower) Close() error {
 	close(f.download.tail.left)
 	if f.object == nil {
 		return nil
@@ -263,7 +263,7 @@ func (g *ingester) cutDuringDownload(ctx context.Context, d *download) error {
 
 // follow cuts a running download into shards, to the end of the download.
 func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifest, err error) {
-	g.follower = &follower{
+	g.follower = &downloadFollower{
 		ctx: ctx, download: d, bucket: g.Bucket, key: layout.RawInputKey(g.id),
 		rest: func(wait func()) error { wait(); return nil },
 	}

@@ -33,7 +33,7 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 		key := layout.RawInputKey(rowmill.NewJobID())
 		patience := rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond, time.Hour}).Draw(t, "patience")
 		d := &download{done: make(chan struct{}), tail: newDownloadTail(rapid.IntRange(1, 100).Draw(t, "kept"), patience)}
-		f := &follower{ctx: context.Background(), download: d, bucket: r.Bucket, key: key, rest: func(wait func()) error { wait(); return nil }}
+		f := &downloadFollower{ctx: context.Background(), download: d, bucket: r.Bucket, key: key, rest: func(wait func()) error { wait(); return nil }}
 		chunks := rapid.SliceOfN(rapid.IntRange(1, 150), 1, 8).Draw(t, "chunks")
 		var writes sync.WaitGroup
 		writes.Go(func() {
@@ -120,7 +120,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 	r := setup(t)
 	rows := numbered(730)
 	server := &halting{first: "text\n" + csvOf(rows[:350]), rest: csvOf(rows[350:]), may: make(chan struct{})}
-	var told []shard.ShardInfo
+	var told []shard.ManifestEntry
 	m, texts, err := r.alongside(t, server, func(b EarlyShards) {
 		before := len(told)
 		if told = append(told, b.Shards...); before < 3 && len(told) >= 3 {
@@ -193,7 +193,7 @@ func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 		}
 		return nil
 	}}
-	var told []shard.ShardInfo
+	var told []shard.ManifestEntry
 	rows := numbered(unassigned + 350)
 	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b EarlyShards) { told = append(told, b.Shards...) })
 	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !failed {

@@ -14,7 +14,7 @@ import (
 
 // writeGroups stores the group of each row (see order.PrefixGrouper), if the rows have groups.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
-	groups := g.groups.Rows()
+	groups := g.groups.RowGroups()
 	if len(groups) == 0 || g.spec.Estimate { // the sample of an estimate is its first rows
 		return false, nil
 	}

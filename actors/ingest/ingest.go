@@ -93,13 +93,13 @@ type ingester struct {
 	counter   *prompt.Counter
 	rec       *store.Record
 	groups    *order.PrefixGrouper // groups of the rows that were cut
-	copies    *copyFinder       // finds equal rows; nil if the job does not look for copies
-	id        string        // id of the job
-	spec      rowmill.Spec  // spec of the job
-	size      int64         // size of the original input in bytes; 0 if unknown
-	announced int           // number of shards that were passed to Ready
+	copies    *copyFinder          // finds equal rows; nil if the job does not look for copies
+	id        string               // id of the job
+	spec      rowmill.Spec         // spec of the job
+	size      int64                // size of the original input in bytes; 0 if unknown
+	announced int                  // number of shards that were passed to Ready
 
-	follower *follower // reads the input during the download; nil at other times
+	follower *downloadFollower // reads the input during the download; nil at other times
 	// whole has the shards that were cut during the download. It has no rows if the cut
 	// did not reach the end.
 	whole   shard.Manifest
@@ -291,7 +291,7 @@ func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader,
 	}
 	template, err := promptOf(spec)
 	limit := g.Limits.WithDefaults().MaxRowBytes
-	return input.NewSpooledObjects(src, func(row int64, object []byte) (text, fields string, err error) {
+	return input.NewSpooledObjectReader(src, func(row int64, object []byte) (text, fields string, err error) {
 		return renderRow(template, row, object, limit)
 	}), err
 }
@@ -310,7 +310,7 @@ func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	if err != nil {
 		return opts, err
 	}
-	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render, RowFields: func(values []string) string { return keptFields(template, values) }}
+	opts.Fields = &input.PromptFields{Size: template.Size, Render: template.Render, RowFields: func(values []string) string { return keptFields(template, values) }}
 	for _, in := range template.Inputs() {
 		opts.Fields.Names = append(opts.Fields.Names, in.Name)
 		opts.Fields.Required = append(opts.Fields.Required, in.Required)

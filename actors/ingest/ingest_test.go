@@ -66,7 +66,7 @@ func setup(t *testing.T) *rig {
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 
-		Confirm: st.Confirm,
+		Confirm: st.ConfirmPrimary,
 		Turn:    func(context.Context) (func(), bool) { return func() {}, true },
 		Compute: func(context.Context) (func(), bool) { return func() {}, true },
 		Stream:  func() (func(), bool) { return func() {}, true },
@@ -486,7 +486,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 func TestRun_AFunctionMakesPrompts(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	greet := &rowmill.FunctionRun{
+	greet := &rowmill.FunctionPrompt{
 		Prompt: "Greet {{name}} {{title}}!", Inputs: []rowmill.FunctionInput{{Name: "name", Required: true}, {Name: "title"}},
 	}
 	lines := `{"name":"Ann","title":"Dr"}` + "\n" + `"ready {{name}}"` + "\n"
@@ -500,11 +500,11 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 func TestOpenShard_Missing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ShardInfo{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ManifestEntry{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 	r.put(t, layout.ShardKey("job-none", 3), "damaged")
-	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ShardInfo{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
+	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.ManifestEntry{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
 }

@@ -23,7 +23,7 @@ func KeepInputForResume(ctx context.Context, bucket blob.Bucket, rec *store.Reco
 		if err != nil {
 			return err
 		}
-		return writeManifest(ctx, bucket, id, shard.Manifest{Rows: int64(info.Rows), Shards: []shard.ShardInfo{info}})
+		return writeManifest(ctx, bucket, id, shard.Manifest{Rows: int64(info.Rows), Shards: []shard.ManifestEntry{info}})
 	}
 	if _, err := bucket.Stat(ctx, layout.ManifestKey(id)); errors.Is(err, rowmill.ErrNotFound) {
 		return nil // the next job cuts the original input
@@ -34,7 +34,7 @@ func KeepInputForResume(ctx context.Context, bucket blob.Bucket, rec *store.Reco
 }
 
 // writeInline writes rows that are in a record as shard 0, the only shard of a job.
-func writeInline(ctx context.Context, bucket blob.Bucket, job string, texts []string) (info shard.ShardInfo, err error) {
+func writeInline(ctx context.Context, bucket blob.Bucket, job string, texts []string) (info shard.ManifestEntry, err error) {
 	_, err = blob.Write(ctx, bucket, layout.ShardKey(job, 0), layout.Bytes, func(w io.Writer) error {
 		out := shard.NewWriter(w, 0, false)
 		for _, text := range texts {
@@ -42,7 +42,7 @@ func writeInline(ctx context.Context, bucket blob.Bucket, job string, texts []st
 				return err
 			}
 		}
-		info = shard.ShardInfo{Rows: out.Rows(), Bytes: out.Size()}
+		info = shard.ManifestEntry{Rows: out.Rows(), Bytes: out.Size()}
 		return out.Close()
 	})
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 // is invalid, the job fails as if no row had run.
 type EarlyShards struct {
 	rowmill.IDType
-	Fields []string     // names of the field columns, as in shard.Manifest
-	About  int64        // estimated number of rows in the whole input; 0 if unknown
-	Shards []shard.ShardInfo // the next shards; each shard is passed once
+	Fields []string              // names of the field columns, as in shard.Manifest
+	About  int64                 // estimated number of rows in the whole input; 0 if unknown
+	Shards []shard.ManifestEntry // the next shards; each shard is passed once
 	// Copies has, for each of these shards, the rows that do not run because they are
-	// copies (see shard.Copies); nil for none.
+	// copies (see shard.RowCopies); nil for none.
 	Copies []*roaring.Bitmap
 }
 
@@ -31,17 +31,17 @@ func CanRunEarly(spec *rowmill.Spec) bool {
 	return !spec.Estimate && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
-// An announcer passes shards to Config.Ready as soon as they are stored and all their
+// A shardAnnouncer passes shards to Config.Ready as soon as they are stored and all their
 // rows are counted, and so are within the quotas. At first it waits a little to learn
 // whether rows will be assigned by prefix (see order.PrefixGrouper). If so, it passes on no
 // more shards, because that order needs the whole input.
-type announcer struct {
+type shardAnnouncer struct {
 	tell      func(EarlyShards) // Config.Ready; nil if shards are not announced
 	begun     EarlyShards       // the data that all shards share
 	size      int64             // size of the whole input in bytes; 0 if unknown
 	counted   *inputTokenCounter
 	groups    *order.PrefixGrouper // decides whether rows are assigned by prefix; only the caller of add uses it
-	announced int           // number of announced shards, also in earlier attempts
+	announced int                  // number of announced shards, also in earlier attempts
 
 	stored chan storedShard // shards that add has passed on
 	woken  chan struct{}    // gets a token when more rows are counted
@@ -51,7 +51,7 @@ type announcer struct {
 // A storedShard is a shard in the bucket, and what the order.PrefixGrouper had decided when it was
 // stored.
 type storedShard struct {
-	shard.ShardInfo
+	shard.ManifestEntry
 	copies           *roaring.Bitmap
 	decided          bool // the decision whether rows are assigned by prefix is final
 	assignedByPrefix bool // the decision is yes
@@ -66,10 +66,10 @@ const orderPatience = 250 * time.Millisecond
 // waits. The counters never have that many waiting.
 const storedAhead = 64
 
-// announcer starts an announcer for shards that share the data in begun. The caller
+// startAnnouncer starts an announcer for shards that share the data in begun. The caller
 // must close it.
-func (g *ingester) announcer(begun EarlyShards, counted *inputTokenCounter) *announcer {
-	h := &announcer{
+func (g *ingester) startAnnouncer(begun EarlyShards, counted *inputTokenCounter) *shardAnnouncer {
+	h := &shardAnnouncer{
 		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, announced: g.announced,
 		size: g.size, stored: make(chan storedShard, storedAhead), woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -88,7 +88,7 @@ func (g *ingester) announcer(begun EarlyShards, counted *inputTokenCounter) *ann
 }
 
 // run announces shards until close is called.
-func (h *announcer) run() {
+func (h *shardAnnouncer) run() {
 	defer close(h.done)
 	patience := time.NewTimer(orderPatience)
 	defer patience.Stop()
@@ -125,7 +125,7 @@ func (h *announcer) run() {
 
 // announce announces the first shards of waiting whose rows are all counted, and
 // returns their number.
-func (h *announcer) announce(waiting []storedShard) (count int) {
+func (h *shardAnnouncer) announce(waiting []storedShard) (count int) {
 	rows, _ := h.counted.progress()
 	for count < len(waiting) && waiting[count].First+int64(waiting[count].Rows) <= rows {
 		count++
@@ -134,7 +134,7 @@ func (h *announcer) announce(waiting []storedShard) (count int) {
 		h.announced += count
 		begun := h.begun
 		for _, s := range waiting[:count] {
-			begun.Shards, begun.Copies = append(begun.Shards, s.ShardInfo), append(begun.Copies, s.copies)
+			begun.Shards, begun.Copies = append(begun.Shards, s.ManifestEntry), append(begun.Copies, s.copies)
 		}
 		h.tell(begun)
 	}
@@ -142,7 +142,7 @@ func (h *announcer) announce(waiting []storedShard) (count int) {
 }
 
 // add tells the announcer that a shard is stored. copies has the copies in the shard.
-func (h *announcer) add(info shard.ShardInfo, copies *roaring.Bitmap) {
+func (h *shardAnnouncer) add(info shard.ManifestEntry, copies *roaring.Bitmap) {
 	if h.tell != nil {
 		decided, dealt := h.groups.Decided()
 		h.stored <- storedShard{info, copies, decided, dealt}
@@ -151,7 +151,7 @@ func (h *announcer) add(info shard.ShardInfo, copies *roaring.Bitmap) {
 
 // close announces the remaining counted shards, and returns the number of all announced
 // shards. Call it after the counting has ended.
-func (h *announcer) close() (announced int) {
+func (h *shardAnnouncer) close() (announced int) {
 	close(h.stored)
 	<-h.done
 	return h.announced

@@ -25,13 +25,13 @@ import (
 // takeover leaves these rows out.
 type takeover struct {
 	*ingester
-	old     store.Record       // record of the old job
-	failed  bool               // failed rows of the old job run again in the new job
-	input   shard.Manifest     // manifest of the old job
+	old     store.Record           // record of the old job
+	failed  bool                   // failed rows of the old job run again in the new job
+	input   shard.Manifest         // manifest of the old job
 	rows    *archive.CommittedRows // the committed rows of the old job
-	counted *inputTokenCounter      // counts the tokens of the rows that will run
-	taken   int64              // number of rows that were taken over
-	runs    int64              // number of rows that will run
+	counted *inputTokenCounter     // counts the tokens of the rows that will run
+	taken   int64                  // number of rows that were taken over
+	runs    int64                  // number of rows that will run
 }
 
 // takeOver returns the manifest of a job that continues another job. The manifest's
@@ -99,7 +99,7 @@ func (t *takeover) findOldJob(ctx context.Context) (cut bool, err error) {
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
 			return false, inputGoneFailure(next.Job)
-		case !t.old.Job.Status.Terminal(): // the old job had ended before this job was submitted
+		case !t.old.Job.Status.IsTerminal(): // the old job had ended before this job was submitted
 			return false, fmt.Errorf("%w: the store has lost the record that job %s ended; its status is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
@@ -150,7 +150,7 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	t.lookForCopies(ctx)
 	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows}
 	for n := range t.input.Shards {
-		var info shard.ShardInfo
+		var info shard.ManifestEntry
 		var taken *roaring.Bitmap
 		if info, err = t.copyShard(ctx, n); err == nil {
 			taken, err = t.takeShard(ctx, n, info, have[n])
@@ -197,12 +197,12 @@ func (t *takeover) recordTakeover(ctx context.Context, m *shard.Manifest) (err e
 }
 
 // copyShard copies shard n of the old job to the new job.
-func (t *takeover) copyShard(ctx context.Context, n int) (shard.ShardInfo, error) {
+func (t *takeover) copyShard(ctx context.Context, n int) (shard.ManifestEntry, error) {
 	if texts := t.old.Spec.Inline; texts != nil {
 		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
 	if err := t.Bucket.Copy(ctx, layout.ShardKey(t.old.Job.ID, n), layout.ShardKey(t.rec.Job.ID, n)); err != nil {
-		return shard.ShardInfo{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
+		return shard.ManifestEntry{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
 	}
 	return t.input.Shards[n], nil
 }
@@ -210,7 +210,7 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.ShardInfo, error
 // takeShard returns the rows of shard n that are taken over. It commits them, unless
 // parts of the new job already have them. parts are the parts of the new job for this
 // shard.
-func (t *takeover) takeShard(ctx context.Context, n int, info shard.ShardInfo, parts []store.Part) (*roaring.Bitmap, error) {
+func (t *takeover) takeShard(ctx context.Context, n int, info shard.ManifestEntry, parts []store.Part) (*roaring.Bitmap, error) {
 	own := roaring.New()
 	for _, p := range parts {
 		rows, err := archive.AcceptedRows(p)
@@ -223,15 +223,15 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.ShardInfo, p
 		return t.carryShard(ctx, n, info, own)
 	}
 	// In a merged part the carried rows are no longer marked.
-	return t.forEachTakenRow(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
+	return t.forEachTakenRow(ctx, n, info, func(*rowmill.Row, *rowmill.RowOutput) error { return nil })
 }
 
 // forEachTakenRow calls visit for each row of shard n to take over: a row that the old job
 // has committed, unless it failed there and should run again. It returns the set of
 // these rows.
-func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.ShardInfo, visit results.RowVisitor) (*roaring.Bitmap, error) {
+func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.ManifestEntry, visit results.RowVisitor) (*roaring.Bitmap, error) {
 	rows := roaring.New()
-	err := t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
+	err := t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 		if out.Failed() && t.failed {
 			return nil
 		}
@@ -251,12 +251,12 @@ var errNoRows = errors.New("no rows are taken over")
 // and returns its rows. own has rows that the new job has run itself; carryShard leaves
 // them out. The totals have no tokens, because the tokens of these rows belong to the old
 // job.
-func (t *takeover) carryShard(ctx context.Context, n int, info shard.ShardInfo, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
+func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEntry, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
 	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
 	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
-		taken, err = t.forEachTakenRow(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
+		taken, err = t.forEachTakenRow(ctx, n, info, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			switch {
 			case own.Contains(uint32(row.Index - info.First)):
 				return nil
@@ -291,7 +291,7 @@ func (t *takeover) carryShard(ctx context.Context, n int, info shard.ShardInfo, 
 
 // countRemainingRows adds the rows of shard n that will run to the counter, and checks the quotas.
 // taken has the rows that are taken over and do not run.
-func (t *takeover) countRemainingRows(ctx context.Context, n int, info shard.ShardInfo, taken *roaring.Bitmap) error {
+func (t *takeover) countRemainingRows(ctx context.Context, n int, info shard.ManifestEntry, taken *roaring.Bitmap) error {
 	left := int64(info.Rows) - int64(taken.GetCardinality())
 	t.runs += left
 	if err := checkRows(t.runs, true, &t.rec.Spec); err != nil || left == 0 && t.copies == nil {
@@ -329,7 +329,7 @@ func (t *takeover) countRow(row int64, text string, taken bool) error {
 	switch {
 	case t.copies == nil:
 	case taken:
-		t.copies.first(row, text) // later rows may be copies of this row
+		t.copies.findFirst(row, text) // later rows may be copies of this row
 	case t.copies.add(row, text):
 		return nil
 	}

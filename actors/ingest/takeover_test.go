@@ -107,9 +107,9 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 		key := layout.NewPartKey(id, n, 1)
 		size := must(archive.WritePart(t.Context(), r.Bucket, key, results.Schema{JobID: id, Model: "m"}, func(file *results.PartWriter) (err error) {
 			for i := first; i < first+rows && err == nil; i++ {
-				out := rowmill.Output{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
+				out := rowmill.RowOutput{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
 				if i == failed {
-					out = rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
+					out = rowmill.RowOutput{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
 				}
 				err = file.Add(&rowmill.Row{Index: i, Text: fmt.Sprint("row ", i)}, &out)
 			}

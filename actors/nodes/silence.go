@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Silences tracks the nodes that do not answer requests, so that long silences are
+// SilenceTracker tracks the nodes that do not answer requests, so that long silences are
 // logged. A busy node answers late and leaves some requests unanswered; this alone is
 // not reported. The zero value is ready to use. It is safe for concurrent use.
-type Silences struct {
+type SilenceTracker struct {
 	mu     sync.Mutex
 	silent map[string]*silence // by address
 }
@@ -24,7 +24,7 @@ type silence struct {
 const minReportedSilence = 3 * time.Second
 
 // RecordAnswer records that a node has answered, which ends its silence.
-func (s *Silences) RecordAnswer(address string) {
+func (s *SilenceTracker) RecordAnswer(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.silent, address)
@@ -33,7 +33,7 @@ func (s *Silences) RecordAnswer(address string) {
 // RecordUnanswered records a request to which a node did not answer. It returns true once in
 // each silence: the caller then logs the silence. gone means that the node refuses
 // connections.
-func (s *Silences) RecordUnanswered(address string, gone bool, now time.Time) bool {
+func (s *SilenceTracker) RecordUnanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, was := range s.silent {

@@ -9,7 +9,7 @@ import (
 // busy. A node that refuses connections is gone.
 func TestSilences(t *testing.T) {
 	t.Parallel()
-	var s Silences
+	var s SilenceTracker
 	began := time.Now()
 	for _, step := range []struct {
 		at       time.Duration

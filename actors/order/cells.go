@@ -17,12 +17,12 @@ func classOf(bytes int, position, total int64) rowClass {
 // rankedRows has rows in cells, one cell for each class. It returns rows of the cell with
 // the highest rank first.
 type rankedRows[T any] struct {
-	list   []classRows[T]     // the cells, in no order
+	list   []classRows[T]   // the cells, in no order
 	index  map[rowClass]int // by class: index of the cell in list; nil while list is short
-	order  []int32       // indexes of cells in list, the highest rank first; empty cells are skipped
-	ranked int64         // LengthEstimator.count when the cells were last sorted
-	stale  bool          // a cell was added or got rows after the last sort
-	count  int           // number of rows
+	order  []int32          // indexes of cells in list, the highest rank first; empty cells are skipped
+	ranked int64            // LengthEstimator.count when the cells were last sorted
+	stale  bool             // a cell was added or got rows after the last sort
+	count  int              // number of rows
 }
 
 // A classRows has the rows of one class.

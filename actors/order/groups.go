@@ -53,12 +53,12 @@ func (g *PrefixGrouper) Add(text string) {
 }
 
 // Decided reports whether the PrefixGrouper has seen enough rows to decide, and whether it
-// decided that rows are assigned by groups (dealt).
-func (g *PrefixGrouper) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
+// decided that rows are assigned by groups (byPrefix).
+func (g *PrefixGrouper) Decided() (decided, byPrefix bool) { return g.decided, g.depth != none }
 
-// Rows returns the group of each added row, up to the limit. It returns nil if groups
+// RowGroups returns the group of each added row, up to the limit. It returns nil if groups
 // would save too little.
-func (g *PrefixGrouper) Rows() []byte {
+func (g *PrefixGrouper) RowGroups() []byte {
 	if !g.decided {
 		g.decide(len(g.sample))
 	}

@@ -11,7 +11,7 @@ func grouped(n int, text func(i int) string) (*PrefixGrouper, []byte) {
 	for i := range n {
 		g.Add(text(i))
 	}
-	return g, g.Rows()
+	return g, g.RowGroups()
 }
 
 func TestRowsAreGroupedWhereItSavesPrompts(t *testing.T) {
@@ -82,14 +82,14 @@ func TestGroupsHaveALimit(t *testing.T) {
 	for i := range 6000 {
 		g.Add(shared(order[i]%500, 8192, 500, i))
 	}
-	if n := len(g.Rows()); n != 5000 {
+	if n := len(g.RowGroups()); n != 5000 {
 		t.Errorf("%d rows have groups, at most 5000 should", n)
 	}
 }
 
 func TestAnEmptyInputHasNoGroups(t *testing.T) {
 	t.Parallel()
-	if groups := NewPrefixGrouper().Rows(); groups != nil {
+	if groups := NewPrefixGrouper().RowGroups(); groups != nil {
 		t.Errorf("there are %d", len(groups))
 	}
 }

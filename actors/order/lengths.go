@@ -102,8 +102,8 @@ func (l *LengthEstimator) rank(size, region int) float64 {
 	return l.mean + s.shrunk() + (1-known)*prior + r.shrunk() + explorationBonus*priorWeight/(priorWeight+r.count)
 }
 
-// Expect returns the expected number of tokens in the answer to a row.
-func (l *LengthEstimator) Expect(bytes int, position, total int64) int64 {
+// AnswerTokens returns the expected number of tokens in the answer to a row.
+func (l *LengthEstimator) AnswerTokens(bytes int, position, total int64) int64 {
 	if l.count == 0 {
 		return firstAnswer
 	}

@@ -42,7 +42,7 @@ func TestRegionsCoverTheInput(t *testing.T) {
 func TestNothingLearned(t *testing.T) {
 	t.Parallel()
 	var l LengthEstimator
-	if got := l.Expect(100, 0, 10); got != firstAnswer {
+	if got := l.AnswerTokens(100, 0, 10); got != firstAnswer {
 		t.Errorf("an answer of %d tokens is expected", got)
 	}
 	if got := l.PromptTokens(400); got != 101 {
@@ -74,7 +74,7 @@ func TestEffectsAreSeparate(t *testing.T) {
 		position int64
 		want     int64
 	}{{100, 10, 20}, {100, 9990, 80}, {5000, 10, 400}, {5000, 9990, 1600}} {
-		got := l.Expect(test.bytes, test.position, total)
+		got := l.AnswerTokens(test.bytes, test.position, total)
 		if got < test.want*3/4 || got > test.want*2 { // within half of the usual spread
 			t.Errorf("%d bytes at %d: %d tokens are expected, %d would be right", test.bytes, test.position, got, test.want)
 		}
@@ -108,7 +108,7 @@ func TestOldAnswersLoseWeight(t *testing.T) {
 	for range 3 * memory {
 		l.Learn(100, 0, 10, 20, 1000)
 	}
-	if got := l.Expect(100, 0, 10); got < 500 {
+	if got := l.AnswerTokens(100, 0, 10); got < 500 {
 		t.Errorf("%d tokens are expected, long after they have become 1000", got)
 	}
 }

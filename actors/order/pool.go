@@ -20,8 +20,8 @@ type Row[T any] struct {
 	// Share is the row's share if rows are assigned by prefix, and 0 otherwise. Prefixes
 	// of a lower share go first.
 	Share int
-	Avoid ServerIndex   // a server that gets the row only if there is no other server; None for none
-	hash  uint64 // hash of the row's prefix; 0 if the row has none
+	Avoid ServerIndex // a server that gets the row only if there is no other server; None for none
+	hash  uint64      // hash of the row's prefix; 0 if the row has none
 	class rowClass
 }
 
@@ -31,35 +31,35 @@ type Row[T any] struct {
 type Pool[T any] struct {
 	lengths  *LengthEstimator
 	total    int64
-	prefixes *prefixes
+	prefixes *prefixSampler
 
-	front       []Row[T]              // rows that leave before all other rows
-	single      rankedRows[T]              // rows that belong to no group
-	groups      map[uint64]*group[T]  // rows with the same prefix, by hash of the prefix
-	open        []*group[T]           // groups without a server: sorted by share, then by expected length
-	rotations   map[ServerIndex]*rotation[T] // the groups that each server works on
-	preferences map[uint64]preference // by hash of the prefix: only for groups that have no rows now
-	ranked      int64                 // LengthEstimator.count when open was last sorted; -1 if it must be sorted
-	size        int                   // number of rows in the pool
-	plain       bool                  // rows without a share leave in the order in which they were added
+	front       []Row[T]                          // rows that leave before all other rows
+	single      rankedRows[T]                     // rows that belong to no group
+	groups      map[uint64]*prefixGroup[T]        // rows with the same prefix, by hash of the prefix
+	open        []*prefixGroup[T]                 // groups without a server: sorted by share, then by expected length
+	rotations   map[ServerIndex]*groupRotation[T] // the groups that each server works on
+	preferences map[uint64]preference             // by hash of the prefix: only for groups that have no rows now
+	ranked      int64                             // LengthEstimator.count when open was last sorted; -1 if it must be sorted
+	size        int                               // number of rows in the pool
+	plain       bool                              // rows without a share leave in the order in which they were added
 
 	batches map[int]int // by batch: number of rows, without rows in front
 }
 
-// A group has the rows that share a long prefix.
-type group[T any] struct {
+// A prefixGroup has the rows that share a long prefix.
+type prefixGroup[T any] struct {
 	hash  uint64
 	share int // Share of the group's first row
 	rows  rankedRows[T]
-	rank  float64 // expected length of the answers (see LengthEstimator.rank)
-	ports serverSet   // servers that have had rows of the group
+	rank  float64   // expected length of the answers (see LengthEstimator.rank)
+	ports serverSet // servers that have had rows of the group
 }
 
 // serverSet is a set of servers, with one bit for each ServerIndex modulo 64.
 type serverSet uint64
 
 func (s serverSet) with(p ServerIndex) serverSet { return s | 1<<(uint64(p)%64) }
-func (s serverSet) has(p ServerIndex) bool   { return s == s.with(p) }
+func (s serverSet) has(p ServerIndex) bool       { return s == s.with(p) }
 
 // A preference is the server that last worked on a prefix. Later rows with the prefix
 // go to the same server, even before rows with a higher rank. Only jobs whose rows are
@@ -69,12 +69,12 @@ type preference struct {
 	ports serverSet // servers that have had rows of the group
 }
 
-// A rotation has the groups from which one server gets rows in turn. With rows from a
+// A groupRotation has the groups from which one server gets rows in turn. With rows from a
 // single group, the group's first rows would reach the server at the same time, and the
 // server would compute the prefix for each of them.
-type rotation[T any] struct {
+type groupRotation[T any] struct {
 	port   ServerIndex
-	groups []*group[T]
+	groups []*prefixGroup[T]
 	turn   int // index in groups of the next group
 }
 
@@ -91,8 +91,8 @@ const rotationSize = 8
 // NewPool returns a pool for an input of total rows.
 func NewPool[T any](lengths *LengthEstimator, total int64) *Pool[T] {
 	return &Pool[T]{
-		lengths: lengths, total: total, prefixes: newPrefixes(),
-		groups: make(map[uint64]*group[T]), rotations: make(map[ServerIndex]*rotation[T]), preferences: make(map[uint64]preference),
+		lengths: lengths, total: total, prefixes: newPrefixSampler(),
+		groups: make(map[uint64]*prefixGroup[T]), rotations: make(map[ServerIndex]*groupRotation[T]), preferences: make(map[uint64]preference),
 		batches: make(map[int]int),
 	}
 }
@@ -159,7 +159,7 @@ func (p *Pool[T]) Expedite(batch int) {
 			delete(p.groups, g.hash)
 		}
 	}
-	empty := func(g *group[T]) bool { return g.rows.count == 0 }
+	empty := func(g *prefixGroup[T]) bool { return g.rows.count == 0 }
 	p.open = slices.DeleteFunc(p.open, empty)
 	for _, d := range p.rotations {
 		d.groups = slices.DeleteFunc(d.groups, empty)
@@ -239,7 +239,7 @@ func (p *Pool[T]) takeFront(rows []Row[T], port ServerIndex, n int, alone bool) 
 func (p *Pool[T]) next(port ServerIndex) (Row[T], bool) {
 	d := p.rotations[port]
 	if d == nil {
-		d = &rotation[T]{port: port}
+		d = &groupRotation[T]{port: port}
 		p.rotations[port] = d
 	}
 	p.rank()
@@ -259,14 +259,14 @@ func (p *Pool[T]) next(port ServerIndex) (Row[T], bool) {
 		if len(other.groups) == 1 || !p.prefixes.many {
 			return p.takeFrom(other, port), true
 		}
-		d.groups = append(d.groups, other.give(port))
+		d.groups = append(d.groups, other.removeGroupFor(port))
 		return p.takeFrom(d, port), true
 	}
 	return Row[T]{}, false
 }
 
 // takeFrom removes and returns a row of the rotation's next group, for a server.
-func (p *Pool[T]) takeFrom(d *rotation[T], port ServerIndex) Row[T] {
+func (p *Pool[T]) takeFrom(d *groupRotation[T], port ServerIndex) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
 	r := g.rows.popHighest(p.lengths)
@@ -286,10 +286,10 @@ func (p *Pool[T]) takeFrom(d *rotation[T], port ServerIndex) Row[T] {
 	return r
 }
 
-// give removes a group from the rotation and returns it for another server. It prefers
+// removeGroupFor removes a group from the rotation and returns it for another server. It prefers
 // a group with rows that this server already had, and then the group with the most
 // rows, so that few prefixes are computed twice.
-func (d *rotation[T]) give(port ServerIndex) *group[T] {
+func (d *groupRotation[T]) removeGroupFor(port ServerIndex) *prefixGroup[T] {
 	best := 0
 	for i, g := range d.groups {
 		most := d.groups[best]
@@ -303,7 +303,7 @@ func (d *rotation[T]) give(port ServerIndex) *group[T] {
 }
 
 // busiest returns the rotation with the most rows; nil if no rotation has rows.
-func (p *Pool[T]) busiest() (most *rotation[T]) {
+func (p *Pool[T]) busiest() (most *groupRotation[T]) {
 	rows, of := 0, None
 	for port, d := range p.rotations {
 		n := 0
@@ -326,7 +326,7 @@ func (p *Pool[T]) addToGroup(r Row[T]) {
 	g := p.groups[r.hash]
 	if g == nil {
 		h, known := p.preferences[r.hash]
-		g = &group[T]{hash: r.hash, share: r.Share, ports: h.ports}
+		g = &prefixGroup[T]{hash: r.hash, share: r.Share, ports: h.ports}
 		p.groups[r.hash] = g
 		if d := p.rotations[h.port]; known && d != nil {
 			d.groups = append(d.groups, g)
@@ -373,7 +373,7 @@ func (p *Pool[T]) rank() {
 	for _, g := range p.open {
 		g.rank = g.rows.top(p.lengths)
 	}
-	slices.SortStableFunc(p.open, func(a, b *group[T]) int {
+	slices.SortStableFunc(p.open, func(a, b *prefixGroup[T]) int {
 		switch {
 		case a.share != b.share: // the rows of a later share may not all be here yet
 			return cmp.Compare(a.share, b.share)

@@ -2,10 +2,10 @@ package order
 
 import "github.com/cespare/xxhash/v2"
 
-// prefixes finds the length of prefix at which a job's texts share the most bytes, if
+// prefixSampler finds the length of prefix at which a job's texts share the most bytes, if
 // it saves work to send rows with the same prefix together. It examines a sample of the
 // rows, and the lengths 256 bytes times powers of two.
-type prefixes struct {
+type prefixSampler struct {
 	cache int64 // size of a server's prefix cache, in bytes of text
 	many  bool  // rows are assigned by prefix: the job has more prefixes than are loaded at a time
 	depth int   // the chosen level; none if sending rows together saves too little
@@ -61,12 +61,12 @@ const (
 	assumedCache = 512 << 10
 )
 
-// newPrefixes returns a prefixes before the first row.
-func newPrefixes() *prefixes { return &prefixes{cache: assumedCache, depth: none} }
+// newPrefixSampler returns a prefixes before the first row.
+func newPrefixSampler() *prefixSampler { return &prefixSampler{cache: assumedCache, depth: none} }
 
 // addSample adds a text to the sample. It returns the hash of the text's prefix, as the
 // method hash does. changed means that another length of prefix was chosen.
-func (p *prefixes) addSample(text string) (hash uint64, changed bool) {
+func (p *prefixSampler) addSample(text string) (hash uint64, changed bool) {
 	if p.seen >= sampleRows {
 		return p.hash(text), false
 	}
@@ -108,7 +108,7 @@ func hashPrefixes(text string, last int, f func(level int, hash uint64)) {
 
 // choose chooses the prefix length at which ordered rows save the most computed tokens. If
 // all prefixes of a length fit into a server's cache, the order of rows saves nothing.
-func (p *prefixes) choose() {
+func (p *prefixSampler) choose() {
 	p.depth = none
 	best := worthwhile * float64(p.bytes)
 	for i := range p.level {
@@ -126,7 +126,7 @@ func (p *prefixes) choose() {
 
 // hash returns the hash of a text's prefix of the chosen length; 0 if the text is
 // shorter or no length is chosen.
-func (p *prefixes) hash(text string) (hash uint64) {
+func (p *prefixSampler) hash(text string) (hash uint64) {
 	if p.depth == none || len(text) < shortest<<p.depth {
 		return 0
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // sampled returns the prefixes after n texts, for a server that caches this many bytes.
-func sampled(n int, cache int64, text func(i int) string) *prefixes {
-	p := newPrefixes()
+func sampled(n int, cache int64, text func(i int) string) *prefixSampler {
+	p := newPrefixSampler()
 	p.cache = cache
 	for i := range n {
 		p.addSample(text(i))

@@ -99,16 +99,16 @@ func testKill(s *suite) { testMemberEnds(s, func(p Process) { p.Kill() }) }
 // testMemberEnds ends one of three processes, and verifies that the others forget this
 // process and no other process.
 func testMemberEnds(s *suite, end func(Process)) {
-	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
+	one, two, three := s.startServing(0, echo), s.startServing(1, echo), s.startServing(2, echo)
 	s.waitUntilAllListed(one, two, three)
 	address := two.Self().Peer
-	if err := s.asks(one, address); err != nil {
+	if err := s.askHello(one, address); err != nil {
 		s.Error(err)
 	}
 	end(two)
 	s.deserted(one, address)
 	s.waitUntilAllListed(one, three)
-	if err := s.asks(one, three.Self().Peer); err != nil {
+	if err := s.askHello(one, three.Self().Peer); err != nil {
 		s.Errorf("ask a process that has not ended: %v, want no error", err)
 	}
 }
@@ -117,10 +117,10 @@ func testMemberEnds(s *suite, end func(Process)) {
 // already reached it.
 func testLeaveUnderWay(s *suite) {
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	one, two := s.Start(s.T, 0), s.startServing(1, h.handle)
 	s.waitUntilAllListed(one, two)
 	answered, left := make(chan error, 1), make(chan struct{})
-	go func() { answered <- s.asks(one, two.Self().Peer) }()
+	go func() { answered <- s.askHello(one, two.Self().Peer) }()
 	s.waitForToken(h.inside, "the request arrives")
 	go func() { defer close(left); two.Leave() }()
 	s.waitUntilAllListed(one)
@@ -135,25 +135,25 @@ func testLeaveUnderWay(s *suite) {
 // crashes before it answers: the caller cannot know whether the request was processed.
 func testKillUnderWay(s *suite) {
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	one, two := s.Start(s.T, 0), s.startServing(1, h.handle)
 	failed := make(chan error, 1)
 	go func() { failed <- hello(s.Context(), one, two.Self().Peer) }()
 	s.waitForToken(h.inside, "the request arrives")
 	two.Kill()
-	s.unreachable(<-failed)
+	s.wantUnreachable(<-failed)
 }
 
 // testStartAgain verifies that a process that restarts at an address is a new member,
 // and that others forget the old one.
 func testStartAgain(s *suite) {
-	one, former, three := s.serving(0, echo), s.serving(1, echo), s.Start(s.T, 2)
+	one, former, three := s.startServing(0, echo), s.startServing(1, echo), s.Start(s.T, 2)
 	s.waitUntilAllListed(one, former, three)
 	was := former.Self()
 	if err := former.SetState([]byte(`{"jobs":1}`)); err != nil {
 		s.Fatal(err)
 	}
 	s.waitForState(former, []byte(`{"jobs":1}`), one, three)
-	if err := s.asks(one, was.Peer); err != nil {
+	if err := s.askHello(one, was.Peer); err != nil {
 		s.Fatal(err)
 	}
 	former.Kill()
@@ -175,9 +175,9 @@ func testStartAgain(s *suite) {
 	}
 	s.waitUntilAllListed(one, again, three)
 	// The first request may use a connection that is already broken.
-	err := s.asks(one, is.Peer)
+	err := s.askHello(one, is.Peer)
 	if errors.Is(err, peer.ErrUnreachable) {
-		err = s.asks(one, is.Peer)
+		err = s.askHello(one, is.Peer)
 	}
 	s.wantRefusal(err, peer.CodeStarting)
 	again.Serve(service{handler: func(context.Context, string) (string, error) { return "again", nil }})

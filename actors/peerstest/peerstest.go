@@ -120,8 +120,8 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
 }
 
-// serving starts a process at a place and makes it serve h.
-func (s *suite) serving(place int, h handler) Process {
+// startServing starts a process at a place and makes it serve h.
+func (s *suite) startServing(place int, h handler) Process {
 	s.Helper()
 	p := s.Start(s.T, place)
 	p.Serve(service{handler: h})
@@ -151,8 +151,8 @@ func hello(ctx context.Context, from Process, address string) error {
 	return err
 }
 
-// asks is hello with a timeout that a working network never reaches.
-func (s *suite) asks(from Process, address string) error {
+// askHello is hello with a timeout that a working network never reaches.
+func (s *suite) askHello(from Process, address string) error {
 	s.Helper()
 	_, err := s.ask(from, address, "hello")
 	return err
@@ -169,9 +169,9 @@ func (s *suite) wantRefusal(err error, code string) (message string) {
 	return refusal.Message
 }
 
-// unreachable verifies that err is only ErrUnreachable: the outcome of the request is
+// wantUnreachable verifies that err is only ErrUnreachable: the outcome of the request is
 // unknown.
-func (s *suite) unreachable(err error) {
+func (s *suite) wantUnreachable(err error) {
 	s.Helper()
 	var refusal *peer.Refusal
 	if !errors.Is(err, peer.ErrUnreachable) || errors.Is(err, peer.ErrRefused) || errors.As(err, &refusal) {
@@ -184,11 +184,11 @@ func (s *suite) unreachable(err error) {
 func (s *suite) deserted(from Process, address string) {
 	s.Helper()
 	for range 8 {
-		err := s.asks(from, address)
+		err := s.askHello(from, address)
 		if errors.Is(err, peer.ErrRefused) && !errors.Is(err, peer.ErrUnreachable) {
 			return
 		}
-		s.unreachable(err)
+		s.wantUnreachable(err)
 	}
 	s.Error("asking an address without a process returns ErrUnreachable only, want ErrRefused after some attempts")
 }
@@ -277,10 +277,10 @@ func member(members []cluster.Member, id string) (cluster.Member, bool) {
 }
 
 // waitForState waits until the processes in by know this state of the process of.
-func (s *suite) waitForState(of Process, state []byte, by ...Process) {
+func (s *suite) waitForState(subject Process, state []byte, observers ...Process) {
 	s.Helper()
-	id := of.Self().ID
-	for _, p := range by {
+	id := subject.Self().ID
+	for _, p := range observers {
 		s.waitForMembers(p, "a state of "+id, func(members []cluster.Member) bool {
 			m, here := member(members, id)
 			return here && string(m.State) == string(state) && (m.State == nil) == (state == nil)

@@ -26,7 +26,7 @@ func testAsk(s *suite) {
 			return fmt.Sprint(place, " was told ", said), nil
 		}
 	}
-	processes := []Process{s.serving(0, at(0)), s.serving(1, at(1)), s.serving(2, at(2))}
+	processes := []Process{s.startServing(0, at(0)), s.startServing(1, at(1)), s.startServing(2, at(2))}
 	for from, p := range processes {
 		for to, o := range processes { // including itself
 			if reply, err := s.ask(p, o.Self().Peer, "news"); err != nil || reply != fmt.Sprint(to, " was told news") {
@@ -51,7 +51,7 @@ func sentence(n int) string {
 
 // testWholeBodies verifies that texts of all kinds arrive unchanged.
 func testWholeBodies(s *suite) {
-	one, two := s.Start(s.T, 0), s.serving(1, echo)
+	one, two := s.Start(s.T, 0), s.startServing(1, echo)
 	for _, said := range []string{
 		"", "x", "<a href=\"x\">&amp;</a>", "line\nline\x00\u2028\u2029", "日本語 🜲 \u00e9 e\u0301",
 		sentence(maxBody - 1000),
@@ -109,7 +109,7 @@ func testBodiesAreCopies(s *suite) {
 // refused.
 func testTooLarge(s *suite) {
 	handled := 0
-	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) {
+	one, two := s.Start(s.T, 0), s.startServing(1, func(context.Context, string) (string, error) {
 		handled++
 		return sentence(maxBody), nil
 	})
@@ -118,7 +118,7 @@ func testTooLarge(s *suite) {
 	if handled > 0 {
 		s.Error("the handler got a request that is too large, want none")
 	}
-	s.wantRefusal(s.asks(one, two.Self().Peer), peer.CodeInternal)
+	s.wantRefusal(s.askHello(one, two.Self().Peer), peer.CodeInternal)
 }
 
 // later returns an encoded field that this version does not know, as a node of a later
@@ -148,7 +148,7 @@ func testUnknownFields(s *suite) {
 // testRefusals verifies that the caller gets the code of a handler's refusal, and no
 // details of other errors.
 func testRefusals(s *suite) {
-	one, two := s.Start(s.T, 0), s.serving(1, func(_ context.Context, said string) (string, error) {
+	one, two := s.Start(s.T, 0), s.startServing(1, func(_ context.Context, said string) (string, error) {
 		switch said {
 		case "stale":
 			return "", &peer.Refusal{Code: "stale", Message: "epoch 4 is known"}
@@ -183,7 +183,7 @@ func testRefusals(s *suite) {
 // error says nothing about the other process.
 func testUnencodable(s *suite) {
 	handled := 0
-	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
+	one, two := s.Start(s.T, 0), s.startServing(1, func(context.Context, string) (string, error) { handled++; return "", nil })
 	_, err := s.ask(one, two.Self().Peer, "\xff")
 	var refusal *peer.Refusal
 	if err == nil || errors.Is(err, peer.ErrUnreachable) || errors.Is(err, peer.ErrRefused) || errors.As(err, &refusal) || handled > 0 {
@@ -194,14 +194,14 @@ func testUnencodable(s *suite) {
 // testStarting verifies that a process that does not serve yet is listed, refuses
 // requests, and can send requests.
 func testStarting(s *suite) {
-	one, two := s.serving(0, echo), s.Start(s.T, 1)
+	one, two := s.startServing(0, echo), s.Start(s.T, 1)
 	s.waitUntilAllListed(one, two) // process two is listed before it serves
-	s.wantRefusal(s.asks(one, two.Self().Peer), peer.CodeStarting)
-	if err := s.asks(two, one.Self().Peer); err != nil {
+	s.wantRefusal(s.askHello(one, two.Self().Peer), peer.CodeStarting)
+	if err := s.askHello(two, one.Self().Peer); err != nil {
 		s.Errorf("a process that does not serve yet asks another: %v, want an answer", err)
 	}
 	two.Serve(service{handler: echo})
-	if err := s.asks(one, two.Self().Peer); err != nil {
+	if err := s.askHello(one, two.Self().Peer); err != nil {
 		s.Errorf("ask a process after Serve: %v, want an answer", err)
 	}
 }
@@ -209,13 +209,13 @@ func testStarting(s *suite) {
 // testNobodyListens verifies that the error for an ended process is ErrRefused, and
 // that no invalid address gives this error.
 func testNobodyListens(s *suite) {
-	one, two := s.Start(s.T, 0), s.serving(1, echo)
+	one, two := s.Start(s.T, 0), s.startServing(1, echo)
 	address := two.Self().Peer
 	two.Kill()
 	s.deserted(one, address)
 	// ErrRefused proves that a process has ended: only the machine of the process can send it.
 	for _, nowhere := range []string{"", "::::", "127.0.0.1:port"} {
-		if err := s.asks(one, nowhere); err == nil || errors.Is(err, peer.ErrRefused) {
+		if err := s.askHello(one, nowhere); err == nil || errors.Is(err, peer.ErrRefused) {
 			s.Errorf("address %q: %v, want another error than ErrRefused", nowhere, err)
 		}
 	}

@@ -38,7 +38,7 @@ func (h *stuck) handle(ctx context.Context, _ string) (string, error) {
 // ended.
 func testCancelledBefore(s *suite) {
 	handled := 0
-	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
+	one, two := s.Start(s.T, 0), s.startServing(1, func(context.Context, string) (string, error) { handled++; return "", nil })
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	for range 10 {
@@ -46,7 +46,7 @@ func testCancelledBefore(s *suite) {
 			s.Errorf("error %v, want the error of the caller's context", err)
 		}
 	}
-	if err := s.asks(one, two.Self().Peer); err != nil || handled != 1 {
+	if err := s.askHello(one, two.Self().Peer); err != nil || handled != 1 {
 		s.Errorf("%d requests were handled (error: %v), want only the request that was not cancelled", handled, err)
 	}
 }
@@ -55,7 +55,7 @@ func testCancelledBefore(s *suite) {
 // the handler.
 func testCancelled(s *suite) {
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	one, two := s.Start(s.T, 0), s.startServing(1, h.handle)
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	failed := make(chan error, 1)
@@ -72,12 +72,12 @@ func testCancelled(s *suite) {
 // that its handler is cancelled.
 func testDeadline(s *suite) {
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
+	one, two := s.Start(s.T, 0), s.startServing(1, h.handle)
 	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // a deadline may pass before arrival
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		err := hello(ctx, one, two.Self().Peer)
 		cancel()
-		s.unreachable(err)
+		s.wantUnreachable(err)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			s.Fatalf("error %v, want context.DeadlineExceeded", err)
 		}
@@ -90,7 +90,7 @@ func testDeadline(s *suite) {
 func testHandleTimeout(s *suite) {
 	bounded := make(chan bool, 1)
 	h := newStuck()
-	one, two := s.Start(s.T, 0), s.serving(1, func(ctx context.Context, said string) (string, error) {
+	one, two := s.Start(s.T, 0), s.startServing(1, func(ctx context.Context, said string) (string, error) {
 		deadline, ok := ctx.Deadline()
 		bounded <- ok && time.Until(deadline) <= s.limit
 		return h.handle(ctx, said)
@@ -115,7 +115,7 @@ func testConcurrency(s *suite) {
 	var handled [3]atomic.Int64
 	var processes [3]Process
 	for i := range processes {
-		processes[i] = s.serving(i, func(_ context.Context, said string) (string, error) {
+		processes[i] = s.startServing(i, func(_ context.Context, said string) (string, error) {
 			handled[i].Add(1)
 			return fmt.Sprintf("%d answers %s", i, said), nil
 		})
@@ -149,7 +149,7 @@ const maxConns = 4
 // itself, and that the queue of these requests has a limit.
 func testStuckPeer(s *suite) {
 	h := newStuck()
-	one, two, three := s.Start(s.T, 0), s.serving(1, h.handle), s.serving(2, echo)
+	one, two, three := s.Start(s.T, 0), s.startServing(1, h.handle), s.startServing(2, echo)
 	const over = 5
 	answers, busy := make(chan error, maxConns+s.MaxWaiting), make(chan struct{}, over)
 	for range maxConns + s.MaxWaiting + over {
@@ -169,7 +169,7 @@ func testStuckPeer(s *suite) {
 	for range maxConns {
 		s.waitForToken(h.inside, "the first requests arrive")
 	}
-	if err := s.asks(one, three.Self().Peer); err != nil {
+	if err := s.askHello(one, three.Self().Peer); err != nil {
 		s.Errorf("ask another process while all connections to the first are in use: %v, want an answer", err)
 	}
 	if more := len(h.inside); more > 0 {

@@ -7,20 +7,22 @@ import (
 
 // Log returns a logger that also stores warnings and errors as the actor's last
 // trouble. It stores them even if log has a level that drops them.
-func (e *Entry) Log(log *slog.Logger) *slog.Logger { return slog.New(&noting{log.Handler(), e}) }
-
-// noting is a slog.Handler that passes records on, and stores warnings and errors in an
-// entry.
-type noting struct {
-	slog.Handler
-	entry *Entry
+func (e *ActorEntry) Log(log *slog.Logger) *slog.Logger {
+	return slog.New(&troubleHandler{log.Handler(), e})
 }
 
-func (n *noting) Enabled(ctx context.Context, level slog.Level) bool {
+// troubleHandler is a slog.Handler that passes records on, and stores warnings and errors in an
+// entry.
+type troubleHandler struct {
+	slog.Handler
+	entry *ActorEntry
+}
+
+func (n *troubleHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || n.Handler.Enabled(ctx, level)
 }
 
-func (n *noting) Handle(ctx context.Context, r slog.Record) error {
+func (n *troubleHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
 		text := r.Message
 		r.Attrs(func(a slog.Attr) bool {
@@ -37,10 +39,10 @@ func (n *noting) Handle(ctx context.Context, r slog.Record) error {
 	return n.Handler.Handle(ctx, r)
 }
 
-func (n *noting) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &noting{n.Handler.WithAttrs(attrs), n.entry}
+func (n *troubleHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &troubleHandler{n.Handler.WithAttrs(attrs), n.entry}
 }
 
-func (n *noting) WithGroup(name string) slog.Handler {
-	return &noting{n.Handler.WithGroup(name), n.entry}
+func (n *troubleHandler) WithGroup(name string) slog.Handler {
+	return &troubleHandler{n.Handler.WithGroup(name), n.entry}
 }

@@ -27,8 +27,8 @@ const maxListed = 500
 // maxTrouble is the maximum length of Trouble.Text in bytes.
 const maxTrouble = 300
 
-// An Identity says which actor it is: its kind, and the job or the engine for which it works.
-type Identity struct {
+// An ActorIdentity says which actor it is: its kind, and the job or the engine for which it works.
+type ActorIdentity struct {
 	Kind   string `json:"kind"`
 	Job    string `json:"job,omitempty"`
 	Engine string `json:"engine,omitempty"`
@@ -42,11 +42,11 @@ const (
 
 // An Actor is the state of an actor at one time, for a listing.
 type Actor struct {
-	Identity
+	ActorIdentity
 	ID       string    `json:"id"`
 	State    string    `json:"state"`
 	Since    time.Time `json:"since"`
-	Restarts int       `json:"restarts"`      // number of earlier actors on this node with the same Identity
+	Restarts int       `json:"restarts"`      // number of earlier actors on this node with the same ActorIdentity
 	Depth    int64     `json:"mailbox_depth"` // number of messages that wait or are being handled
 	// Oldest is how long the oldest message has waited, or a little less. The message that is
 	// being handled counts too.
@@ -93,36 +93,37 @@ type Registry struct {
 	began time.Time // time 0 of the method now
 
 	mu     sync.Mutex
-	live   map[*Entry]struct{}      // the entries of running actors
-	lost   []Actor                  // the last actors that were stopped after a panic
-	starts cache.LRU[Identity, int] // number of starts, by Identity
+	live   map[*ActorEntry]struct{}      // the entries of running actors
+	lost   []Actor                       // the last actors that were stopped after a panic
+	starts cache.LRU[ActorIdentity, int] // number of starts, by ActorIdentity
 }
 
 // New returns an empty registry. clock gives the times that people read; ages use a
 // monotonic clock.
 func New(clock func() time.Time) *Registry {
-	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: cache.LRU[Identity, int]{Most: mostStarts}}
+	return &Registry{clock: clock, began: time.Now(), live: make(map[*ActorEntry]struct{}), starts: cache.LRU[ActorIdentity, int]{Most: mostStarts}}
 }
 
-// now returns the nanoseconds since the registry was made, by a monotonic clock. It
+// elapsedNanos returns the nanoseconds since the registry was made, by a monotonic clock. It
 // never returns 0, because 0 means that there is no time.
-func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
+func (r *Registry) elapsedNanos() int64 { return int64(time.Since(r.began)) + 1 }
 
 // NewEntry returns an entry for an actor that will be started.
-func (r *Registry) NewEntry(of Identity) *Entry {
-	return &Entry{registry: r, of: of, tasks: make(map[*Task]struct{})}
+func (r *Registry) NewEntry(of ActorIdentity) *ActorEntry {
+	return &ActorEntry{registry: r, of: of, tasks: make(map[*RunningTask]struct{})}
 }
 
-// enter adds the entry of an actor that has started.
-func (r *Registry) enter(e *Entry) {
+// addEntry adds the entry of an actor that has started.
+func (r *Registry) addEntry(e *ActorEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.live[e] = struct{}{}
-	e.restarts = r.start(e.of)
+	e.restarts = r.countStart(e.of)
 }
 
-// start counts a start, and returns the number of earlier starts with the same Identity.
-func (r *Registry) start(of Identity) (before int) {
+// countStart counts a start, and returns the number of earlier starts with the same
+// ActorIdentity.
+func (r *Registry) countStart(of ActorIdentity) (before int) {
 	before, _ = r.starts.Get(of)
 	r.starts.Put(of, before+1)
 	return before
@@ -149,10 +150,10 @@ func (r *Registry) MarkPanicked(id, reason string) {
 }
 
 // entries returns the entries of all running actors.
-func (r *Registry) entries() []*Entry {
+func (r *Registry) entries() []*ActorEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]*Entry, 0, len(r.live))
+	all := make([]*ActorEntry, 0, len(r.live))
 	for e := range r.live {
 		all = append(all, e)
 	}
@@ -191,8 +192,8 @@ type KindTotals struct {
 	Tasks  map[string]time.Duration // by task name: the longest running time
 }
 
-// Figures returns the KindTotals of each kind with running actors, by kind.
-func (r *Registry) Figures() map[string]KindTotals {
+// TotalsByKind returns the KindTotals of each kind with running actors, by kind.
+func (r *Registry) TotalsByKind() map[string]KindTotals {
 	all := make(map[string]KindTotals)
 	for _, e := range r.entries() {
 		f := all[e.of.Kind]

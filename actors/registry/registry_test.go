@@ -27,7 +27,7 @@ func TestTheOldestMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.NewEntry(Identity{Kind: "job", Job: "job-1"})
+		e := r.NewEntry(ActorIdentity{Kind: "job", Job: "job-1"})
 		e.MarkStarted("node/job-1")
 		want := func(depth int64, oldest time.Duration) {
 			t.Helper()
@@ -60,7 +60,7 @@ func TestTheOldestMessage(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
-	e := r.NewEntry(Identity{Kind: "job"})
+	e := r.NewEntry(ActorIdentity{Kind: "job"})
 	e.MarkStarted("a")
 	var all sync.WaitGroup
 	const each = 2000
@@ -91,7 +91,7 @@ func TestTasksAndTroubles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.NewEntry(Identity{Kind: "worker", Job: "job-1"})
+		e := r.NewEntry(ActorIdentity{Kind: "worker", Job: "job-1"})
 		e.MarkStarted("node/worker-job-1-1")
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
@@ -99,7 +99,7 @@ func TestTasksAndTroubles(t *testing.T) {
 		if a := one(t, r); a.Tasks != 2 || a.Task != "write a part" || a.TaskTime != time.Minute || a.age() != time.Minute {
 			t.Errorf("%+v", a)
 		}
-		if f := r.Figures()["worker"]; len(f.Tasks) != 2 || f.Tasks["write a part"] != time.Minute || f.Tasks["load rows"] != 0 {
+		if f := r.TotalsByKind()["worker"]; len(f.Tasks) != 2 || f.Tasks["write a part"] != time.Minute || f.Tasks["load rows"] != 0 {
 			t.Errorf("%+v", f)
 		}
 		write.End()
@@ -121,7 +121,7 @@ func TestWarningsAreTroubles(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 		r := New(time.Now)
-		e := r.NewEntry(Identity{Kind: "job"})
+		e := r.NewEntry(ActorIdentity{Kind: "job"})
 		e.MarkStarted("a")
 		var out bytes.Buffer
 		log := e.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))).With("job", "job-1").WithGroup("g")
@@ -143,14 +143,14 @@ func TestRestartsAndPanics(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
 	for i := range 3 {
-		e := r.NewEntry(Identity{Kind: "job", Job: "job-1"})
+		e := r.NewEntry(ActorIdentity{Kind: "job", Job: "job-1"})
 		e.MarkStarted(fmt.Sprint("node/job-1-", i))
 		if a := one(t, r); a.Restarts != i {
 			t.Errorf("start %d: %+v", i, a)
 		}
 		e.MarkStopped()
 	}
-	e := r.NewEntry(Identity{Kind: "worker", Job: "job-1"})
+	e := r.NewEntry(ActorIdentity{Kind: "worker", Job: "job-1"})
 	e.MarkStarted("node/worker")
 	e.MessagePosted(1)
 	r.MarkPanicked("node/nobody", "why")
@@ -160,14 +160,14 @@ func TestRestartsAndPanics(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for i := range 2 * mostStarts {
-		e := r.NewEntry(Identity{Kind: "job", Job: fmt.Sprint(i)})
+		e := r.NewEntry(ActorIdentity{Kind: "job", Job: fmt.Sprint(i)})
 		e.MarkStarted(fmt.Sprint("node/", i))
 		if i%100 == 0 {
 			r.MarkPanicked(fmt.Sprint("node/", i), "panic: again")
 		}
 		e.MarkStopped()
 	}
-	if len(r.lost) != mostLost || len(r.live) != 0 || r.start(Identity{Kind: "job", Job: "0"}) != 0 || r.start(Identity{Kind: "job", Job: "7000"}) != 1 {
+	if len(r.lost) != mostLost || len(r.live) != 0 || r.countStart(ActorIdentity{Kind: "job", Job: "0"}) != 0 || r.countStart(ActorIdentity{Kind: "job", Job: "7000"}) != 1 {
 		t.Errorf("%d lost, %d live, or starts are remembered for ever", len(r.lost), len(r.live))
 	}
 }
@@ -177,7 +177,7 @@ func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
 		for i := range maxListed + 10 {
-			e := r.NewEntry(Identity{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
+			e := r.NewEntry(ActorIdentity{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
 			e.MarkStarted(fmt.Sprintf("node/%04d", i))
 			e.MessagePosted(1)
 			time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestListing(t *testing.T) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	e := New(time.Now).NewEntry(Identity{Kind: "job"})
+	e := New(time.Now).NewEntry(ActorIdentity{Kind: "job"})
 	for b.Loop() {
 		e.MessagePosted(nil)
 		e.MessageReceived(nil)
@@ -204,7 +204,7 @@ func BenchmarkMessage(b *testing.B) {
 }
 
 func BenchmarkTask(b *testing.B) {
-	e := New(time.Now).NewEntry(Identity{Kind: "job"})
+	e := New(time.Now).NewEntry(ActorIdentity{Kind: "job"})
 	for b.Loop() {
 		task := e.Begin("write a part")
 		_ = task.NewContext(b.Context())

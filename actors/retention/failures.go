@@ -14,25 +14,25 @@ const (
 	maxBackoff   = 6 * time.Hour
 )
 
-// failures has the last failure of each job whose removal or cleanup has failed, by job
+// jobBackoffs has the last failure of each job whose removal or cleanup has failed, by job
 // id. These jobs come first in the store's lists, so without this record each round
 // would try only them.
-type failures map[string]backoff
+type jobBackoffs map[string]backoff
 
 // A backoff says when a failed removal or cleanup is retried.
 type backoff struct {
 	// of is the account of the job if the removal of expired data failed, and the constant
-	// due if the job is from Retention.DueJobs.
+	// due if the job is from Retention.ListDueRemovals.
 	of    string
 	pause time.Duration // the current wait
 	until time.Duration // time of the next attempt, as running time of the process
 }
 
-// due is the value of backoff.of for jobs from Retention.DueJobs.
+// due is the value of backoff.of for jobs from Retention.ListDueRemovals.
 const due = ""
 
 // count returns the number of failed jobs whose backoff.of is source.
-func (a failures) count(source string) (n int) {
+func (a jobBackoffs) count(source string) (n int) {
 	for _, b := range a {
 		if b.of == source {
 			n++
@@ -41,19 +41,19 @@ func (a failures) count(source string) (n int) {
 	return n
 }
 
-// waits reports whether it is too early for the next attempt at a job. now is the
+// isBackingOff reports whether it is too early for the next attempt at a job. now is the
 // running time of the process.
-func (a failures) waits(job string, now time.Duration) bool { return now < a[job].until }
+func (a jobBackoffs) isBackingOff(job string, now time.Duration) bool { return now < a[job].until }
 
 // recordFailure records that an attempt at a job has failed, and sets the time of the next
 // attempt.
-func (a failures) recordFailure(source, job string, now time.Duration) {
+func (a jobBackoffs) recordFailure(source, job string, now time.Duration) {
 	pause := min(max(firstBackoff, 2*a[job].pause), maxBackoff)
 	a[job] = backoff{of: source, pause: pause, until: now + pause}
 }
 
 // forgetUnlisted forgets the failures of all jobs that are not in listed and whose backoff.of is
 // source. listed has all failed jobs that still have something to remove.
-func (a failures) forgetUnlisted(source string, listed []string) {
+func (a jobBackoffs) forgetUnlisted(source string, listed []string) {
 	maps.DeleteFunc(a, func(job string, b backoff) bool { return b.of == source && !slices.Contains(listed, job) })
 }

@@ -31,7 +31,7 @@ func TestRound_FilesExpire(t *testing.T) {
 	}
 	left := func() (files, objects int) {
 		t.Helper()
-		all, _, err := r.store.ListFiles(t.Context(), "a", "", store.Page{Limit: 10})
+		all, _, err := r.store.ListFiles(t.Context(), "a", "", store.PageRequest{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

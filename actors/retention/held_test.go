@@ -242,7 +242,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	if got := r.Findings(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
 		t.Errorf("reported %+v", got)
 	}
-	note, err := deployment.ReadNote(t.Context(), r.Bucket, lost)
+	note, err := deployment.ReadQuarantineNote(t.Context(), r.Bucket, lost)
 	if err != nil || note.Objects != 2 || note.Bytes != 2 || note.Found.Sub(r.now()).Abs() < 50*24*time.Hour {
 		t.Errorf("note %+v, %v, want one of the first time", note, err)
 	}

@@ -25,10 +25,10 @@ type Store interface {
 	store.Retention
 	store.Jobs
 	store.Parts
-	store.Values
+	store.NamedValues
 	store.Files
 	Time(ctx context.Context) (time.Time, error)
-	Confirm(ctx context.Context) error
+	ConfirmPrimary(ctx context.Context) error
 }
 
 // Config configures a Janitor. All fields are required.
@@ -60,20 +60,20 @@ type Config struct {
 type Janitor struct {
 	Config
 	days     retentionDate
-	failures failures
-	sweep    sweep
+	failures jobBackoffs
+	sweep    sweepState
 	// uploadCursor is the last upload of the page that expireUploads examined, or empty if
 	// the next page is the first.
 	uploadCursor string
-	findings     Findings
-	skew     time.Duration // how far Clock was ahead of the store's time at the last CheckRemovalAllowed
+	findings     SweepFindings
+	skew         time.Duration // how far Clock was ahead of the store's time at the last CheckRemovalAllowed
 }
 
 // New returns a janitor.
-func New(c Config) *Janitor { return &Janitor{Config: c, failures: failures{}} }
+func New(c Config) *Janitor { return &Janitor{Config: c, failures: jobBackoffs{}} }
 
-// Findings are the results of a pass over all job folders in the bucket.
-type Findings struct {
+// SweepFindings are the results of a pass over all job folders in the bucket.
+type SweepFindings struct {
 	Jobs, Objects int   // number of jobs without a record, and number of their objects
 	Bytes         int64 // total size of these objects
 	// Damaged is the number of records that cannot be read, plus the number of objects
@@ -82,7 +82,7 @@ type Findings struct {
 }
 
 // Findings returns the results of the last complete pass.
-func (j *Janitor) Findings() Findings { return j.findings }
+func (j *Janitor) Findings() SweepFindings { return j.findings }
 
 // Skew returns how far this node's clock was ahead of the store's at the last call of
 // CheckRemovalAllowed.
@@ -90,20 +90,20 @@ func (j *Janitor) Skew() time.Duration { return j.skew }
 
 // CheckRemovalAllowed checks whether data may be removed now, and returns the store's time. The error
 // is the error of Confirm, or a *SkewError if the clocks differ too much.
-func (j *Janitor) CheckRemovalAllowed(ctx context.Context) (now time.Time, err error) {
-	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
-		return now, err
+func (j *Janitor) CheckRemovalAllowed(ctx context.Context) (storeTime time.Time, err error) {
+	if err := cmp.Or(j.Confirm(ctx), j.Store.ConfirmPrimary(ctx)); err != nil {
+		return storeTime, err
 	}
 	before := j.Running()
-	if now, err = j.Store.Time(ctx); err != nil {
-		return now, err
+	if storeTime, err = j.Store.Time(ctx); err != nil {
+		return storeTime, err
 	}
-	j.skew = j.Clock().Sub(now)
+	j.skew = j.Clock().Sub(storeTime)
 	took := j.Running() - before // the store's time may be this old
 	if j.skew > j.Tolerance+took || j.skew < -j.Tolerance {
-		return now, &SkewError{Skew: j.skew, Tolerance: j.Tolerance}
+		return storeTime, &SkewError{Skew: j.skew, Tolerance: j.Tolerance}
 	}
-	return now, nil
+	return storeTime, nil
 }
 
 // A SkewError means that the clocks of a node and the store differ too much.
@@ -134,8 +134,8 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 		return true, err
 	}
 	err = errors.Join(err, j.expireFiles(ctx, today), j.expireUploads(ctx, today))
-	more, tidyErr := j.tidy(ctx, now, today)
-	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
+	more, tidyErr := j.tidyJobs(ctx, now, today)
+	return more, errors.Join(err, tidyErr, j.sweepJobFolders(ctx, today))
 }
 
 // expireFiles removes up to Batch expired files. If a file is an artifact of a job,
@@ -209,7 +209,7 @@ func (j *Janitor) expireJobs(ctx context.Context, now, today time.Time) (more bo
 	for room := j.Batch; len(lines) > 0 && room > 0; lines = lines[1:] {
 		at := lines[0]
 		limit := min(room, perTurn)
-		done, failed, err := j.expireSome(ctx, at, limit, now)
+		done, failed, err := j.expireAccountJobs(ctx, at, limit, now)
 		if failed > 0 {
 			err = fmt.Errorf("account %s: the data of %d jobs could not be removed; the removals will be tried again later; the first error: %w", at.account, failed, err)
 		} else if err != nil {
@@ -247,10 +247,10 @@ func (j *Janitor) listExpiringAccounts(ctx context.Context, today time.Time) (li
 	return lines, nil
 }
 
-// expireSome removes the data of up to limit jobs of the account in at. It skips jobs
+// expireAccountJobs removes the data of up to limit jobs of the account in at. It skips jobs
 // that failed recently. done is the number of jobs that it tried, and err is the first
 // error.
-func (j *Janitor) expireSome(ctx context.Context, at expiringAccount, limit int, now time.Time) (done, failed int, err error) {
+func (j *Janitor) expireAccountJobs(ctx context.Context, at expiringAccount, limit int, now time.Time) (done, failed int, err error) {
 	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.count(at.account))
 	if err != nil {
 		return 0, 0, err
@@ -260,7 +260,7 @@ func (j *Janitor) expireSome(ctx context.Context, at expiringAccount, limit int,
 		if done == limit {
 			break
 		}
-		if j.failures.waits(id, j.Running()) {
+		if j.failures.isBackingOff(id, j.Running()) {
 			continue
 		}
 		done++

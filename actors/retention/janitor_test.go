@@ -128,7 +128,7 @@ func (r *rig) keep(accounts ...string) {
 // keepFor sets the retention of an account; nil is for ever.
 func (r *rig) keepFor(account string, days *int) {
 	r.Helper()
-	doc := must(json.Marshal(store.Settings{RetentionDays: days}))(r.T)
+	doc := must(json.Marshal(store.AccountSettings{RetentionDays: days}))(r.T)
 	must(r.store.PutValue(r.Context(), store.SettingsValueName(account), doc, 0))(r.T)
 }
 

@@ -14,21 +14,21 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// sweep is the state of a pass over the folders of all jobs. A pass looks for objects
+// sweepState is the state of a pass over the folders of all jobs. A pass looks for objects
 // that crashes have left, for jobs without a record, and for damaged data.
-type sweep struct {
+type sweepState struct {
 	after string        // id of the last examined job
 	next  time.Duration // start of the next pass, as running time of the process
 
 	unknown map[string]bool // ids of the jobs without a record that this pass has found
-	found   Findings        // results of this pass so far
+	found   SweepFindings   // results of this pass so far
 	fresh   int             // number of jobs in unknown that earlier passes had not found
 }
 
-// sweepSome examines up to Batch job folders. It looks for objects that crashes have
+// sweepJobFolders examines up to Batch job folders. It looks for objects that crashes have
 // left and for jobs without a record. A pass over all folders starts once per
 // OrphanAge.
-func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
+func (j *Janitor) sweepJobFolders(ctx context.Context, today time.Time) error {
 	s := &j.sweep
 	if j.Running() < s.next {
 		return nil
@@ -98,7 +98,7 @@ func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err 
 // objects written after before.
 func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before time.Time) error {
 	id := rec.Job.ID
-	if !rec.Job.Status.Terminal() || rec.EndedAt().After(before) {
+	if !rec.Job.Status.IsTerminal() || rec.EndedAt().After(before) {
 		return nil
 	}
 	objects, err := j.Bucket.List(ctx, layout.JobPrefix(id))
@@ -180,7 +180,7 @@ func (j *Janitor) quarantineJob(ctx context.Context, id string, today, before ti
 }
 
 // isSubmission reports whether the objects belong to a running or crashed submission.
-// Either its record may still be written, or removeSpooled will remove the objects.
+// Either its record may still be written, or removeStaleSubmissions will remove the objects.
 func (j *Janitor) isSubmission(ctx context.Context, id string, objects []blob.ObjectInfo, before time.Time) (bool, error) {
 	if len(objects) != 1 || objects[0].Key != layout.SpooledRowsKey(id) {
 		return false, nil
@@ -199,12 +199,12 @@ func (j *Janitor) isSubmission(ctx context.Context, id string, objects []blob.Ob
 // about jobs that have a record again.
 func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	s := &j.sweep
-	errs := []error{j.removeSpooled(ctx, before)}
+	errs := []error{j.removeStaleSubmissions(ctx, before)}
 	noted, err := deployment.ListQuarantinedJobs(ctx, j.Bucket)
 	errs = append(errs, err)
 	for _, id := range noted {
 		if !s.unknown[id] {
-			errs = append(errs, deployment.RemoveNote(ctx, j.Bucket, id))
+			errs = append(errs, deployment.RemoveQuarantineNote(ctx, j.Bucket, id))
 		}
 	}
 	j.findings = s.found
@@ -212,15 +212,15 @@ func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 		j.Log.Warn("the bucket has objects of jobs without a record; the objects stay, see rowmill storage check",
 			"jobs", s.found.Jobs, "new", s.fresh, "objects", s.found.Objects, "bytes", s.found.Bytes)
 	}
-	*s = sweep{next: j.Running() + j.OrphanAge}
+	*s = sweepState{next: j.Running() + j.OrphanAge}
 	return errors.Join(errs...)
 }
 
-// removeSpooled removes the rows of submissions that crashed before the record was
+// removeStaleSubmissions removes the rows of submissions that crashed before the record was
 // stored and the client got an answer. The mark of a submission shows that it had not
 // ended. If the job has more objects than the rows, it had a record, which is lost;
 // then the objects stay.
-func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
+func (j *Janitor) removeStaleSubmissions(ctx context.Context, before time.Time) error {
 	marks, err := j.Bucket.List(ctx, layout.Spoolings)
 	if err != nil {
 		return err
@@ -228,15 +228,15 @@ func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	var errs []error
 	for _, mark := range marks {
 		if !mark.Modified.After(before) {
-			errs = append(errs, j.removeMark(ctx, layout.JobIDFromMarkerKey(mark.Key)))
+			errs = append(errs, j.removeSpoolingMarker(ctx, layout.JobIDFromMarkerKey(mark.Key)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeMark removes the mark of a submission that has ended. If the submission
-// crashed, removeMark also removes its rows.
-func (j *Janitor) removeMark(ctx context.Context, id string) error {
+// removeSpoolingMarker removes the mark of a submission that has ended. If the submission
+// crashed, removeSpoolingMarker also removes its rows.
+func (j *Janitor) removeSpoolingMarker(ctx context.Context, id string) error {
 	_, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		var objects []blob.ObjectInfo

@@ -11,11 +11,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tidy cleans up after jobs whose owners did not, removes inputs whose retention has
+// tidyJobs cleans up after jobs whose owners did not, removes inputs whose retention has
 // ended, and finishes removals that a client or a lost node began. A job whose cleanup
 // fails is tried again later and delays no other job. more is true if other jobs wait.
-func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, err error) {
-	jobs, err := j.Store.DueJobs(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.failures))
+func (j *Janitor) tidyJobs(ctx context.Context, now, today time.Time) (more bool, err error) {
+	jobs, err := j.Store.ListDueRemovals(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.failures))
 	if err != nil {
 		return false, err
 	}
@@ -26,7 +26,7 @@ func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, er
 		if tried == j.Batch {
 			break
 		}
-		if j.failures.waits(id, j.Running()) {
+		if j.failures.isBackingOff(id, j.Running()) {
 			continue
 		}
 		tried++

@@ -31,8 +31,8 @@ func (b *watchedBucket) checkOutage(kind string) error {
 	return fmt.Errorf("object storage could not be used for %v: %w", outage.Lasts, outage.Err)
 }
 
-// call calls do, reports the result to the status, and returns the result.
-func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T, err error) {
+// callAndRecord calls do, reports the result to the status, and returns the result.
+func callAndRecord[T any](b *watchedBucket, kind string, do func() (T, error)) (result T, err error) {
 	if err := b.checkOutage(kind); err != nil {
 		return result, err
 	}
@@ -40,9 +40,9 @@ func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T,
 	return result, b.status.recordResult(err, kind)
 }
 
-// run is call for a function without a result.
+// run is callAndRecord for a function without a result.
 func (b *watchedBucket) run(kind string, do func() error) error {
-	_, err := call(b, kind, func() (struct{}, error) { return struct{}{}, do() })
+	_, err := callAndRecord(b, kind, func() (struct{}, error) { return struct{}{}, do() })
 	return err
 }
 
@@ -62,7 +62,7 @@ func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (bl
 }
 
 func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	o, err := call(b, reads, func() (blob.Object, error) { return b.Bucket.Open(ctx, key) })
+	o, err := callAndRecord(b, reads, func() (blob.Object, error) { return b.Bucket.Open(ctx, key) })
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +70,11 @@ func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, erro
 }
 
 func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) {
-	return call(b, reads, func() (blob.ObjectInfo, error) { return b.Bucket.Stat(ctx, key) })
+	return callAndRecord(b, reads, func() (blob.ObjectInfo, error) { return b.Bucket.Stat(ctx, key) })
 }
 
 func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.ObjectInfo, error) {
-	return call(b, reads, func() ([]blob.ObjectInfo, error) { return b.Bucket.List(ctx, prefix) })
+	return callAndRecord(b, reads, func() ([]blob.ObjectInfo, error) { return b.Bucket.List(ctx, prefix) })
 }
 
 func (b *watchedBucket) Copy(ctx context.Context, from, to string) error {
@@ -95,7 +95,7 @@ func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 // status gets the results.
 func (b *watchedBucket) probe(ctx context.Context, node string) {
 	key := layout.ProbeKey(node)
-	if _, err := b.Stat(ctx, key); err != nil && IsTransient(err) || !b.status.mustWrite() {
+	if _, err := b.Stat(ctx, key); err != nil && IsTransient(err) || !b.status.needsWriteProbe() {
 		return
 	}
 	_, err := blob.Write(ctx, b, key, layout.Bytes, func(w io.Writer) error {
@@ -160,9 +160,9 @@ func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 // WithRetries returns a context for work that cannot start again: each call of the bucket
 // with this context is repeated until it succeeds. The caller must call done after the
 // work.
-func (w *Watch) WithRetries(ctx context.Context) (patient context.Context, done func()) {
+func (w *Monitor) WithRetries(ctx context.Context) (retryingCtx context.Context, done func()) {
 	waiter := new(int)
-	return retry.Unlimited(ctx, func(err error) {
+	return retry.WithUnlimited(ctx, func(err error) {
 		if err == nil {
 			w.objects.removeWaiter(waiter)
 		} else {

@@ -58,7 +58,7 @@ func isNetwork(err error) bool {
 // IsPermanent reports whether retries cannot change an error. An unknown error is
 // neither transient nor permanent.
 func IsPermanent(err error) bool {
-	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
+	if rowmill.ShouldStopJob(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true
 	}
 	var failure *rowmill.Failure

@@ -49,9 +49,9 @@ func (s *storageStatus) recordResult(err error, kind string) error {
 	}
 	switch {
 	case err != nil && IsTransient(err):
-		s.change(func() { s.fails[kind] = err })
+		s.updateFailures(func() { s.fails[kind] = err })
 	case err == nil, IsPermanent(err): // the storage has answered
-		s.change(func() {
+		s.updateFailures(func() {
 			s.success = time.Now()
 			delete(s.fails, reads)
 			if kind == writes && err == nil {
@@ -66,14 +66,18 @@ func (s *storageStatus) recordResult(err error, kind string) error {
 }
 
 // addWaiter records that the operation waiter waits because of an error.
-func (s *storageStatus) addWaiter(waiter any, err error) { s.change(func() { s.fails[waiter] = err }) }
+func (s *storageStatus) addWaiter(waiter any, err error) {
+	s.updateFailures(func() { s.fails[waiter] = err })
+}
 
 // removeWaiter records that the operation waiter no longer waits.
-func (s *storageStatus) removeWaiter(waiter any) { s.change(func() { delete(s.fails, waiter) }) }
+func (s *storageStatus) removeWaiter(waiter any) {
+	s.updateFailures(func() { delete(s.fails, waiter) })
+}
 
-// change calls update, which changes s.fails, and then logs and announces the start or the
+// updateFailures calls update, which changes s.fails, and then logs and announces the start or the
 // end of an outage.
-func (s *storageStatus) change(update func()) {
+func (s *storageStatus) updateFailures(update func()) {
 	s.mu.Lock()
 	update()
 	s.waiting.Set(float64(s.waiters()))
@@ -87,7 +91,7 @@ func (s *storageStatus) change(update func()) {
 	}
 	if after != nil {
 		next := *after
-		next.Err = s.worst()
+		next.Err = s.worstError()
 		next.Full = isFull(next.Err)
 		after = &next
 	}
@@ -112,8 +116,8 @@ func (s *storageStatus) change(update func()) {
 	}
 }
 
-// worst returns one of the current errors. An error about missing room goes first.
-func (s *storageStatus) worst() (err error) {
+// worstError returns one of the current errors. An error about missing room goes first.
+func (s *storageStatus) worstError() (err error) {
 	for _, err = range s.fails {
 		if isFull(err) {
 			return err
@@ -146,18 +150,18 @@ func (s *storageStatus) outage() (Outage, bool) {
 }
 
 // needsProbe reports whether a probe would give new information: no call has succeeded for
-// the time fresh, or there is an outage in which no operation waits and retries.
-func (s *storageStatus) needsProbe(fresh time.Duration) bool {
+// the time maxAge, or there is an outage in which no operation waits and retries.
+func (s *storageStatus) needsProbe(maxAge time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != nil {
 		return s.waiters() == 0
 	}
-	return time.Since(s.success) > fresh
+	return time.Since(s.success) > maxAge
 }
 
-// mustWrite reports whether only a successful write can end the outage.
-func (s *storageStatus) mustWrite() bool {
+// needsWriteProbe reports whether only a successful write can end the outage.
+func (s *storageStatus) needsWriteProbe() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, met := s.fails[writes]

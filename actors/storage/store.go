@@ -48,7 +48,7 @@ func (s *watchedStore) ListActiveJobs(ctx context.Context, accounts []string, si
 	return found, s.status.recordResult(err, reads)
 }
 
-func (s *watchedStore) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
+func (s *watchedStore) Orphans(ctx context.Context, limit int) ([]store.OrphanJob, error) {
 	orphans, err := s.Store.Orphans(ctx, limit)
 	return orphans, s.status.recordResult(err, reads)
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ErrElsewhere is the error of WaitHere if other nodes can use the storage that this
+// ErrElsewhere is the error of RetryUnlessElsewhere if other nodes can use the storage that this
 // node cannot use. Another node should continue the job.
 var ErrElsewhere = errors.New("other nodes can use the storage that this node waits for")
 
-// Config configures a Watch. All fields are required.
+// Config configures a Monitor. All fields are required.
 type Config struct {
 	Store  store.Store
 	Bucket blob.Bucket
@@ -40,20 +40,20 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// A Watch observes the calls of a store and a bucket that are made through it, and
+// A Monitor observes the calls of a store and a bucket that are made through it, and
 // retries operations. It is safe for concurrent use.
-type Watch struct {
+type Monitor struct {
 	config    Config
 	store     *watchedStore
 	bucket    *watchedBucket
-	records   *storageStatus       // status of the store
-	objects   *storageStatus       // status of the bucket
-	elsewhere atomic.Bool   // the last argument of SetElsewhere
-	changed   chan struct{} // gets a token after an outage has started or ended
+	records   *storageStatus // status of the store
+	objects   *storageStatus // status of the bucket
+	elsewhere atomic.Bool    // the last argument of SetUsableElsewhere
+	changed   chan struct{}  // gets a token after an outage has started or ended
 }
 
-// NewWatch returns a Watch of a store and a bucket.
-func NewWatch(config Config) *Watch {
+// NewMonitor returns a Monitor of a store and a bucket.
+func NewMonitor(config Config) *Monitor {
 	f := promauto.With(config.Registerer)
 	waiting := f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rowmill_storage_waiting", Help: "Operations that wait for storage to come back, by storage (records or objects).",
@@ -61,7 +61,7 @@ func NewWatch(config Config) *Watch {
 	away := f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rowmill_storage_away", Help: "1 while storage cannot be used, by storage (records or objects).",
 	}, []string{"storage"})
-	w := &Watch{config: config, changed: make(chan struct{}, 1)}
+	w := &Monitor{config: config, changed: make(chan struct{}, 1)}
 	open := func(name, title string) *storageStatus {
 		return &storageStatus{
 			name: name, title: title, config: config, changed: w.changed, fails: make(map[any]error),
@@ -74,51 +74,53 @@ func NewWatch(config Config) *Watch {
 	return w
 }
 
-// Store returns the store whose calls the Watch observes.
-func (w *Watch) Store() store.Store { return w.store }
+// Store returns the store whose calls the Monitor observes.
+func (w *Monitor) Store() store.Store { return w.store }
 
-// Bucket returns the bucket whose calls the Watch observes.
-func (w *Watch) Bucket() blob.Bucket { return w.bucket }
+// Bucket returns the bucket whose calls the Monitor observes.
+func (w *Monitor) Bucket() blob.Bucket { return w.bucket }
 
 // OutageMessage returns a message for clients during an outage of the records; empty if there
 // is no outage. During an outage the message cannot be written into the jobs' records.
-func (w *Watch) OutageMessage() string {
-	if outage, away := w.Records(); away {
+func (w *Monitor) OutageMessage() string {
+	if outage, away := w.RecordsOutage(); away {
 		return outage.Message()
 	}
 	return ""
 }
 
-// BucketForRequests returns the bucket for callers that must not wait: during an outage their
+// FailFastBucket returns the bucket for callers that must not wait: during an outage their
 // calls fail at once.
-func (w *Watch) BucketForRequests() blob.Bucket {
+func (w *Monitor) FailFastBucket() blob.Bucket {
 	return &watchedBucket{Bucket: w.config.Bucket, status: w.objects, atOnce: true}
 }
 
-// Records returns the current outage of the records; false means that there is none.
-func (w *Watch) Records() (Outage, bool) { return w.records.outage() }
+// RecordsOutage returns the current outage of the records; false means that there is none.
+func (w *Monitor) RecordsOutage() (Outage, bool) { return w.records.outage() }
 
-// Objects returns the current outage of the objects; false means that there is none.
-func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
+// ObjectsOutage returns the current outage of the objects; false means that there is none.
+func (w *Monitor) ObjectsOutage() (Outage, bool) { return w.objects.outage() }
 
 // Changed returns a channel that gets a token after an outage has started or ended.
-func (w *Watch) Changed() <-chan struct{} { return w.changed }
+func (w *Monitor) Changed() <-chan struct{} { return w.changed }
 
-// SetElsewhere sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
+// SetUsableElsewhere sets whether RetryUnlessElsewhere returns ErrElsewhere instead of waiting for objects, also
 // in calls that already wait. usable is true if other nodes can use the objects.
-func (w *Watch) SetElsewhere(usable bool) { w.elsewhere.Store(usable) }
+func (w *Monitor) SetUsableElsewhere(usable bool) { w.elsewhere.Store(usable) }
 
-// Wait calls do until it succeeds, and returns the last error of do. It gives up if
+// Retry calls do until it succeeds, and returns the last error of do. It gives up if
 // retries cannot change the error, if unknown errors have lasted for Config.Patience,
 // or if ctx ends. It must be harmless to call do again.
-func (w *Watch) Wait(ctx context.Context, do func() error) error { return w.wait(ctx, do, false) }
+func (w *Monitor) Retry(ctx context.Context, do func() error) error { return w.retry(ctx, do, false) }
 
-// WaitHere is Wait for work that another node could do. It also gives up, with
-// ErrElsewhere, after SetElsewhere(true).
-func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.wait(ctx, do, true) }
+// RetryUnlessElsewhere is Retry for work that another node could do. It also gives up, with
+// ErrElsewhere, after SetUsableElsewhere(true).
+func (w *Monitor) RetryUnlessElsewhere(ctx context.Context, do func() error) error {
+	return w.retry(ctx, do, true)
+}
 
-// wait is Wait, or WaitHere if mayMove is true.
-func (w *Watch) wait(ctx context.Context, do func() error, mayMove bool) error {
+// retry is Retry, or RetryUnlessElsewhere if mayMove is true.
+func (w *Monitor) retry(ctx context.Context, do func() error, mayMove bool) error {
 	waiter := new(int)
 	defer func() {
 		w.records.removeWaiter(waiter)
@@ -150,7 +152,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, mayMove bool) error {
 
 // statusOf returns the status of the storage that returned an error. An error that comes from
 // no observed call counts as an error of the records.
-func (w *Watch) statusOf(err error) *storageStatus {
+func (w *Monitor) statusOf(err error) *storageStatus {
 	var known *storageError
 	if errors.As(err, &known) {
 		return known.status
@@ -164,7 +166,7 @@ const probeTimeout = 3 * time.Second
 // Probe probes a storage if no call to it has succeeded within the time fresh. During an
 // outage it probes only if no operation waits for the storage, because a waiting
 // operation retries by itself.
-func (w *Watch) Probe(ctx context.Context, fresh time.Duration) {
+func (w *Monitor) Probe(ctx context.Context, fresh time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	done := make(chan struct{})

@@ -78,7 +78,7 @@ func (w brokenWriter) Commit() (blob.ObjectInfo, error) {
 func (brokenWriter) Abort() {}
 
 type rig struct {
-	*storage.Watch
+	*storage.Monitor
 	store  *broken
 	bucket *brokenBucket
 	log    bytes.Buffer
@@ -88,7 +88,7 @@ type rig struct {
 
 func setup() *rig {
 	r := &rig{store: &broken{}, bucket: &brokenBucket{}, gauges: prometheus.NewRegistry()}
-	r.Watch = storage.NewWatch(storage.Config{
+	r.Monitor = storage.NewMonitor(storage.Config{
 		Store: r.store, Bucket: r.bucket, Node: "a node", Patience: time.Minute, Clock: time.Now,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Registerer: r.gauges,
 		Met: func(_ context.Context, err error) { r.met = append(r.met, err) },
@@ -148,7 +148,7 @@ func TestWait(t *testing.T) {
 				set(&r.bucket.writes, test.err)
 				time.AfterFunc(3*time.Hour, func() { set(&r.bucket.writes, nil) })
 				began, calls := time.Now(), 0
-				err := r.Wait(t.Context(), func() error { calls++; return r.write(t)() })
+				err := r.Retry(t.Context(), func() error { calls++; return r.write(t)() })
 				took := time.Since(began)
 				switch {
 				case storage.IsTransient(fmt.Errorf("while testing: %w", test.err)) != test.passes:
@@ -174,13 +174,13 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := setup()
-		full := r.Watch
+		full := r.Monitor
 		set(&r.bucket.writes, syscall.ENOSPC)
 		done := make(chan error)
-		go func() { done <- full.Wait(t.Context(), r.write(t)) }()
+		go func() { done <- full.Retry(t.Context(), r.write(t)) }()
 		time.Sleep(time.Minute)
 		_, _ = r.Bucket().Stat(t.Context(), "k")
-		outage, away := r.Objects()
+		outage, away := r.ObjectsOutage()
 		if !away || !outage.Full || outage.Lasts != time.Minute {
 			t.Errorf("%+v, %v", outage, away)
 		}
@@ -188,7 +188,7 @@ func TestOutage(t *testing.T) {
 		if got := outage.Message(); got != want || outage.Since.Location() != time.UTC {
 			t.Errorf("message %q", got)
 		}
-		if _, away := r.Records(); away {
+		if _, away := r.RecordsOutage(); away {
 			t.Error("the records are away too")
 		}
 		if err := testutil.GatherAndCompare(r.gauges, strings.NewReader(`
@@ -207,7 +207,7 @@ rowmill_storage_waiting{storage="records"} 0
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if outage, away := r.Objects(); away {
+		if outage, away := r.ObjectsOutage(); away {
 			t.Errorf("%+v after its end", outage)
 		}
 	})
@@ -229,29 +229,29 @@ func TestLook(t *testing.T) {
 		for range 3 {
 			r.Probe(ctx, time.Second)
 		}
-		if outage, away := r.Objects(); !away || !outage.Full {
+		if outage, away := r.ObjectsOutage(); !away || !outage.Full {
 			t.Errorf("objects: %+v, %v", outage, away)
 		}
-		if outage, away := r.Records(); !away || !outage.Full {
+		if outage, away := r.RecordsOutage(); !away || !outage.Full {
 			t.Errorf("records: %+v, %v", outage, away)
 		}
 		set(&r.bucket.writes, nil)
 		set(&r.store.err, nil)
 		r.Probe(ctx, time.Second)
-		if outage, away := r.Objects(); away {
+		if outage, away := r.ObjectsOutage(); away {
 			t.Errorf("objects: %+v", outage)
 		}
-		if outage, away := r.Records(); away {
+		if outage, away := r.RecordsOutage(); away {
 			t.Errorf("records: %+v", outage)
 		}
 		set(&r.bucket.err, rowmill.ErrUnavailable)
 		r.Probe(ctx, time.Minute) // both were used just now
-		if _, away := r.Objects(); away {
+		if _, away := r.ObjectsOutage(); away {
 			t.Error("it was looked although they had just been used")
 		}
 		time.Sleep(2 * time.Minute)
 		r.Probe(ctx, time.Minute)
-		if _, away := r.Objects(); !away {
+		if _, away := r.ObjectsOutage(); !away {
 			t.Error("a look has not found that the objects are away")
 		}
 	})
@@ -275,7 +275,7 @@ func TestRequests(t *testing.T) {
 		refused := func(err error) bool {
 			return err != nil && strings.Contains(err.Error(), "object storage could not be used for")
 		}
-		bucket := r.BucketForRequests()
+		bucket := r.FailFastBucket()
 		_, read := bucket.Stat(t.Context(), "k")
 		_, write := bucket.Create(t.Context(), "k", "")
 		if refused(read) != test.reads || refused(write) != test.writes || refused(bucket.Delete(t.Context(), "k")) != test.reads {
@@ -284,7 +284,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// WaitHere ends once other nodes can use the storage that this node cannot, and only for
+// RetryUnlessElsewhere ends once other nodes can use the storage that this node cannot, and only for
 // objects.
 func TestWaitHere(t *testing.T) {
 	t.Parallel()
@@ -292,13 +292,13 @@ func TestWaitHere(t *testing.T) {
 		r := setup()
 		set(&r.bucket.writes, rowmill.ErrUnavailable)
 		set(&r.store.err, rowmill.ErrUnavailable)
-		time.AfterFunc(time.Minute, func() { r.SetElsewhere(true) })
+		time.AfterFunc(time.Minute, func() { r.SetUsableElsewhere(true) })
 		time.AfterFunc(time.Hour, func() { set(&r.store.err, nil) })
 		began := time.Now()
-		if err := r.WaitHere(t.Context(), r.write(t)); !errors.Is(err, storage.ErrElsewhere) || time.Since(began) > time.Minute+5*time.Second {
+		if err := r.RetryUnlessElsewhere(t.Context(), r.write(t)); !errors.Is(err, storage.ErrElsewhere) || time.Since(began) > time.Minute+5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if err := r.WaitHere(t.Context(), func() error { return r.Store().Release(t.Context(), store.Fence{}) }); err != nil || time.Since(began) < time.Hour {
+		if err := r.RetryUnlessElsewhere(t.Context(), func() error { return r.Store().Release(t.Context(), store.Fence{}) }); err != nil || time.Since(began) < time.Hour {
 			t.Errorf("records: %v after %v", err, time.Since(began))
 		}
 	})
@@ -310,7 +310,7 @@ func TestACancelledCallIsIgnored(t *testing.T) {
 	r := setup()
 	set(&r.bucket.writes, fmt.Errorf("%w: %w", rowmill.ErrUnavailable, context.Canceled))
 	_ = r.write(t)()
-	if outage, away := r.Objects(); away {
+	if outage, away := r.ObjectsOutage(); away {
 		t.Errorf("%+v", outage)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(100, nil)
+	b := NewMemoryBudget(100, nil)
 	woken := ""
-	memory := func(p rowmill.Priority, name string) *Memory {
-		return b.NewMemory("a", p, func() { woken += name })
+	memory := func(p rowmill.Priority, name string) *WorkerMemory {
+		return b.NewWorkerMemory("a", p, func() { woken += name })
 	}
 	normal, urgent := memory(rowmill.Production, "n"), memory(rowmill.Prototyping, "u")
 	if got := normal.acquire(5, 30, toSend); got != 3 {
@@ -66,17 +66,17 @@ func TestBudgetKeepsRoomForAnswers(t *testing.T) {
 // quarter. They also get the bytes that it gives back, until each account has its share.
 func TestBudgetIsSharedByAccounts(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(1200, fair.Weights{"heavy": 3})
+	b := NewMemoryBudget(1200, fair.Weights{"heavy": 3})
 	idle := func() {}
-	greedy := b.NewMemory("greedy", rowmill.Prototyping, idle)
+	greedy := b.NewWorkerMemory("greedy", rowmill.Prototyping, idle)
 	for greedy.acquire(1, 10, toSend) > 0 {
 	}
 	greedy.adjustBytes(5000)
-	modest, heavy := b.NewMemory("modest", rowmill.Production, idle), b.NewMemory("heavy", rowmill.Production, idle)
+	modest, heavy := b.NewWorkerMemory("modest", rowmill.Production, idle), b.NewWorkerMemory("heavy", rowmill.Production, idle)
 	if m, h := modest.acquire(100, 10, toSend), heavy.acquire(100, 10, toSend); m != 6 || h != 18 {
 		t.Fatalf("those that came later got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
 	}
-	for _, m := range []*Memory{modest, heavy} {
+	for _, m := range []*WorkerMemory{modest, heavy} {
 		if m.acquire(1, 10, toSend) > 0 {
 			t.Fatal("more than the quarter that is kept")
 		}
@@ -86,7 +86,7 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 		if greedy.held > 0 {
 			greedy.adjustBytes(-10)
 		}
-		for _, m := range []*Memory{greedy, modest, heavy} {
+		for _, m := range []*WorkerMemory{greedy, modest, heavy} {
 			m.RepeatRequests(func() {
 				for m.acquire(1, 10, toSend) > 0 {
 				}
@@ -105,9 +105,9 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		weights := fair.Weights{"b": 2}
-		b := NewBudget(1000, weights)
+		b := NewMemoryBudget(1000, weights)
 		type caller struct {
-			*Memory
+			*WorkerMemory
 			woken bool
 		}
 		var callers []*caller
@@ -118,9 +118,9 @@ func TestBudget(t *testing.T) {
 			return rapid.SampledFrom(callers).Draw(t, "who")
 		}
 		ask := func(t *rapid.T, c *caller) {
-			size, p := int64(rapid.IntRange(1, 300).Draw(t, "size")), rapid.SampledFrom([]purpose{toLoad, toSend}).Draw(t, "purpose")
-			own, behind := c.account.bytes+size <= c.guaranteed(p), b.mustYield(c.account, p)
-			room := b.used+size <= b.room(c.Memory, p)
+			size, p := int64(rapid.IntRange(1, 300).Draw(t, "size")), rapid.SampledFrom([]memoryPurpose{toLoad, toSend}).Draw(t, "purpose")
+			own, behind := c.account.bytes+size <= c.guaranteedBytes(p), b.mustYield(c.account, p)
+			room := b.used+size <= b.usageLimit(c.WorkerMemory, p)
 			switch got := c.acquire(1, size, p); {
 			case got == 1 && !own && (behind || !room):
 				t.Fatalf("%s got %d bytes: behind %v, room %v", c.account.account, size, behind, room)
@@ -131,7 +131,7 @@ func TestBudget(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				var used int64
-				waits := map[*usage][2]int{}
+				waits := map[*accountUsage][2]int{}
 				for _, c := range callers {
 					used += c.held
 					if c.waits != nothing {
@@ -139,7 +139,7 @@ func TestBudget(t *testing.T) {
 						w[c.waits]++
 						waits[c.account] = w
 					}
-					if c.waits == nothing && slices.Contains(b.waiting, c.Memory) || c.waits != nothing && !c.woken && !c.asks {
+					if c.waits == nothing && slices.Contains(b.waiting, c.WorkerMemory) || c.waits != nothing && !c.woken && !c.asks {
 						t.Fatalf("%s waits for %d and is forgotten", c.account.account, c.waits)
 					}
 				}
@@ -154,7 +154,7 @@ func TestBudget(t *testing.T) {
 			},
 			"come": func(t *rapid.T) {
 				c := &caller{}
-				c.Memory = b.NewMemory(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account"), rapid.SampledFrom(rowmill.Priorities()).Draw(t, "priority"), func() { c.woken = true })
+				c.WorkerMemory = b.NewWorkerMemory(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account"), rapid.SampledFrom(rowmill.Priorities()).Draw(t, "priority"), func() { c.woken = true })
 				callers = append(callers, c)
 			},
 			"ask": func(t *rapid.T) {

@@ -12,7 +12,7 @@ import (
 // A Batch is a set of finished rows of one shard that will be written as a part.
 type Batch struct {
 	Shard int
-	Tasks []*dispatch.Task
+	Tasks []*dispatch.RowTask
 
 	bytes int64     // memory of the rows and their answers
 	since time.Time // when the first row of the batch finished
@@ -49,21 +49,21 @@ func NewFlusher(size int64, grace time.Duration) *Flusher {
 func (f *Flusher) ExpectInputOrder() { f.inOrder = true }
 
 // Add adds a finished row. now is the time at which it finished.
-func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
+func (f *Flusher) Add(t *dispatch.RowTask, now time.Time) {
 	b := f.gathering[t.Shard]
 	if b == nil {
 		b = &Batch{Shard: t.Shard, since: now}
 		f.gathering[t.Shard] = b
 	}
 	b.Tasks = append(b.Tasks, t)
-	f.count(b, bytesOf(t))
+	f.addBytes(b, bytesOf(t))
 }
 
 // bytesOf returns the memory of a row and its answer.
-func bytesOf(t *dispatch.Task) int64 { return t.OutputBytes() + t.RowBytes() }
+func bytesOf(t *dispatch.RowTask) int64 { return t.OutputBytes() + t.RowBytes() }
 
-// count adds bytes to the size of a batch in gathering.
-func (f *Flusher) count(b *Batch, bytes int64) {
+// addBytes adds bytes to the size of a batch in gathering.
+func (f *Flusher) addBytes(b *Batch, bytes int64) {
 	b.bytes += bytes
 	f.gathered += bytes
 }
@@ -71,8 +71,8 @@ func (f *Flusher) count(b *Batch, bytes int64) {
 // shards returns the numbers of the shards with gathered rows, in order.
 func (f *Flusher) shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
-// Gathers reports whether finished rows wait to be cut into a batch.
-func (f *Flusher) Gathers() bool { return f.gathered > 0 }
+// HasGatheredRows reports whether finished rows wait to be cut into a batch.
+func (f *Flusher) HasGatheredRows() bool { return f.gathered > 0 }
 
 // Idle reports whether no rows are gathered and no batches are being written.
 func (f *Flusher) Idle() bool { return len(f.gathering) == 0 && f.writing == 0 }
@@ -115,7 +115,7 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	clear(b.Tasks[end:])
 	b.Tasks = b.Tasks[:end]
 	for _, t := range ahead {
-		f.count(b, -bytesOf(t))
+		f.addBytes(b, -bytesOf(t))
 	}
 	cut := f.Cut(shard)
 	for _, t := range ahead {
@@ -126,7 +126,7 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 }
 
 // byRow orders tasks by the number of the row in its shard.
-func byRow(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) }
+func byRow(a, b *dispatch.RowTask) int { return cmp.Compare(a.Rel, b.Rel) }
 
 // Cut returns the gathered rows of a shard as a batch to be written; nil if there are
 // none.
@@ -187,15 +187,15 @@ func (f *Flusher) MarkAcked(key string) {
 	f.cut = slices.DeleteFunc(f.cut, func(have *Batch) bool { return have == b })
 }
 
-// Behind reports whether a part is not acknowledged while the rows of the next part
+// IsBehind reports whether a part is not acknowledged while the rows of the next part
 // have already gathered. Then no new rows should start.
-func (f *Flusher) Behind() bool { return f.unacked > 0 && f.gathered+f.unacked >= f.size }
+func (f *Flusher) IsBehind() bool { return f.unacked > 0 && f.gathered+f.unacked >= f.size }
 
-// AtRisk reports whether finished rows have waited longer than grace to be recorded.
+// HasOverdueRows reports whether finished rows have waited longer than grace to be recorded.
 // The bucket or the store is not available, the job has no owner, or the owner has
 // declared this worker lost. These rows may have to run again, so no new rows should
 // start.
-func (f *Flusher) AtRisk(now time.Time) bool {
+func (f *Flusher) HasOverdueRows(now time.Time) bool {
 	late := func(b *Batch) bool { return now.Sub(b.since) > f.grace }
 	for _, b := range f.gathering {
 		if late(b) {

@@ -12,7 +12,7 @@ import (
 var start = time.Unix(1000, 0)
 
 // finished returns a row of a shard with an answer of this many bytes.
-func finished(shard, bytes int) *dispatch.Task {
+func finished(shard, bytes int) *dispatch.RowTask {
 	tasks, _ := dispatch.NewTasks(shard, 0, []rowmill.Row{{}})
 	tasks[0].Out.Text = strings.Repeat("y", bytes-dispatch.TaskBytes)
 	return tasks[0]
@@ -28,31 +28,31 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	}
 	f.Add(finished(0, 1000), start)
 	got := f.CutFull(start)
-	if len(got) != 1 || got[0].Shard != 1 || len(f.shards()) != 1 || !f.Gathers() {
+	if len(got) != 1 || got[0].Shard != 1 || len(f.shards()) != 1 || !f.HasGatheredRows() {
 		t.Fatalf("cut %v, want the shard that has most of it", got)
 	}
-	if f.Behind() {
+	if f.IsBehind() {
 		t.Error("behind with less than a part")
 	}
 	for range 5 {
 		f.Add(finished(0, 1000), start)
 	}
-	if !f.Behind() {
+	if !f.IsBehind() {
 		t.Error("a part waits, the next one has gathered, and rows may begin")
 	}
 	all := f.CutAll()
-	if len(all) != 1 || len(all[0].Tasks) != 7 || f.Gathers() || f.Idle() {
+	if len(all) != 1 || len(all[0].Tasks) != 7 || f.HasGatheredRows() || f.Idle() {
 		t.Fatalf("cut %v", all)
 	}
 	f.MarkWritten("one", got[0])
 	f.MarkWritten("two", all[0])
-	if !f.Idle() || !f.Behind() {
+	if !f.Idle() || !f.IsBehind() {
 		t.Error("a written batch is dropped before its acknowledgement")
 	}
 	f.MarkAcked("two")
 	f.MarkAcked("two")
 	f.MarkAcked("unknown")
-	if f.Behind() || f.unacked != 3900 {
+	if f.IsBehind() || f.unacked != 3900 {
 		t.Errorf("%d bytes wait after all but one was acknowledged", f.unacked)
 	}
 }
@@ -87,7 +87,7 @@ func TestFlusherCutsRuns(t *testing.T) {
 	late := start.Add(30 * time.Second)
 	add(start, 1, 0, 2, 5, 4)
 	want(f.CutFull(late), 0, 1, 2)
-	if f.gathered != 2000 || f.AtRisk(late) || len(f.CutDue(start)) != 0 {
+	if f.gathered != 2000 || f.HasOverdueRows(late) || len(f.CutDue(start)) != 0 {
 		t.Errorf("%d bytes gather, want the two rows that came ahead, as if finished now", f.gathered)
 	}
 	add(late, 3, 6, 7)
@@ -104,7 +104,7 @@ func TestFlusherCutsRuns(t *testing.T) {
 	// The end of a shard does not wait for a gap either, nor do rows that are due.
 	add(late, 30, 32)
 	want(f.Cut(0), 30, 32)
-	if f.Gathers() {
+	if f.HasGatheredRows() {
 		t.Error("something is left")
 	}
 }
@@ -127,7 +127,7 @@ func TestFlusherCutsDueShards(t *testing.T) {
 	if got = f.CutDue(start.Add(time.Second)); len(got) != 1 || got[0].Shard != 1 {
 		t.Fatalf("cut %v, want shard 1", got)
 	}
-	if got = f.CutDue(start.Add(time.Hour)); len(got) != 1 || len(got[0].Tasks) != 1 || f.Gathers() {
+	if got = f.CutDue(start.Add(time.Hour)); len(got) != 1 || len(got[0].Tasks) != 1 || f.HasGatheredRows() {
 		t.Fatalf("cut %v, want the last row", got)
 	}
 }
@@ -137,24 +137,24 @@ func TestFlusherReportsRowsAtRisk(t *testing.T) {
 	t.Parallel()
 	late := start.Add(time.Minute + 1)
 	f := NewFlusher(10_000, time.Minute)
-	if f.AtRisk(late) {
+	if f.HasOverdueRows(late) {
 		t.Error("nothing is at risk")
 	}
 	f.Add(finished(0, 1000), start)
 	f.Add(finished(0, 1000), late)
-	if f.AtRisk(start.Add(time.Minute)) || !f.AtRisk(late) {
+	if f.HasOverdueRows(start.Add(time.Minute)) || !f.HasOverdueRows(late) {
 		t.Error("what gathers is at risk with its first row")
 	}
 	batch := f.Cut(0)[0]
-	if !f.AtRisk(late) {
+	if !f.HasOverdueRows(late) {
 		t.Error("a batch that is being written is not at risk")
 	}
 	f.MarkWritten("key", batch)
-	if !f.AtRisk(late) {
+	if !f.HasOverdueRows(late) {
 		t.Error("a written batch is not at risk")
 	}
 	f.MarkAcked("key")
-	if f.AtRisk(late) {
+	if f.HasOverdueRows(late) {
 		t.Error("a recorded batch is still at risk")
 	}
 }
@@ -168,7 +168,7 @@ func TestFlusherKeepsFailedBatches(t *testing.T) {
 		t.Error("cut a shard of which nothing gathers")
 	}
 	f.MarkFailed(f.Cut(3)[0])
-	if !f.Idle() || !f.Behind() || !f.AtRisk(start.Add(time.Hour)) {
+	if !f.Idle() || !f.IsBehind() || !f.HasOverdueRows(start.Add(time.Hour)) {
 		t.Error("a part that failed does not hold further rows back")
 	}
 }

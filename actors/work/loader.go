@@ -18,25 +18,25 @@ import (
 // A Loader reads the rows of spans as tasks, one block of rows at a time. A shard and
 // its last block stay open while more rows of the shard may come.
 type Loader struct {
-	memory *Memory
-	shards []shard.ShardInfo
-	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error) // opens the shard of a span
+	memory *WorkerMemory
+	shards []shard.ManifestEntry
+	open   func(ctx context.Context, s assign.RowSpan) (*shard.Reader, error) // opens the shard of a span
 	// trail has the trace spans of the job; nil if the job is not traced.
 	trail *WorkerTrace
 
-	todo      []assign.Span // spans to load; while a load runs, it loads from the first span
-	inputs    map[int]input // open shards, by number
-	latest    int           // number of the shard of the span that was added last
-	block     int           // Block of the span that was loaded last
-	share     int           // Share of the span that was loaded last
-	shares    int           // number of different shares loaded so far
-	exhausted bool          // the owner has no more spans for this worker now
-	loading   bool          // a BlockLoad runs
-	full      bool          // the budget refused the last request
+	todo      []assign.RowSpan   // spans to load; while a load runs, it loads from the first span
+	inputs    map[int]shardInput // open shards, by number
+	latest    int                // number of the shard of the span that was added last
+	block     int                // Block of the span that was loaded last
+	share     int                // Share of the span that was loaded last
+	shares    int                // number of different shares loaded so far
+	exhausted bool               // the owner has no more spans for this worker now
+	loading   bool               // a BlockLoad runs
+	full      bool               // the budget refused the last request
 }
 
-// An input is an open shard and its last block.
-type input struct {
+// A shardInput is an open shard and its last block.
+type shardInput struct {
 	reader *shard.Reader
 	block  *shard.Block // the last block that was read; the next span may begin in this block
 }
@@ -44,22 +44,22 @@ type input struct {
 // A BlockLoad is a block that must be read. The caller calls Run to read it, and then
 // Loader.FinishLoad.
 type BlockLoad struct {
-	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
-	span  assign.Span
+	open  func(ctx context.Context, s assign.RowSpan) (*shard.Reader, error)
+	span  assign.RowSpan
 	bytes int64         // bytes taken from the budget for the block
 	rows  *tracing.Span // trace span of the loaded rows; nil for none
-	input
+	shardInput
 }
 
 // NewLoader returns a Loader. open opens the shard of a span. shards has the
 // descriptions of all shards, for spans that do not contain one. trail is nil if the
 // job is not traced.
-func NewLoader(memory *Memory, shards []shard.ShardInfo, trail *WorkerTrace, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
-	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]input)}
+func NewLoader(memory *WorkerMemory, shards []shard.ManifestEntry, trail *WorkerTrace, open func(ctx context.Context, s assign.RowSpan) (*shard.Reader, error)) *Loader {
+	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]shardInput)}
 }
 
 // Add appends spans to load. exhausted means that no more spans are expected now.
-func (l *Loader) Add(spans []assign.Span, exhausted bool) {
+func (l *Loader) Add(spans []assign.RowSpan, exhausted bool) {
 	for _, s := range spans {
 		l.latest = s.Shard
 		if s.Of.Rows == 0 && s.Shard < len(l.shards) {
@@ -74,8 +74,8 @@ func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 // loaded, and the next span.
 const wanted = 2
 
-// Wants reports whether the Loader has fewer spans than wanted.
-func (l *Loader) Wants() bool { return len(l.todo) < wanted }
+// WantsSpans reports whether the Loader has fewer spans than wanted.
+func (l *Loader) WantsSpans() bool { return len(l.todo) < wanted }
 
 // Exhausted reports whether no more spans are expected now.
 func (l *Loader) Exhausted() bool { return l.exhausted }
@@ -88,14 +88,14 @@ func (l *Loader) Loading() bool { return l.loading }
 
 // CountQueuedRows returns the number of rows in spans from which no block is being loaded.
 func (l *Loader) CountQueuedRows() (rows int) {
-	for _, s := range l.queued() {
+	for _, s := range l.queuedSpans() {
 		rows += s.Count()
 	}
 	return rows
 }
 
-// queued returns the spans from which no block is being loaded.
-func (l *Loader) queued() []assign.Span {
+// queuedSpans returns the spans from which no block is being loaded.
+func (l *Loader) queuedSpans() []assign.RowSpan {
 	if l.loading {
 		return l.todo[1:]
 	}
@@ -118,11 +118,11 @@ func (l *Loader) Next(isMemoryEmpty bool) (load BlockLoad, ok bool) {
 		return BlockLoad{}, false
 	}
 	l.loading = true
-	return BlockLoad{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
+	return BlockLoad{open: l.open, span: s, bytes: size, rows: l.trail.beginLoadSpan(s.Shard), shardInput: l.inputs[s.Shard]}, true
 }
 
 // spanBytes estimates the memory that the next block of a span needs.
-func spanBytes(s assign.Span) int64 {
+func spanBytes(s assign.RowSpan) int64 {
 	rows := int64(s.Count())
 	return rows*dispatch.TaskBytes + rows*s.Of.Bytes/int64(max(s.Of.Rows, 1))
 }
@@ -150,14 +150,14 @@ func (l *BlockLoad) Run(ctx context.Context) (err error) {
 
 // FinishLoad takes a block that was read, and returns the rows of the span in this block as
 // tasks.
-func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.Task {
+func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.RowTask {
 	l.loading = false
-	l.inputs[m.span.Shard] = m.input
+	l.inputs[m.span.Shard] = m.shardInput
 	end := min(m.span.To, m.block.First+m.block.Rows())
 	rows := make([]rowmill.Row, 0, end-m.span.From)
 	for rel := m.span.From; rel < end; rel++ {
 		if m.span.Has(rel) {
-			rows = append(rows, m.block.Row(m.reader.First(), rel))
+			rows = append(rows, m.block.Row(m.reader.FirstRow(), rel))
 		}
 	}
 	if len(rows) < m.block.Rows()/2 { // otherwise a few rows would keep the whole block in memory
@@ -165,13 +165,13 @@ func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.Task {
 			rows[i].Text, rows[i].Fields, rows[i].ID.Text = strings.Clone(rows[i].Text), strings.Clone(rows[i].Fields), strings.Clone(rows[i].ID.Text)
 		}
 	}
-	tasks, bytes := dispatch.NewTasks(m.span.Shard, m.reader.First(), rows)
+	tasks, bytes := dispatch.NewTasks(m.span.Shard, m.reader.FirstRow(), rows)
 	if s := m.span; s.Share != l.share || s.Block != l.block {
 		l.block, l.share = s.Block, s.Share
 		l.shares++
 	}
 	for _, t := range tasks {
-		t.Behind = m.span.Behind()
+		t.Behind = m.span.WaitLimitShard()
 		if m.span.Share > 0 {
 			t.Share = l.shares
 		}
@@ -183,7 +183,7 @@ func (l *Loader) FinishLoad(m BlockLoad) []*dispatch.Task {
 	}
 	l.trail.attachTasks(m.span.Shard, m.rows, tasks)
 	l.memory.adjustBytes(bytes - m.bytes)
-	if rest := m.span.After(end); rest.Count() > 0 {
+	if rest := m.span.TrimBefore(end); rest.Count() > 0 {
 		l.todo[0] = rest
 	} else {
 		l.todo = l.todo[1:]
@@ -196,7 +196,7 @@ func (l *Loader) FailLoad(m BlockLoad) {
 	l.loading = false
 	l.trail.EndSpan(m.span.Shard, m.rows, nil)
 	if m.reader != nil {
-		l.inputs[m.span.Shard] = m.input
+		l.inputs[m.span.Shard] = m.shardInput
 	}
 }
 
@@ -205,12 +205,12 @@ func (l *Loader) Resume() { l.full = false }
 
 // Revoke removes up to n rows that are not being loaded, from the last span backwards,
 // and returns them as spans.
-func (l *Loader) Revoke(n int) (spans []assign.Span) {
-	for n > 0 && len(l.queued()) > 0 {
+func (l *Loader) Revoke(n int) (spans []assign.RowSpan) {
+	for n > 0 && len(l.queuedSpans()) > 0 {
 		end := len(l.todo) - 1
 		last := l.todo[end]
 		if last.Count() > n {
-			l.todo[end], last = last.Cut(n)
+			l.todo[end], last = last.SplitLast(n)
 		} else {
 			l.todo = l.todo[:end]
 		}

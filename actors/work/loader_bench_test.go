@@ -24,7 +24,7 @@ func BenchmarkLoad(b *testing.B) {
 		noError(b, w.Add(strings.Repeat("x", 1000), rowmill.ID{}))
 	}
 	noError(b, w.Close())
-	infos := []shard.ShardInfo{{Rows: rows, Bytes: int64(object.Len())}}
+	infos := []shard.ManifestEntry{{Rows: rows, Bytes: int64(object.Len())}}
 	for _, shares := range []int{1, 65} {
 		b.Run(map[int]string{1: "ordered", 65: "dealt"}[shares], func(b *testing.B) {
 			others := roaring.New()
@@ -33,14 +33,14 @@ func BenchmarkLoad(b *testing.B) {
 					others.Add(row)
 				}
 			}
-			span := assign.Span{From: 0, To: rows, Except: assign.NewRowSet(others)}
+			span := assign.RowSpan{From: 0, To: rows, Except: assign.NewRowSet(others)}
 			b.ReportAllocs()
 			n := 0
 			for n < b.N {
-				l := NewLoader(memory(1<<30), infos, nil, func(context.Context, assign.Span) (*shard.Reader, error) {
+				l := NewLoader(memory(1<<30), infos, nil, func(context.Context, assign.RowSpan) (*shard.Reader, error) {
 					return shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
 				})
-				for l.Add([]assign.Span{span.After(0)}, true); !l.Empty(); {
+				for l.Add([]assign.RowSpan{span.TrimBefore(0)}, true); !l.Empty(); {
 					load, _ := l.Next(true)
 					noError(b, load.Run(b.Context()))
 					n += len(l.FinishLoad(load))

@@ -21,7 +21,7 @@ import (
 // counts how often shards are opened and closed.
 type shards struct {
 	objects [][]byte
-	infos   []shard.ShardInfo
+	infos   []shard.ManifestEntry
 	opened  int
 	closed  int
 	fail    error // error of the next open
@@ -39,13 +39,13 @@ func newShards(t *testing.T, rows ...int) *shards {
 		}
 		noError(t, w.Close())
 		s.objects = append(s.objects, b.Bytes())
-		s.infos = append(s.infos, shard.ShardInfo{First: first, Rows: count, Bytes: int64(b.Len())})
+		s.infos = append(s.infos, shard.ManifestEntry{First: first, Rows: count, Bytes: int64(b.Len())})
 		first += int64(count)
 	}
 	return s
 }
 
-func (s *shards) open(_ context.Context, span assign.Span) (*shard.Reader, error) {
+func (s *shards) open(_ context.Context, span assign.RowSpan) (*shard.Reader, error) {
 	if err := s.fail; err != nil {
 		s.fail = nil
 		return nil, err
@@ -56,12 +56,12 @@ func (s *shards) open(_ context.Context, span assign.Span) (*shard.Reader, error
 
 func (s *shards) Close() error { s.closed++; return nil }
 
-func memory(bytes int64) *Memory {
-	return NewBudget(bytes, nil).NewMemory("a", rowmill.Production, func() {})
+func memory(bytes int64) *WorkerMemory {
+	return NewMemoryBudget(bytes, nil).NewWorkerMemory("a", rowmill.Production, func() {})
 }
 
 // loader returns a loader with these spans, and no others to come.
-func (s *shards) loader(m *Memory, spans ...assign.Span) *Loader {
+func (s *shards) loader(m *WorkerMemory, spans ...assign.RowSpan) *Loader {
 	l := NewLoader(m, s.infos, nil, s.open)
 	l.Add(spans, true)
 	return l
@@ -76,7 +76,7 @@ func noError(t testing.TB, err error) {
 }
 
 // loadAll loads all spans and returns the texts of their rows.
-func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
+func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.RowTask) {
 	t.Helper()
 	for !l.Empty() {
 		load, ok := l.Next(true)
@@ -98,7 +98,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 3), memory(1<<30)
-	l := s.loader(m, assign.Span{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))}, assign.Span{Shard: 1, From: 1, To: 3})
+	l := s.loader(m, assign.RowSpan{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))}, assign.RowSpan{Shard: 1, From: 1, To: 3})
 	texts, tasks := loadAll(t, l)
 	if len(texts) != 4978+2 || texts[0] != "0/10" || texts[1] != "0/12" || texts[len(texts)-1] != "1/2" {
 		t.Fatalf("%d rows, from %v to %v", len(texts), texts[:2], texts[len(texts)-1])
@@ -125,7 +125,7 @@ func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 func TestLoaderReadsABlockOnce(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 50}, assign.Span{From: 50, To: 100})
+	l := s.loader(memory(1<<30), assign.RowSpan{From: 0, To: 50}, assign.RowSpan{From: 50, To: 100})
 	first, _ := l.Next(false)
 	noError(t, first.Run(t.Context()))
 	l.FinishLoad(first)
@@ -142,7 +142,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
 	m := memory(100)
-	l := s.loader(m, assign.Span{From: 0, To: 100})
+	l := s.loader(m, assign.RowSpan{From: 0, To: 100})
 	if _, ok := l.Next(false); ok {
 		t.Fatal("a load that the budget has no room for")
 	}
@@ -159,9 +159,9 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 func TestLoaderRevokesWaitingRows(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 10}, assign.Span{From: 10, To: 30}, assign.Span{From: 30, To: 60})
-	if l.Wants() || l.CountQueuedRows() != 60 {
-		t.Errorf("wants %v, %d rows wait", l.Wants(), l.CountQueuedRows())
+	l := s.loader(memory(1<<30), assign.RowSpan{From: 0, To: 10}, assign.RowSpan{From: 10, To: 30}, assign.RowSpan{From: 30, To: 60})
+	if l.WantsSpans() || l.CountQueuedRows() != 60 {
+		t.Errorf("wants %v, %d rows wait", l.WantsSpans(), l.CountQueuedRows())
 	}
 	l.Next(false)
 	if got := l.Revoke(0); got != nil || l.CountQueuedRows() != 50 {
@@ -180,7 +180,7 @@ func TestLoaderRevokesWaitingRows(t *testing.T) {
 func TestLoaderRepeatsALoad(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 10})
+	l := s.loader(memory(1<<30), assign.RowSpan{From: 0, To: 10})
 	load, _ := l.Next(false)
 	s.fail = errors.New("away")
 	if err := load.Run(t.Context()); err == nil {
@@ -203,7 +203,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 11})
+	l := s.loader(memory(1<<30), assign.RowSpan{From: 0, To: 11})
 	load, _ := l.Next(false)
 	if err := load.Run(t.Context()); err == nil {
 		t.Error("a row that is not there was read")
@@ -224,15 +224,15 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 5000), memory(1<<30)
 	l := NewLoader(m, s.infos, nil, s.open)
-	only := func(n, share int, rows ...uint32) assign.Span {
+	only := func(n, share int, rows ...uint32) assign.RowSpan {
 		all := roaring.New()
 		all.AddRange(uint64(rows[0]), uint64(rows[len(rows)-1]+1))
 		all.AndNot(roaring.BitmapOf(rows...))
-		return assign.Span{Shard: n, From: int(rows[0]), To: int(rows[len(rows)-1]) + 1, Except: assign.NewRowSet(all), Block: 1, Share: share}
+		return assign.RowSpan{Shard: n, From: int(rows[0]), To: int(rows[len(rows)-1]) + 1, Except: assign.NewRowSet(all), Block: 1, Share: share}
 	}
-	l.Add([]assign.Span{only(0, 2, 5, 4500), only(1, 2, 7, 8), only(0, 3, 9), {Shard: 1, From: 20, To: 21}}, false)
+	l.Add([]assign.RowSpan{only(0, 2, 5, 4500), only(1, 2, 7, 8), only(0, 3, 9), {Shard: 1, From: 20, To: 21}}, false)
 	loads := 0
-	var tasks []*dispatch.Task
+	var tasks []*dispatch.RowTask
 	for ; !l.Empty(); loads++ {
 		load, _ := l.Next(true)
 		noError(t, load.Run(t.Context()))
@@ -264,7 +264,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 func TestLoaderMarksSuspects(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 10), memory(1<<30)
-	l := s.loader(m, assign.Span{To: 10, Suspects: []assign.SuspectRow{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
+	l := s.loader(m, assign.RowSpan{To: 10, Suspects: []assign.SuspectRow{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
 	_, tasks := loadAll(t, l)
 	for _, task := range tasks {
 		group, crashes := task.SuspectInfo()

@@ -40,7 +40,7 @@ func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, k
 }
 
 // totalsOf returns the totals of one row.
-func totalsOf(t *dispatch.Task) store.RowTotals {
+func totalsOf(t *dispatch.RowTask) store.RowTotals {
 	sum := store.RowTotals{Rows: 1}
 	if t.Out.Failed() {
 		sum.Failed = 1

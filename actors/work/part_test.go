@@ -20,8 +20,8 @@ func TestWritePart(t *testing.T) {
 	noError(t, err)
 	tasks, _ := dispatch.NewTasks(2, 100, []rowmill.Row{{Index: 100}, {Index: 101}, {Index: 103}, {Index: 104}})
 	f := NewFlusher(1<<20, time.Minute)
-	for i, task := range []*dispatch.Task{tasks[3], tasks[0], tasks[2], tasks[1]} {
-		task.Out = rowmill.Output{Text: "answer", InputTokens: 10, OutputTokens: int64(i)}
+	for i, task := range []*dispatch.RowTask{tasks[3], tasks[0], tasks[2], tasks[1]} {
+		task.Out = rowmill.RowOutput{Text: "answer", InputTokens: 10, OutputTokens: int64(i)}
 		f.Add(task, start)
 	}
 	tasks[0].Cut, tasks[1].Out.Finish = true, rowmill.FinishLength

@@ -15,27 +15,27 @@ import (
 type Sender struct {
 	Rows *dispatch.PendingRows // loaded rows, including rows that wait for a retry
 
-	memory *Memory
-	ports  map[string]*serverPort // by name of the server
-	opened int              // number of servers added so far
-	sent   int              // number of rows at servers or in their queues
-	answer int64            // expected size of an answer in bytes: a moving average
-	full   bool             // the budget refused the last request
+	memory *WorkerMemory
+	ports  map[string]*targetServer // by name of the server
+	opened int                      // number of servers added so far
+	sent   int                      // number of rows at servers or in their queues
+	answer int64                    // expected size of an answer in bytes: a moving average
+	full   bool                     // the budget refused the last request
 }
 
 // A Queue sends rows to one server, as dispatch.Queue does.
 type Queue interface {
-	Demand() int        // number of rows of this job that should be at the server
-	RowsPerRequest() int         // number of rows in a request
-	CacheTokens() int64 // size of the server's KV cache in tokens; 0 if unknown
-	Waiting() int       // number of rows of this job that are not in flight yet
-	Warnings() []string // warnings for the job about the server
-	Put(tasks []*dispatch.Task)
-	Withdraw() []*dispatch.Task
+	Demand() int         // number of rows of this job that should be at the server
+	RowsPerRequest() int // number of rows in a request
+	CacheTokens() int64  // size of the server's KV cache in tokens; 0 if unknown
+	Waiting() int        // number of rows of this job that are not in flight yet
+	Warnings() []string  // warnings for the job about the server
+	Put(tasks []*dispatch.RowTask)
+	Withdraw() []*dispatch.RowTask
 }
 
-// A serverPort is a server to which rows are sent.
-type serverPort struct {
+// A targetServer is a server to which rows are sent.
+type targetServer struct {
 	id    order.ServerIndex
 	queue Queue
 	sent  int // number of rows at the server or in its queue
@@ -48,24 +48,24 @@ const firstAnswer = 2 << 10
 
 // NewSender returns a Sender for a job with this many rows. answer is the expected size
 // of each answer in bytes; 0 if unknown.
-func NewSender(memory *Memory, rows, answer int64) *Sender {
+func NewSender(memory *WorkerMemory, rows, answer int64) *Sender {
 	if answer == 0 {
 		answer = firstAnswer
 	}
-	return &Sender{Rows: dispatch.NewPendingRows(rows), memory: memory, ports: make(map[string]*serverPort), answer: answer}
+	return &Sender{Rows: dispatch.NewPendingRows(rows), memory: memory, ports: make(map[string]*targetServer), answer: answer}
 }
 
 // Open adds a server with its queue.
 func (s *Sender) Open(server string, q Queue) {
-	s.ports[server] = &serverPort{id: order.ServerIndex(s.opened), queue: q}
+	s.ports[server] = &targetServer{id: order.ServerIndex(s.opened), queue: q}
 	s.opened++
 	if tokens := q.CacheTokens(); tokens > 0 {
 		s.Rows.SetCacheTokens(tokens)
 	}
 }
 
-// Uses reports whether a server was added and not removed.
-func (s *Sender) Uses(server string) bool { return s.ports[server] != nil }
+// HasServer reports whether a server was added and not removed.
+func (s *Sender) HasServer(server string) bool { return s.ports[server] != nil }
 
 // CountServers returns the number of servers.
 func (s *Sender) CountServers() int { return len(s.ports) }
@@ -117,7 +117,7 @@ func (s *Sender) Withdraw() {
 }
 
 // withdraw takes back the rows of one server that are not in flight.
-func (s *Sender) withdraw(p *serverPort) {
+func (s *Sender) withdraw(p *targetServer) {
 	back := p.queue.Withdraw()
 	s.sent -= len(back)
 	p.sent -= len(back)
@@ -139,13 +139,13 @@ func (s *Sender) Room() (rows int) {
 }
 
 // room returns the number of rows for which the server has room; it may be negative.
-func (p *serverPort) room() int { return p.queue.Demand() - p.sent }
+func (p *targetServer) room() int { return p.queue.Demand() - p.sent }
 
 // SendRows sends rows to servers, first to the server with the most room. If there are few
 // rows, it sends only a few at a time. full means that the budget ran out of room
 // during this call: then finished rows should be written.
 func (s *Sender) SendRows() (full bool) {
-	open := make([]*serverPort, 0, len(s.ports))
+	open := make([]*targetServer, 0, len(s.ports))
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[server]
 		if p.left = p.room(); p.left >= p.queue.RowsPerRequest() { // fewer rows than a group are not worth a request
@@ -154,14 +154,14 @@ func (s *Sender) SendRows() (full bool) {
 	}
 	before := s.full
 	for len(open) > 0 && s.Rows.Ready() > 0 {
-		p := slices.MinFunc(open, func(a, b *serverPort) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
+		p := slices.MinFunc(open, func(a, b *targetServer) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
 		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.RowsPerRequest(), 1)
 		n := s.reserveAnswers(min(p.left, share, s.Rows.Ready()))
 		tasks := s.Rows.Take(p.id, n, len(s.ports) == 1)
 		s.memory.adjustBytes(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
 		s.send(p, tasks)
 		if p.left -= n; n == 0 || len(tasks) < n || p.left < p.queue.RowsPerRequest() {
-			open = slices.DeleteFunc(open, func(other *serverPort) bool { return other == p })
+			open = slices.DeleteFunc(open, func(other *targetServer) bool { return other == p })
 		}
 	}
 	return s.full && !before
@@ -187,7 +187,7 @@ func (s *Sender) reserveAnswers(n int) int {
 }
 
 // send gives tasks to a server. The memory for their answers must be reserved.
-func (s *Sender) send(p *serverPort, tasks []*dispatch.Task) {
+func (s *Sender) send(p *targetServer, tasks []*dispatch.RowTask) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func (s *Sender) send(p *serverPort, tasks []*dispatch.Task) {
 }
 
 // MarkReturned records that a server has returned a task.
-func (s *Sender) MarkReturned(t *dispatch.Task) {
+func (s *Sender) MarkReturned(t *dispatch.RowTask) {
 	s.sent--
 	for _, p := range s.ports {
 		if p.id == t.Port {
@@ -211,7 +211,7 @@ func (s *Sender) MarkReturned(t *dispatch.Task) {
 
 // RecordAnswer replaces the memory that was reserved for the answer of a task by the actual
 // size of the answer, and learns from it.
-func (s *Sender) RecordAnswer(t *dispatch.Task) {
+func (s *Sender) RecordAnswer(t *dispatch.RowTask) {
 	n := t.OutputBytes()
 	s.answer += (n - s.answer) / 64
 	if !t.Out.Failed() {
@@ -221,28 +221,28 @@ func (s *Sender) RecordAnswer(t *dispatch.Task) {
 }
 
 // unreserve gives back the memory that was reserved for the answer to a task.
-func (s *Sender) unreserve(t *dispatch.Task) {
+func (s *Sender) unreserve(t *dispatch.RowTask) {
 	s.memory.adjustBytes(-t.Reserved)
 	t.Reserved = 0
 }
 
-// Wants asks for more rows than the servers have room for, so that rows with long answers
-// can go first: up to aheadRows, and only while less than aheadShare of the node's budget is
-// in use.
+// WantsRows asks for more rows than the servers have room for, so that rows with long
+// answers can go first: up to aheadRows, and only while less than aheadShare of the node's
+// budget is in use.
 const (
 	aheadRows  = 16_384
 	aheadShare = 0.25
 )
 
-// Wants reports whether more rows should be loaded. room is the number of rows for
+// WantsRows reports whether more rows should be loaded. room is the number of rows for
 // which the servers had room before SendRows.
-func (s *Sender) Wants(room int) bool {
+func (s *Sender) WantsRows(room int) bool {
 	ready := s.Rows.Ready()
 	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.isScarce(aheadShare))
 }
 
 // Retry stores a task for another attempt.
-func (s *Sender) Retry(t *dispatch.Task, now time.Time) {
+func (s *Sender) Retry(t *dispatch.RowTask, now time.Time) {
 	s.unreserve(t)
 	s.Rows.Retry(t, now)
 }

@@ -12,24 +12,24 @@ import (
 // A line is the queue of a server that wants demand rows.
 type line struct {
 	demand, group int
-	tasks         []*dispatch.Task
+	tasks         []*dispatch.RowTask
 }
 
-func (q *line) Demand() int                { return q.demand }
-func (q *line) RowsPerRequest() int                 { return max(q.group, 1) }
-func (q *line) CacheTokens() int64         { return 1000 }
-func (q *line) Waiting() int               { return len(q.tasks) }
-func (q *line) Put(tasks []*dispatch.Task) { q.tasks = append(q.tasks, tasks...) }
+func (q *line) Demand() int                   { return q.demand }
+func (q *line) RowsPerRequest() int           { return max(q.group, 1) }
+func (q *line) CacheTokens() int64            { return 1000 }
+func (q *line) Waiting() int                  { return len(q.tasks) }
+func (q *line) Put(tasks []*dispatch.RowTask) { q.tasks = append(q.tasks, tasks...) }
 
 func (q *line) Warnings() []string { return nil }
 
-func (q *line) Withdraw() []*dispatch.Task {
+func (q *line) Withdraw() []*dispatch.RowTask {
 	back := q.tasks
 	q.tasks = nil
 	return back
 }
 
-func someTasks(n int) []*dispatch.Task {
+func someTasks(n int) []*dispatch.RowTask {
 	rows := make([]rowmill.Row, n)
 	for i := range rows {
 		rows[i] = rowmill.Row{Index: int64(i), Text: strings.Repeat("x", 10)}
@@ -39,7 +39,7 @@ func someTasks(n int) []*dispatch.Task {
 }
 
 // sender returns a sender with this many rows for the server a.
-func sender(m *Memory, rows int, answer int64, a *line) *Sender {
+func sender(m *WorkerMemory, rows int, answer int64, a *line) *Sender {
 	s := NewSender(m, int64(rows), answer)
 	s.Open("a", a)
 	s.Rows.Add(someTasks(rows))
@@ -66,7 +66,7 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	if few.SendRows(); len(idle.tasks) != 8 {
 		t.Errorf("%d of 8 rows went to the server with more room", len(idle.tasks))
 	}
-	if s.Wants(40) != true { // all rows are loaded ahead
+	if s.WantsRows(40) != true { // all rows are loaded ahead
 		t.Error("no more rows wanted, although memory is free")
 	}
 }
@@ -83,7 +83,7 @@ func TestSenderTakesBackWaitingRows(t *testing.T) {
 	running := a.tasks[:2]
 	a.tasks = a.tasks[2:]
 	s.Close("a")
-	if s.Uses("a") || s.Sent() != 2 || s.Rows.Ready() != 8 || m.held != 2*100 {
+	if s.HasServer("a") || s.Sent() != 2 || s.Rows.Ready() != 8 || m.held != 2*100 {
 		t.Errorf("%d rows sent, %d ready, %d bytes held", s.Sent(), s.Rows.Ready(), m.held)
 	}
 	b := &line{demand: 10}
@@ -133,7 +133,7 @@ func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 			task.Out.Text = strings.Repeat("y", 20<<10)
 			s.MarkReturned(task)
 			s.RecordAnswer(task)
-			m.Free([]*dispatch.Task{task})
+			m.Free([]*dispatch.RowTask{task})
 		}
 	}
 	if s.answer < 19<<10 {

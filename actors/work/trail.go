@@ -13,11 +13,11 @@ import (
 // expected. The WorkerTrace of a job without traces is nil, and all methods accept a nil WorkerTrace.
 type WorkerTrace struct {
 	job    *tracing.JobTrace
-	shards map[int]*visit // by number of the shard
+	shards map[int]*shardTrace // by number of the shard
 }
 
-// A visit is the time for which a worker works on a shard.
-type visit struct {
+// A shardTrace is the time for which a worker works on a shard.
+type shardTrace struct {
 	span   *tracing.Span              // the span of the shard
 	below  map[*tracing.Span]struct{} // children of span that have not ended
 	rows   int                        // number of rows loaded so far
@@ -29,30 +29,32 @@ func NewWorkerTrace(job *tracing.JobTrace) *WorkerTrace {
 	if job == nil {
 		return nil
 	}
-	return &WorkerTrace{job: job, shards: make(map[int]*visit)}
+	return &WorkerTrace{job: job, shards: make(map[int]*shardTrace)}
 }
 
-// load begins the span for rows of a shard that are being loaded.
-func (t *WorkerTrace) load(shard int) *tracing.Span {
-	span := t.begin(shard, "rows")
+// beginLoadSpan begins the span for rows of a shard that are being loaded.
+func (t *WorkerTrace) beginLoadSpan(shard int) *tracing.Span {
+	span := t.beginChildSpan(shard, "rows")
 	if t != nil {
 		t.shards[shard].closed = false
 	}
 	return span
 }
 
-// Part begins the span for a part of a shard that is being written.
-func (t *WorkerTrace) Part(shard int) *tracing.Span { return t.begin(shard, "write a part") }
+// BeginPartSpan begins the span for a part of a shard that is being written.
+func (t *WorkerTrace) BeginPartSpan(shard int) *tracing.Span {
+	return t.beginChildSpan(shard, "write a part")
+}
 
-// begin begins a child of the shard's span, and the shard's span itself if it has not
+// beginChildSpan begins a child of the shard's span, and the shard's span itself if it has not
 // begun.
-func (t *WorkerTrace) begin(shard int, name string) *tracing.Span {
+func (t *WorkerTrace) beginChildSpan(shard int, name string) *tracing.Span {
 	if t == nil {
 		return nil
 	}
 	v := t.shards[shard]
 	if v == nil {
-		v = &visit{span: t.job.Begin("shard", slog.Int("rowmill.shard", shard)), below: make(map[*tracing.Span]struct{})}
+		v = &shardTrace{span: t.job.Begin("shard", slog.Int("rowmill.shard", shard)), below: make(map[*tracing.Span]struct{})}
 		t.shards[shard] = v
 	}
 	span := v.span.Begin(name)
@@ -62,7 +64,7 @@ func (t *WorkerTrace) begin(shard int, name string) *tracing.Span {
 
 // attachTasks makes span, which load returned, the parent of the spans of the tasks'
 // requests. span ends when the last of the tasks is freed.
-func (t *WorkerTrace) attachTasks(shard int, span *tracing.Span, tasks []*dispatch.Task) {
+func (t *WorkerTrace) attachTasks(shard int, span *tracing.Span, tasks []*dispatch.RowTask) {
 	if t == nil {
 		return
 	}
@@ -71,8 +73,8 @@ func (t *WorkerTrace) attachTasks(shard int, span *tracing.Span, tasks []*dispat
 		return
 	}
 	t.shards[shard].rows += len(tasks)
-	span.Set(slog.Int64("rowmill.row", tasks[0].Row.Index), slog.Int("rowmill.rows", len(tasks)))
-	dispatch.Trace(tasks, span, func() { t.EndSpan(shard, span, nil) })
+	span.SetAttributes(slog.Int64("rowmill.row", tasks[0].Row.Index), slog.Int("rowmill.rows", len(tasks)))
+	dispatch.AttachSpan(tasks, span, func() { t.EndSpan(shard, span, nil) })
 }
 
 // EndSpan ends a span that load or Part returned.
@@ -83,7 +85,7 @@ func (t *WorkerTrace) EndSpan(shard int, span *tracing.Span, err error) {
 	span.End(err)
 	if v := t.shards[shard]; v != nil { // if v is nil, end has already ended the shard's span
 		delete(v.below, span)
-		t.settle(shard, v)
+		t.endSpanIfDone(shard, v)
 	}
 }
 
@@ -94,15 +96,15 @@ func (t *WorkerTrace) markClosed(shard int) {
 	}
 	if v := t.shards[shard]; v != nil {
 		v.closed = true
-		t.settle(shard, v)
+		t.endSpanIfDone(shard, v)
 	}
 }
 
-// settle ends the span of a shard if no more rows are expected and all its children
+// endSpanIfDone ends the span of a shard if no more rows are expected and all its children
 // have ended.
-func (t *WorkerTrace) settle(shard int, v *visit) {
+func (t *WorkerTrace) endSpanIfDone(shard int, v *shardTrace) {
 	if v.closed && len(v.below) == 0 {
-		v.span.Set(slog.Int("rowmill.rows", v.rows))
+		v.span.SetAttributes(slog.Int("rowmill.rows", v.rows))
 		v.span.End(nil)
 		delete(t.shards, shard)
 	}
@@ -119,6 +121,6 @@ func (t *WorkerTrace) end() {
 			span.End(nil)
 		}
 		clear(v.below)
-		t.settle(shard, v)
+		t.endSpanIfDone(shard, v)
 	}
 }

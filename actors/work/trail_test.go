@@ -21,27 +21,27 @@ func TestTrail(t *testing.T) {
 func testTrail(t *testing.T) {
 	tick := func() { time.Sleep(time.Millisecond) }
 	var c spantest.Collector
-	tracer := c.Start(t, nil)
+	tracer := c.StartTracer(t, nil)
 	s, m := newShards(t, 5000, 10), memory(1<<30)
-	trail := NewWorkerTrace(tracer.Job(rowmill.NewJobID(), ""))
+	trail := NewWorkerTrace(tracer.TraceJob(rowmill.NewJobID(), ""))
 	l := NewLoader(m, s.infos, trail, s.open)
-	l.Add([]assign.Span{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
+	l.Add([]assign.RowSpan{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
 	_, tasks := loadAll(t, l)
 	tick()
-	part := trail.Part(0)
+	part := trail.BeginPartSpan(0)
 	noError(t, l.Release(0))
 	tick()
 	m.Free(tasks[:5000])
 	tick()
 	trail.EndSpan(0, part, nil)
-	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
+	l.Add([]assign.RowSpan{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
 	s.fail = errors.New("away")
 	load, ok := l.Next(false)
 	if !ok || load.Run(t.Context()) == nil {
 		t.Fatal("a load that should have failed")
 	}
 	l.FailLoad(load)
-	late := trail.Part(1)
+	late := trail.BeginPartSpan(1)
 	tick()
 	noError(t, l.Close()) // the worker stops
 	tick()
@@ -79,7 +79,7 @@ func testTrail(t *testing.T) {
 func TestTrail_Nil(t *testing.T) {
 	t.Parallel()
 	trail := NewWorkerTrace(nil)
-	if trail != nil || trail.load(1) != nil || trail.Part(1) != nil {
+	if trail != nil || trail.beginLoadSpan(1) != nil || trail.BeginPartSpan(1) != nil {
 		t.Error("there are spans")
 	}
 	trail.attachTasks(1, nil, nil)

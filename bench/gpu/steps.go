@@ -53,8 +53,8 @@ type Stopwatch struct {
 	URL     string // such as http://127.0.0.1:8000
 	Model   string // the server's name for it
 	Shape   Shape
-	Profile *batching.Profile // profile of the simulator; may be nil
-	Rounds  int               // rounds per measurement; the median counts
+	Profile *batching.GPUProfile // profile of the simulator; may be nil
+	Rounds  int                  // rounds per measurement; the median counts
 	Random  *rand.Rand
 	Few     int // tokens of short answers: all start before the first ends
 	Many    int // tokens of long answers
@@ -77,7 +77,7 @@ func (w Stopwatch) Decode(ctx context.Context, sequences, prompt int) (Step, err
 		times = append(times, (many-few).Seconds()/float64(w.Many-w.Few))
 	}
 	length := int64(sequences) * int64(found+(w.Few+w.Many)/2)
-	s := w.step(times, batching.Batch{Decoding: sequences, Context: length})
+	s := w.step(times, batching.StepWork{Decoding: sequences, Context: length})
 	s.Batch, s.Prompt, s.Context = sequences, found, length
 	return s, nil
 }
@@ -100,12 +100,12 @@ func (w Stopwatch) Prefill(ctx context.Context, prompt int, alone time.Duration)
 		}
 		times = append(times, (long - short + alone).Seconds())
 	}
-	s := w.step(times, batching.Batch{Prefill: found, Attention: float64(found) * float64(found) / 2})
+	s := w.step(times, batching.StepWork{Prefill: found, Attention: float64(found) * float64(found) / 2})
 	s.Prompt, s.Context = found, int64(found)
 	return s, nil
 }
 
-func (w Stopwatch) step(times []float64, batch batching.Batch) Step {
+func (w Stopwatch) step(times []float64, batch batching.StepWork) Step {
 	slices.Sort(times)
 	s := Step{Measured: 1e3 * times[len(times)/2], Least: 1e3 * times[0], Greatest: 1e3 * times[len(times)-1]}
 	if w.Profile != nil {

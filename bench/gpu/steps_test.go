@@ -53,7 +53,7 @@ func (s simulated) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestStopwatchOnTheSimulator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+		profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 7 * time.Millisecond, 1}}, URL: "http://simulated", Shape: Llama8B,
@@ -83,7 +83,7 @@ func TestStopwatchOnTheSimulator(t *testing.T) {
 func TestStopwatchGoesByTheServersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+		profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 0, 2}}, URL: "http://simulated", Shape: Tiny,

@@ -104,7 +104,7 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 		Rounds: rounds, Random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), Few: w.few, Many: w.many,
 	}
 	if m.Profile != "" {
-		profile, err := batching.Lookup(m.Profile)
+		profile, err := batching.FindProfile(m.Profile)
 		if err != nil {
 			return nil, err
 		}

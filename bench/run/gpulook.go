@@ -78,7 +78,7 @@ func (b *bench) inspect(ctx context.Context, o gpuOptions) (machine, error) {
 		m.Profile = m.profile()
 	}
 	if m.Profile != "" {
-		if _, err := batching.Lookup(m.Profile); err != nil {
+		if _, err := batching.FindProfile(m.Profile); err != nil {
 			return m, fmt.Errorf("-profile: %w", err)
 		}
 	}

@@ -269,7 +269,7 @@ func (l *lab) follow(ctx context.Context, id string, each func(progressReading) 
 		}
 		g := progressReading{time.Now(), r.Job.RowsDone}
 		course = append(course, g)
-		if r.Job.Status.Terminal() {
+		if r.Job.Status.IsTerminal() {
 			if r.Job.Status != "succeeded" || r.Job.FailedRows > 0 {
 				return nil, fmt.Errorf("job %s %s with %d failed rows (log: %s)", id, r.Job.Status, r.Job.FailedRows, l.nodes[0].log)
 			}

@@ -43,7 +43,7 @@ var repeats = map[string]func([]row) []row{"every tenth is new": everyTenth, "ea
 // equalRows runs a job with these rows.
 func equalRows(t *testing.T, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
 	t.Helper()
-	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	return rowmillAlone(t, batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}, equalGPUs, rows, dedup)
 }
 

@@ -82,8 +82,8 @@ type gpu struct {
 func (g *gpu) Name() string { return g.name }
 func (g *gpu) Close()       {}
 
-func (g *gpu) Probe(context.Context) (engine.Info, error) {
-	return engine.Info{Kind: "vllm", Simulated: true, Models: []engine.ServedModel{{Name: model.ID}}}, nil
+func (g *gpu) Probe(context.Context) (engine.ServerInfo, error) {
+	return engine.ServerInfo{Kind: "vllm", Simulated: true, Models: []engine.ServedModel{{Name: model.ID}}}, nil
 }
 
 func (g *gpu) Gauges(context.Context) (engine.Gauges, error) {
@@ -93,8 +93,8 @@ func (g *gpu) Gauges(context.Context) (engine.Gauges, error) {
 	}, nil
 }
 
-func (g *gpu) Prepare(engine.Params) (engine.Call, error) { return g, nil }
-func (g *gpu) Warnings() []string                         { return nil }
+func (g *gpu) Prepare(engine.JobParams) (engine.PreparedCall, error) { return g, nil }
+func (g *gpu) Warnings() []string                                    { return nil }
 
 func (g *gpu) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 	panic("no embeddings here")
@@ -146,7 +146,7 @@ func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	}
 	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
 	check(t, err)
-	config := actors.Config{Store: st, Blob: n.bucket, Inputs: actors.Inputs{Downloader: download}}
+	config := actors.Config{Store: st, Blob: n.bucket, Inputs: actors.InputConfig{Downloader: download}}
 	for i := range gpus {
 		own := c
 		own.Seed += int64(i)
@@ -203,7 +203,7 @@ func (n *node) await(id string) time.Time {
 	n.t.Helper()
 	for {
 		rec := must(n.store.Get(n.t.Context(), id))(n.t)
-		if rec.Job.Status.Terminal() {
+		if rec.Job.Status.IsTerminal() {
 			if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 {
 				n.t.Fatalf("job ended %s with %d failed rows: %+v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
 			}

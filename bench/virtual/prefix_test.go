@@ -69,7 +69,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 func TestPrefix(t *testing.T) {
 	full := measures(t)
 	const gpus = 2
-	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	type size struct {
 		n, prefixes int

@@ -29,7 +29,7 @@ func answerRows(n int, mean float64, most int, seed uint64) []row {
 func TestPriority(t *testing.T) {
 	full := measures(t)
 	const gpus = 4
-	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	shapes := []struct {
 		mean float64

@@ -97,7 +97,7 @@ func TestTail(t *testing.T) {
 		// median of more seeds counts.
 		most = 11
 	)
-	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	sizes, seeds := []int{1500}, []uint64{11, 12, 13}
 	if full {

@@ -29,7 +29,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 		return err
 	}
 	path := b.path(to)
-	if err := b.folders.make(filepath.Dir(path)); err != nil {
+	if err := b.folders.makeFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
 	temp := b.scratch.newPath()

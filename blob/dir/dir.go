@@ -156,7 +156,7 @@ type object struct {
 	info blob.ObjectInfo
 }
 
-func (o *object) Size() int64     { return o.info.Size }
+func (o *object) Size() int64           { return o.info.Size }
 func (o *object) Info() blob.ObjectInfo { return o.info }
 
 // openFile opens the file of an object, or returns rowmill.ErrNotFound.

@@ -49,8 +49,8 @@ func openFolders(base string, noSync bool) (*folders, error) {
 	return f, nil
 }
 
-// make makes a folder below base, and its missing parents.
-func (f *folders) make(path string) error {
+// makeFolder makes a folder below base, and its missing parents.
+func (f *folders) makeFolder(path string) error {
 	if f.isDurable(path) {
 		return nil
 	}

@@ -29,7 +29,9 @@ func checkKey(key string) error {
 }
 
 // checkContextAndKey does the checks that every call with a key begins with.
-func checkContextAndKey(ctx context.Context, key string) error { return cmp.Or(ctx.Err(), checkKey(key)) }
+func checkContextAndKey(ctx context.Context, key string) error {
+	return cmp.Or(ctx.Err(), checkKey(key))
+}
 
 // isMissing reports whether err means that a file does not exist. ENOTDIR means this
 // too: a parent folder of the file is an object, not a folder.

@@ -22,7 +22,7 @@ const (
 )
 
 // Values stores documents by name. Keyring keeps its keys in one document. A
-// store.Values implements it.
+// store.NamedValues implements it.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)

@@ -76,7 +76,7 @@ func TestWriter_WaitsForAFailingDisk(t *testing.T) {
 					defer b.Close()
 					began := time.Now()
 					d := &disk{err: err, begun: began, until: began.Add(time.Hour), loses: how == "comes back without the file"}
-					ctx := retry.Unlimited(t.Context(), func(error) {})
+					ctx := retry.WithUnlimited(t.Context(), func(error) {})
 					if how == "in a hurry" {
 						ctx = t.Context()
 					}
@@ -121,7 +121,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 			content[i] = byte(i / 100)
 		}
 		began, reports := time.Now(), 0
-		w, err := b.create(retry.Unlimited(t.Context(), func(error) { reports++ }), "a/raw", "", func(path string) (file, error) {
+		w, err := b.create(retry.WithUnlimited(t.Context(), func(error) { reports++ }), "a/raw", "", func(path string) (file, error) {
 			f, err := createFile(path)
 			return &crampedFile{f, began.Add(time.Hour), writeBuffer + 1000}, err
 		})

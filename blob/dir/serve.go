@@ -57,7 +57,7 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveObject sends an object. An error means that nothing was sent.
-func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted grant) error {
+func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted urlGrant) error {
 	file, info, err := b.openFile(granted.key)
 	if err != nil {
 		return err

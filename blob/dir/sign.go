@@ -88,43 +88,43 @@ func sign(secret []byte, method, key, until, filename, keyID string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// grant is what a verified URL permits: to read the object at key and save it as
+// urlGrant is what a verified URL permits: to read the object at key and save it as
 // filename.
-type grant struct{ key, filename string }
+type urlGrant struct{ key, filename string }
 
 // verify returns the grant of a request's URL, or the reason why the URL is not
 // valid.
-func (b *Bucket) verify(r *http.Request, key string) (grant, error) {
+func (b *Bucket) verify(r *http.Request, key string) (urlGrant, error) {
 	if b.config.Keys == nil {
-		return grant{}, errors.New("no URL can be verified here")
+		return urlGrant{}, errors.New("no URL can be verified here")
 	}
 	if err := checkKey(key); err != nil {
-		return grant{}, errors.New("the path is not an object's path")
+		return urlGrant{}, errors.New("the path is not an object's path")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return grant{}, errors.New("its query cannot be read")
+		return urlGrant{}, errors.New("its query cannot be read")
 	}
 	if len(query) != 4 {
-		return grant{}, errors.New("it is not a signed URL, or its query was changed")
+		return urlGrant{}, errors.New("it is not a signed URL, or its query was changed")
 	}
 	for _, name := range []string{paramExpires, paramFilename, paramKeyID, paramSignature} {
 		if len(query[name]) != 1 {
-			return grant{}, errors.New("it is not a signed URL, or its query was changed")
+			return urlGrant{}, errors.New("it is not a signed URL, or its query was changed")
 		}
 	}
 	until, filename, id := query.Get(paramExpires), query.Get(paramFilename), query.Get(paramKeyID)
 	secret, ok := b.config.Keys.Find(id)
 	if !ok {
-		return grant{}, errors.New("the key that signed it is not valid any more")
+		return urlGrant{}, errors.New("the key that signed it is not valid any more")
 	}
 	want := sign(secret, r.Method, key, until, filename, id)
 	if !hmac.Equal([]byte(query.Get(paramSignature)), []byte(want)) {
-		return grant{}, fmt.Errorf("it was not signed for this %s request: GET and HEAD have URLs of their own, and nothing in them may be changed", r.Method)
+		return urlGrant{}, fmt.Errorf("it was not signed for this %s request: GET and HEAD have URLs of their own, and nothing in them may be changed", r.Method)
 	}
 	last, err := strconv.ParseInt(until, 10, 64)
 	if err != nil || b.config.Clock().After(time.Unix(last, 0)) {
-		return grant{}, errors.New("it has expired")
+		return urlGrant{}, errors.New("it has expired")
 	}
-	return grant{key: key, filename: filename}, nil
+	return urlGrant{key: key, filename: filename}, nil
 }

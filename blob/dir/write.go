@@ -46,7 +46,7 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, errors.New("the key is a folder of other objects")
 	}
-	if err := b.folders.make(filepath.Dir(path)); err != nil {
+	if err := b.folders.makeFolder(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	temp := b.scratch.newPath()
@@ -136,7 +136,7 @@ func (w *writer) publish() error {
 	b, path := w.bucket, w.bucket.path(w.key)
 	if !w.renamed {
 		// Create made the folder, but DeletePrefix may have removed it.
-		if err := b.folders.make(filepath.Dir(path)); err != nil {
+		if err := b.folders.makeFolder(filepath.Dir(path)); err != nil {
 			return err
 		}
 		if err := b.storeContentType(path, w.key, w.contentType); err != nil {

@@ -87,7 +87,7 @@ const Jobs = "jobs/"
 const Deployment = "deployment.json"
 
 // Spoolings is the prefix of the keys that SpoolingKey returns, and SetAsides is the prefix
-// of the keys that SetAsideKey returns.
+// of the keys that QuarantineNoteKey returns.
 const (
 	Spoolings = "spooling/"
 	SetAsides = "set-aside/"
@@ -98,11 +98,11 @@ const (
 // record is stored. If there is no record, the client never got the job's ID.
 func SpoolingKey(job string) string { return Spoolings + job }
 
-// SetAsideKey returns the key of a note. The note says that objects of this job exist
+// QuarantineNoteKey returns the key of a note. The note says that objects of this job exist
 // although the job has no record.
-func SetAsideKey(job string) string { return SetAsides + job + ".json" }
+func QuarantineNoteKey(job string) string { return SetAsides + job + ".json" }
 
-// JobIDFromMarkerKey returns the ID of the job in a key that SpoolingKey or SetAsideKey
+// JobIDFromMarkerKey returns the ID of the job in a key that SpoolingKey or QuarantineNoteKey
 // returned.
 func JobIDFromMarkerKey(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
@@ -164,10 +164,10 @@ func ManifestKey(job string) string { return InputPrefix(job) + "manifest.json" 
 // object does not exist if rows run in the order of the input.
 func GroupsKey(job string) string { return InputPrefix(job) + "groups" }
 
-// CopiesKey returns the key of the list of a job's copies: rows that are equal to an
+// RowCopiesKey returns the key of the list of a job's copies: rows that are equal to an
 // earlier row and get its answer, see package shard. The object does not exist if
 // there are no copies.
-func CopiesKey(job string) string { return InputPrefix(job) + "copies" }
+func RowCopiesKey(job string) string { return InputPrefix(job) + "copies" }
 
 // ShardKey returns the key of shard n.
 func ShardKey(job string, n int) string { return fmt.Sprintf("%sshard-%06d", InputPrefix(job), n) }
@@ -205,8 +205,8 @@ func NewSubsetKey(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", JobPrefix(job), name, Nonce())
 }
 
-// NewLinesKey returns a new key for an artifact that consists of lines. name ends in .jsonl.
-func NewLinesKey(job, name string) string {
+// NewJSONLKey returns a new key for an artifact that consists of lines. name ends in .jsonl.
+func NewJSONLKey(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s", JobPrefix(job), Nonce(), name)
 }
 

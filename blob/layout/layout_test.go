@@ -41,7 +41,7 @@ func TestEpoch(t *testing.T) {
 		layout.CarriedPartKey("job-1-2-3", 17):                  0,
 		layout.NewSubsetKey("job-1-2-3", "inputs=0~logprobs=0"): 0,
 		layout.ShardKey("job-1-2-3", 17):                        0,
-		layout.NewLinesKey("job-1-2-3", "output.jsonl"):         0,
+		layout.NewJSONLKey("job-1-2-3", "output.jsonl"):         0,
 	} {
 		if got := layout.EpochFromKey(key); got != want {
 			t.Errorf("the epoch of %s is %d, want %d", key, got, want)

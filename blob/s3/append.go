@@ -210,7 +210,7 @@ func (w *writer) checkSources(ctx context.Context) error {
 
 func (w *writer) copyTo(number int, from blob.ObjectInfo, offset, size int64) error {
 	b := w.bucket
-	copied, err := tryFor(w.copyCtx, b, func(ctx context.Context) (minio.CompletePart, error) {
+	copied, err := retryCallFor(w.copyCtx, b, func(ctx context.Context) (minio.CompletePart, error) {
 		return b.copyPartOnce(ctx, b.name(from.Key), from.ETag, b.name(w.key), w.upload, number, offset, size)
 	})
 	if err != nil {

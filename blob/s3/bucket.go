@@ -87,7 +87,7 @@ func (b *Bucket) connect(ctx context.Context) error {
 		return err
 	}
 	if b.config.Region == "" {
-		b.config.Region, err = tryFor(ctx, b, func(ctx context.Context) (string, error) { return b.client.GetBucketLocation(ctx, b.config.Bucket) })
+		b.config.Region, err = retryCallFor(ctx, b, func(ctx context.Context) (string, error) { return b.client.GetBucketLocation(ctx, b.config.Bucket) })
 		if isUnsupported(err) || isNotFound(err) { // some servers do not know their regions
 			b.config.Region, err = anyRegion, nil
 		}
@@ -168,7 +168,7 @@ func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
 		BucketLookup: map[string]minio.BucketLookupType{
 			AddressAuto: minio.BucketLookupAuto, AddressPath: minio.BucketLookupPath, AddressHost: minio.BucketLookupDNS,
 		}[b.config.Addressing],
-		MaxRetries: 1, // one try: Bucket.try does the retries
+		MaxRetries: 1, // one try: Bucket.retryCall does the retries
 	})
 }
 
@@ -189,7 +189,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (blob.ObjectInfo, error) 
 }
 
 func (b *Bucket) stat(ctx context.Context, key string) (minio.ObjectInfo, error) {
-	return tryFor(ctx, b, func(ctx context.Context) (minio.ObjectInfo, error) {
+	return retryCallFor(ctx, b, func(ctx context.Context) (minio.ObjectInfo, error) {
 		return b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
 	})
 }
@@ -212,7 +212,7 @@ func quoteETag(etag string) string { return `"` + etag + `"` }
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	err := blob.CheckCall(ctx, key)
 	if err == nil {
-		err = b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, b.name(key)) })
+		err = b.retryCall(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, b.name(key)) })
 	}
 	return blob.Wrap(err, "delete object", key)
 }

@@ -14,7 +14,7 @@ import (
 func (b *Bucket) check(ctx context.Context) error {
 	// No object has this prefix. An error of this call has a body with the reason; an
 	// error of HEAD has no body.
-	err := b.try(ctx, func(ctx context.Context) error {
+	err := b.retryCall(ctx, func(ctx context.Context) error {
 		_, err := b.list(ctx, "rowmill-check/")
 		return err
 	})

@@ -29,7 +29,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 		return err
 	}
 	if found.Size <= maxCopySize && !b.limits.lacks(copyObjects) {
-		err := b.try(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
+		err := b.retryCall(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
 		if !b.recordIfUnsupported(copyObjects, err) {
 			return err
 		}

@@ -20,7 +20,7 @@ const uploadsPage = 1000
 // List returns the objects under a prefix, in key order.
 func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.ObjectInfo, err error) {
 	if err = blob.CheckPrefixCall(ctx, prefix); err == nil {
-		infos, err = tryFor(ctx, b, func(ctx context.Context) ([]blob.ObjectInfo, error) { return b.list(ctx, prefix) })
+		infos, err = retryCallFor(ctx, b, func(ctx context.Context) ([]blob.ObjectInfo, error) { return b.list(ctx, prefix) })
 	}
 	return infos, blob.Wrap(err, "list objects under", prefix)
 }
@@ -48,7 +48,7 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.ObjectInfo, er
 // Folders returns the names of folders directly under a prefix.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (names []string, err error) {
 	if err = blob.CheckPrefixCall(ctx, prefix); err == nil {
-		names, err = tryFor(ctx, b, func(ctx context.Context) ([]string, error) { return b.folders(ctx, prefix, after, limit) })
+		names, err = retryCallFor(ctx, b, func(ctx context.Context) ([]string, error) { return b.folders(ctx, prefix, after, limit) })
 	}
 	return names, blob.Wrap(err, "list folders under", prefix)
 }
@@ -89,7 +89,7 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 		err = b.abortUploads(ctx, b.name(prefix))
 	}
 	if err == nil {
-		err = b.try(ctx, func(ctx context.Context) error { return b.removeObjects(ctx, prefix) })
+		err = b.retryCall(ctx, func(ctx context.Context) error { return b.removeObjects(ctx, prefix) })
 	}
 	return blob.Wrap(err, "delete objects under", prefix)
 }
@@ -145,7 +145,7 @@ func (b *Bucket) removeEach(ctx context.Context, names []string) error {
 	group.SetLimit(deletesAtOnce)
 	for _, name := range names {
 		group.Go(func() error {
-			return blob.Wrap(b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, name) }), "delete", name)
+			return blob.Wrap(b.retryCall(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, name) }), "delete", name)
 		})
 	}
 	return group.Wait()
@@ -167,7 +167,7 @@ func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 	if b.limits.lacks(listUploads) {
 		return nil
 	}
-	err := b.try(ctx, func(ctx context.Context) error { return b.abortListed(ctx, prefix) })
+	err := b.retryCall(ctx, func(ctx context.Context) error { return b.abortListed(ctx, prefix) })
 	if b.recordIfUnsupported(listUploads, err) {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 
 // abortUpload cancels one upload. A missing upload is not an error.
 func (b *Bucket) abortUpload(ctx context.Context, name, upload string) error {
-	err := b.try(ctx, func(ctx context.Context) error {
+	err := b.retryCall(ctx, func(ctx context.Context) error {
 		err := b.client.AbortMultipartUpload(ctx, b.config.Bucket, name, upload)
 		if errorCode(err) == codeNoSuchUpload {
 			return nil

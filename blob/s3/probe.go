@@ -45,7 +45,7 @@ func (p *probe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.try(ctx, func(ctx context.Context) error { return p.checkContent(ctx, source, probeText) }); err != nil {
+	if err := p.retryCall(ctx, func(ctx context.Context) error { return p.checkContent(ctx, source, probeText) }); err != nil {
 		return p.addRemedy("read an object", err)
 	}
 	err = p.testCall(ctx, copyObjects, func(ctx context.Context) error {
@@ -67,7 +67,7 @@ func (p *probe) run(ctx context.Context) error {
 // call or gives wrong answers, testCall records the limit and returns no error.
 func (p *probe) testCall(ctx context.Context, call int, do func(ctx context.Context) error) error {
 	tries := 0
-	return p.try(ctx, func(ctx context.Context) error {
+	return p.retryCall(ctx, func(ctx context.Context) error {
 		err := do(ctx)
 		tries++
 		if isUnsupported(err) || isDenied(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
@@ -89,7 +89,7 @@ func isDenied(err error) bool {
 
 // write writes the object that the other calls copy.
 func (p *probe) write(ctx context.Context, name string) (etag string, err error) {
-	err = p.try(ctx, func(ctx context.Context) error {
+	err = p.retryCall(ctx, func(ctx context.Context) error {
 		put, err := p.putOnce(ctx, name, "", bytes.NewReader(probeText), int64(len(probeText)), digest(probeText))
 		if err == nil && put.VersionID != "" {
 			p.config.Logger.Warn("the bucket keeps versions: deleted objects stay and cost money, unless a lifecycle rule expires old versions")
@@ -222,7 +222,7 @@ func (p *probe) testMixedParts(ctx context.Context, source, etag string) error {
 	}
 	var parts []minio.CompletePart
 	for i, size := range []int64{minPartSize + 1, minPartSize, 1} {
-		err = p.try(ctx, func(ctx context.Context) error {
+		err = p.retryCall(ctx, func(ctx context.Context) error {
 			part, err := p.copyPartOnce(ctx, source, etag, to, upload, i+1, 0, size)
 			if err == nil {
 				parts = append(parts, part)
@@ -243,7 +243,7 @@ func (p *probe) testMixedParts(ctx context.Context, source, etag string) error {
 	if err != nil || p.limits.lacks(mixedParts) {
 		return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
 	}
-	return p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, to) })
+	return p.retryCall(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, to) })
 }
 
 // testListing tests whether the server lists an unfinished upload in the folder.
@@ -266,7 +266,7 @@ func (p *probe) testListing(ctx context.Context, upload string) error {
 // removeProbeObjects deletes the objects of the probe: the first with its own request, the others
 // with one request for all.
 func (p *probe) removeProbeObjects(ctx context.Context, name string, others ...string) error {
-	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
+	err := p.retryCall(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
 	if err == nil {
 		err = p.testCall(ctx, deleteMany, func(ctx context.Context) error {
 			if err := p.removeTogether(ctx, others); err != nil {

@@ -43,9 +43,9 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	o := &object{bucket: b, key: key}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	var first []byte
-	err := b.try(ctx, func(ctx context.Context) error {
+	err := b.retryCall(ctx, func(ctx context.Context) error {
 		o.etag = "" // the request does not name a version: any complete version is accepted
-		answer, err := o.get(ctx, 0, blockSize-1)
+		answer, err := o.getRange(ctx, 0, blockSize-1)
 		if errorCode(err) == codeInvalidRange { // the object is empty
 			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
 			o.etag, o.modified = found.ETag, found.LastModified
@@ -71,17 +71,17 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	return o, nil
 }
 
-// answer is the beginning of the answer to a range request.
-type answer struct {
+// rangeAnswer is the beginning of the answer to a range request.
+type rangeAnswer struct {
 	body     io.ReadCloser
 	size     int64 // bytes of the whole object, not of the range
 	etag     string
 	modified time.Time
 }
 
-// get requests the bytes from first to last of the version that was opened.
+// getRange requests the bytes from first to last of the version that was opened.
 // last may be beyond the object's end.
-func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
+func (o *object) getRange(ctx context.Context, first, last int64) (rangeAnswer, error) {
 	b := o.bucket
 	var options minio.GetObjectOptions
 	options.Set("Range", fmt.Sprintf("bytes=%d-%d", first, last))
@@ -90,19 +90,19 @@ func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	}
 	body, info, header, err := b.client.GetObject(ctx, b.config.Bucket, b.name(o.key), options)
 	if err != nil {
-		return answer{}, err
+		return rangeAnswer{}, err
 	}
-	a := answer{body: body, etag: info.ETag, modified: info.LastModified}
+	a := rangeAnswer{body: body, etag: info.ETag, modified: info.LastModified}
 	if err := a.check(header, first, last, o.etag); err != nil {
 		_ = body.Close()
-		return answer{}, err
+		return rangeAnswer{}, err
 	}
 	return a, nil
 }
 
 // check checks that the answer a fits its range request, and stores the object's size
 // in a.
-func (a *answer) check(header http.Header, first, last int64, etag string) error {
+func (a *rangeAnswer) check(header http.Header, first, last int64, etag string) error {
 	contentRange := header.Get("Content-Range")
 	if contentRange == "" {
 		if header.Get("Content-Length") == "0" && first == 0 {
@@ -159,9 +159,9 @@ func (o *object) ReadAt(p []byte, off int64) (int, error) {
 // After an error it continues with the next missing block.
 func (o *object) fill(run []*block) error {
 	b := o.bucket
-	err := b.try(o.ctx, func(ctx context.Context) error {
+	err := b.retryCall(o.ctx, func(ctx context.Context) error {
 		last := min((run[len(run)-1].n+1)*blockSize, o.size) - 1
-		answer, err := o.get(ctx, run[0].n*blockSize, last)
+		answer, err := o.getRange(ctx, run[0].n*blockSize, last)
 		if err != nil {
 			return err
 		}

@@ -43,12 +43,12 @@ var errRangeIgnored = errors.New("the server ignores Range: it cannot be used as
 // show shorter faults.
 const logAfter = 2 * time.Second
 
-// try repeats a call until the call succeeds, fails with an error that retries cannot
+// retryCall repeats a call until the call succeeds, fails with an error that retries cannot
 // change, or Config.Retry gives up. After a fault that an operator must fix, it repeats
-// the call only if ctx has unlimited retries. try translates the error: it is
+// the call only if ctx has unlimited retries. retryCall translates the error: it is
 // rowmill.ErrUnavailable if Config.Retry gave up, and for a fault that an operator must
 // fix. call must be safe to repeat.
-func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
+func (b *Bucket) retryCall(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
 	again := isTransient
 	if retry.IsUnlimited(ctx) {
@@ -75,9 +75,9 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 	return b.translate(err)
 }
 
-// tryFor is like try, for a call that returns a value.
-func tryFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context) (T, error)) (value T, err error) {
-	err = b.try(ctx, func(ctx context.Context) (err error) {
+// retryCallFor is like retryCall, for a call that returns a value.
+func retryCallFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context) (T, error)) (value T, err error) {
+	err = b.retryCall(ctx, func(ctx context.Context) (err error) {
 		value, err = call(ctx)
 		return err
 	})

@@ -42,7 +42,7 @@ func TestTry(t *testing.T) {
 				var log bytes.Buffer
 				b := &Bucket{config: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
 				began, calls := time.Now(), 0
-				err := b.try(t.Context(), func(context.Context) error {
+				err := b.retryCall(t.Context(), func(context.Context) error {
 					if calls++; calls > tt.failures {
 						return nil
 					}
@@ -86,12 +86,12 @@ func TestTry_Patiently(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := &Bucket{config: Config{}.WithDefaults()}
-				err := b.try(t.Context(), func(context.Context) error { return tt.err })
+				err := b.retryCall(t.Context(), func(context.Context) error { return tt.err })
 				if errors.Is(err, rowmill.ErrUnavailable) != tt.away || errors.Is(err, rowmill.ErrFull) != tt.full {
 					t.Errorf("it ended with %v", err)
 				}
 				began, reports := time.Now(), 0
-				err = b.try(retry.Unlimited(t.Context(), func(error) { reports++ }), func(context.Context) error {
+				err = b.retryCall(retry.WithUnlimited(t.Context(), func(error) { reports++ }), func(context.Context) error {
 					if time.Since(began) < 10*time.Minute {
 						return tt.err
 					}

@@ -80,7 +80,7 @@ func (e stalledError) Error() string {
 // limit.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o := operation(r)
-	w := &watch{limit: t.stall}
+	w := &stallTimer{limit: t.stall}
 	if o == completeUpload || o == copyObject {
 		w.limit = t.complete
 	}
@@ -100,8 +100,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// watch cancels a request that stalls.
-type watch struct {
+// stallTimer cancels a request that stalls.
+type stallTimer struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
@@ -109,14 +109,14 @@ type watch struct {
 }
 
 // restartTimer restarts the time limit, because bytes have moved.
-func (w *watch) restartTimer() {
+func (w *stallTimer) restartTimer() {
 	if w.ctx.Err() == nil {
 		w.timer.Reset(w.limit)
 	}
 }
 
 // end ends the watch and returns the reason why the request ended.
-func (w *watch) end(err error) error {
+func (w *stallTimer) end(err error) error {
 	w.timer.Stop()
 	w.cancel(nil)
 	var stalled stalledError
@@ -129,7 +129,7 @@ func (w *watch) end(err error) error {
 // watchedBody is a request or response body. It tells the watch when bytes move.
 type watchedBody struct {
 	io.ReadCloser
-	watch *watch
+	watch *stallTimer
 	bytes prometheus.Counter
 	last  bool // this is the response body: the request ends when the body was read
 }

@@ -177,7 +177,7 @@ func (w *writer) begin() (err error) {
 
 // beginUpload starts an upload in parts and returns its ID.
 func (b *Bucket) beginUpload(ctx context.Context, name string, options minio.PutObjectOptions) (string, error) {
-	return tryFor(ctx, b, func(ctx context.Context) (string, error) {
+	return retryCallFor(ctx, b, func(ctx context.Context) (string, error) {
 		return b.client.NewMultipartUpload(ctx, b.config.Bucket, name, options)
 	})
 }
@@ -201,7 +201,7 @@ func (w *writer) send(number int, part []byte) error {
 func (w *writer) putPart(ctx context.Context, number int, size int64, sum string, content func() (io.Reader, func())) error {
 	b := w.bucket
 	options := minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true}
-	arrived, err := tryFor(ctx, b, func(ctx context.Context) (minio.ObjectPart, error) {
+	arrived, err := retryCallFor(ctx, b, func(ctx context.Context) (minio.ObjectPart, error) {
 		body, end := content()
 		defer end()
 		return b.client.PutObjectPart(ctx, b.config.Bucket, b.name(w.key), w.upload, number, body, size, options)
@@ -265,7 +265,7 @@ func (w *writer) Commit() (blob.ObjectInfo, error) {
 // put uploads an object that fits into one part.
 func (w *writer) put() (etag string, err error) {
 	b, sum := w.bucket, digest(w.part)
-	put, err := tryFor(w.ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
+	put, err := retryCallFor(w.ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
 		body := &body{content: w.part}
 		defer body.end()
 		return b.putOnce(ctx, b.name(w.key), w.contentType, body, w.size, sum)
@@ -288,7 +288,7 @@ func (w *writer) complete() (etag string, err error) {
 		return "", err
 	}
 	b := w.bucket
-	err = b.try(w.alive, func(ctx context.Context) error {
+	err = b.retryCall(w.alive, func(ctx context.Context) error {
 		done, err := b.client.CompleteMultipartUpload(ctx, b.config.Bucket, b.name(w.key), w.upload, w.sent, minio.PutObjectOptions{})
 		etag = done.ETag
 		if errorCode(err) != codeNoSuchUpload {

@@ -30,7 +30,7 @@ type Client struct {
 	http    transport
 	service peerv1connect.NodeServiceClient // sends a request to the node of the call in the context
 	mu      sync.Mutex
-	queues  map[string]*queue // by address; only addresses with requests in progress or waiting
+	queues  map[string]*peerQueue // by address; only addresses with requests in progress or waiting
 }
 
 // transport sends HTTP requests, and can close its idle connections.
@@ -39,16 +39,16 @@ type transport interface {
 	CloseIdleConnections()
 }
 
-// queue limits the number of requests in progress to one address. If a peer does not
+// peerQueue limits the number of requests in progress to one address. If a peer does not
 // answer, only the requests in its own queue wait.
-type queue struct {
+type peerQueue struct {
 	slots   chan struct{} // has an element for each request in progress
 	present int           // requests in progress or waiting; guarded by Client.mu
 }
 
 // NewClient returns a client, or an error if the files in Config.TLS cannot be used.
 func NewClient(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg.withDefaults(), kinds: kinds(), queues: make(map[string]*queue)}
+	c := &Client{cfg: cfg.withDefaults(), kinds: requestKinds(), queues: make(map[string]*peerQueue)}
 	if cfg.TLS.enabled() {
 		var err error
 		if c.id, err = newIdentity(cfg.TLS, c.cfg.Logger); err != nil {
@@ -90,8 +90,8 @@ func (carrierTransport) CloseIdleConnections() {}
 // Close closes idle connections. Requests in progress continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// A call is one request to a node.
-type call struct {
+// A nodeCall is one request to a node.
+type nodeCall struct {
 	address string
 	ctx     context.Context // context of the request, with its deadline
 	message proto.Message   // the request message
@@ -103,8 +103,8 @@ type callKey struct{}
 
 // callOf returns the call that nodeClient.withCall has put into a context; nil if there is
 // none.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+func callOf(ctx context.Context) *nodeCall {
+	c, _ := ctx.Value(callKey{}).(*nodeCall)
 	return c
 }
 
@@ -134,8 +134,8 @@ func (c *Client) limitCalls(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // ask waits until the queue of the call's address has room, and then sends the call.
-func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
-	leave, err := c.enter(ctx, call.address)
+func (c *Client) ask(ctx context.Context, call *nodeCall, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+	leave, err := c.enterQueue(ctx, call.address)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next
 
 // translateError converts the error of a call: into a *Refusal, into ErrRefused or
 // ErrUnreachable, or into an error about the encoding.
-func (c *Client) translateError(ctx context.Context, call *call, err error) error {
+func (c *Client) translateError(ctx context.Context, call *nodeCall, err error) error {
 	var refusal *Refusal
 	switch {
 	case errors.As(call.failure, &refusal):
@@ -172,13 +172,13 @@ func (c *Client) translateError(ctx context.Context, call *call, err error) erro
 	return unanswered(ctx, err)
 }
 
-// enter waits until a request to addr may be sent. The caller calls leave when the
+// enterQueue waits until a request to addr may be sent. The caller calls leave when the
 // request has ended.
-func (c *Client) enter(ctx context.Context, addr string) (leave func(), err error) {
+func (c *Client) enterQueue(ctx context.Context, addr string) (leave func(), err error) {
 	c.mu.Lock()
 	q := c.queues[addr]
 	if q == nil {
-		q = &queue{slots: make(chan struct{}, c.cfg.MaxConns)}
+		q = &peerQueue{slots: make(chan struct{}, c.cfg.MaxConns)}
 		c.queues[addr] = q
 	}
 	if q.present >= c.cfg.MaxConns+c.cfg.MaxWaiting {
@@ -200,7 +200,7 @@ func (c *Client) enter(ctx context.Context, addr string) (leave func(), err erro
 
 // leave takes a request out of the count of a queue. It removes an empty queue: the
 // addresses of nodes change, so empty queues would pile up.
-func (c *Client) leave(addr string, q *queue) {
+func (c *Client) leave(addr string, q *peerQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.present--; q.present == 0 {

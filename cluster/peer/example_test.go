@@ -32,7 +32,7 @@ func Example() {
 		return
 	}
 	defer func() { _ = server.Close(ctx) }()
-	server.Serve(idle{})
+	server.SetHandler(idle{})
 	client, err := peer.NewClient(peer.Config{Node: "gpu-1"})
 	if err != nil {
 		fmt.Println(err)

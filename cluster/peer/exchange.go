@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// An exchange is a request in progress at a Responder: the body of the request, and the
+// A serverExchange is a request in progress at a Responder: the body of the request, and the
 // writer of the reply.
-type exchange struct {
+type serverExchange struct {
 	http.ResponseWriter
 	body io.ReadCloser
 	kind string // name of the request in metrics and logs; empty if this node does not know the request
@@ -27,32 +27,32 @@ const framing = 5
 // reaches its handler.
 var unread = &Refusal{Code: CodeInvalid, Message: "the request could not be read"}
 
-func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody int64) *exchange {
-	return &exchange{ResponseWriter: w, body: http.MaxBytesReader(w, r.Body, maxBody+framing), kind: kind, refusal: unread}
+func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody int64) *serverExchange {
+	return &serverExchange{ResponseWriter: w, body: http.MaxBytesReader(w, r.Body, maxBody+framing), kind: kind, refusal: unread}
 }
 
-// refused stores a refusal in the exchange and returns the refusal as a Connect error.
-func (e *exchange) refused(refusal *Refusal) error {
+// recordRefusal stores a refusal in the exchange and returns the refusal as a Connect error.
+func (e *serverExchange) recordRefusal(refusal *Refusal) error {
 	e.refusal = refusal
 	return refusal.toConnectError()
 }
 
-func (e *exchange) Read(p []byte) (int, error) {
+func (e *serverExchange) Read(p []byte) (int, error) {
 	n, err := e.body.Read(p)
 	e.read += int64(n)
 	return n, err
 }
 
-func (e *exchange) Close() error { return e.body.Close() }
+func (e *serverExchange) Close() error { return e.body.Close() }
 
 // WriteHeader starts the reply and stores its status.
-func (e *exchange) WriteHeader(status int) {
+func (e *serverExchange) WriteHeader(status int) {
 	e.status = status
 	e.ResponseWriter.WriteHeader(status)
 }
 
 // Write writes a section of the reply and counts its bytes.
-func (e *exchange) Write(p []byte) (int, error) {
+func (e *serverExchange) Write(p []byte) (int, error) {
 	n, err := e.ResponseWriter.Write(p)
 	e.written += int64(n)
 	if err != nil {
@@ -62,4 +62,4 @@ func (e *exchange) Write(p []byte) (int, error) {
 }
 
 // Unwrap returns the wrapped writer, which http.ResponseController needs.
-func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+func (e *serverExchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }

@@ -88,7 +88,7 @@ func TestHealth(t *testing.T) {
 			}
 			is(notServing)
 			inside, release := make(chan struct{}), make(chan struct{})
-			server.Serve(service{handler: func(context.Context, string) (string, error) {
+			server.SetHandler(service{handler: func(context.Context, string) (string, error) {
 				inside <- struct{}{}
 				<-release
 				return "", nil
@@ -134,7 +134,7 @@ func TestHealthProbe(t *testing.T) {
 	if out, code := probe(own...); code == 0 || !strings.Contains(out, "NOT_SERVING") {
 		t.Errorf("a node that starts: %d, %s", code, out)
 	}
-	server.Serve(service{handler: echo})
+	server.SetHandler(service{handler: echo})
 	if out, code := probe(own...); code != 0 || !strings.Contains(out, "SERVING") {
 		t.Errorf("a node at work: %d, %s", code, out)
 	}

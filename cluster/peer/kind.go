@@ -12,9 +12,9 @@ import (
 // label must not contain text from a request.
 const unknown = "unknown"
 
-// kinds returns, for the path of each procedure, the name of its requests in metrics
+// requestKinds returns, for the path of each procedure, the name of its requests in metrics
 // and logs: run_compaction for /…/RunCompaction.
-func kinds() map[string]string {
+func requestKinds() map[string]string {
 	all := make(map[string]string)
 	methods := peerv1.File_rowmill_peer_v1_node_proto.Services().ByName("NodeService").Methods()
 	for i := range methods.Len() {

@@ -23,7 +23,7 @@ type nodeClient struct {
 
 // withCall returns a context with a new call to this node, for the interceptors and the sender.
 func (n nodeClient) withCall(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callKey{}, &call{address: n.address, ctx: ctx})
+	return context.WithValue(ctx, callKey{}, &nodeCall{address: n.address, ctx: ctx})
 }
 
 // Invite asks the node to work for a job.

@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 	client := newClient(t, peer.Config{Node: "asker-1", MaxBody: 4000})
 	wantCode(t, hello(t, client, addr), peer.CodeStarting)
 
-	server.Serve(locating{service{handler: func(_ context.Context, said string) (string, error) {
+	server.SetHandler(locating{service{handler: func(_ context.Context, said string) (string, error) {
 		switch said {
 		case "stale":
 			return "", fmt.Errorf("adopt: %w", &peer.Refusal{Code: "stale", Message: "epoch 4 is known"})
@@ -296,7 +296,7 @@ func TestStuckPeer(t *testing.T) {
 	addr := inner.Addr().String()
 	hang := &stuck{Listener: inner, goOn: make(chan struct{})}
 	awake := peer.NewResponder(peer.Config{})
-	awake.Serve(service{handler: func(context.Context, string) (string, error) { return "awake", nil }})
+	awake.SetHandler(service{handler: func(context.Context, string) (string, error) { return "awake", nil }})
 	server := &http.Server{Handler: awake}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(hang) }()

@@ -39,12 +39,12 @@ type Responder struct {
 // with CodeStarting.
 func NewResponder(cfg Config) *Responder {
 	cfg = cfg.withDefaults()
-	s := &Responder{cfg: cfg, kinds: kinds(), metrics: newMetrics(cfg.Metrics, "in"), errors: connect.NewErrorWriter(), slots: make(chan struct{}, cfg.MaxInFlight)}
+	s := &Responder{cfg: cfg, kinds: requestKinds(), metrics: newMetrics(cfg.Metrics, "in"), errors: connect.NewErrorWriter(), slots: make(chan struct{}, cfg.MaxInFlight)}
 	s.health = newHealth(s)
 	return s
 }
 
-// Serve sets the handler and returns at once. When a method returns a *Refusal, the
+// SetHandler sets the handler and returns at once. When a method returns a *Refusal, the
 // caller gets the same refusal. Any other error is logged on this node, and the caller
 // gets CodeInternal. The context of a method ends when the caller disconnects, when the
 // caller's deadline passes, and after Config.HandleTimeout. When a method returns the
@@ -53,7 +53,7 @@ func NewResponder(cfg Config) *Responder {
 // A request may be handled after its caller has given up, for example if this process
 // was suspended. Handlers compare the epoch in the request, so that a late request has
 // no effect.
-func (s *Responder) Serve(h peerv1connect.NodeServiceHandler) {
+func (s *Responder) SetHandler(h peerv1connect.NodeServiceHandler) {
 	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traceCalls)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guardHandler)})
 	_, handler := peerv1connect.NewNodeServiceHandler(h, s.options(connect.WithInterceptors(interceptors...))...)
 	s.service.Store(&handler)
@@ -162,7 +162,7 @@ func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer answers a request within the limits of this node.
-func (s *Responder) answer(e *exchange, r *http.Request) {
+func (s *Responder) answer(e *serverExchange, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	defer s.countRequest(e, time.Now())
@@ -201,7 +201,7 @@ func (s *Responder) hasOwnDeadline(r *http.Request) bool {
 }
 
 // countRequest adds a finished request to the metrics.
-func (s *Responder) countRequest(e *exchange, began time.Time) {
+func (s *Responder) countRequest(e *serverExchange, began time.Time) {
 	kind, outcome := cmp.Or(e.kind, unknown), "ok"
 	switch {
 	case e.refusal == unread && e.read > s.cfg.MaxBody:
@@ -222,7 +222,7 @@ func (s *Responder) countRequest(e *exchange, began time.Time) {
 }
 
 // refuse answers a request without calling its handler.
-func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
+func (s *Responder) refuse(e *serverExchange, r *http.Request, refusal *Refusal) {
 	e.refusal = refusal
 	_ = s.errors.Write(e, r, refusal.toConnectError()) // the exchange records a failed write
 }
@@ -231,14 +231,14 @@ func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
 // handler, and returns CodeInternal for them.
 func (s *Responder) guardHandler(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (res connect.AnyResponse, err error) {
-		e, _ := ctx.Value(exchangeKey{}).(*exchange)
+		e, _ := ctx.Value(exchangeKey{}).(*serverExchange)
 		log := func() *slog.Logger {
 			return s.cfg.Logger.With("kind", e.kind, "node", r.Header().Get(headerNode))
 		}
 		defer func() {
 			if p := recover(); p != nil {
 				log().Error("panic while answering a node", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				res, err = nil, e.refused(internalRefusal(e.kind))
+				res, err = nil, e.recordRefusal(internalRefusal(e.kind))
 			}
 		}()
 		res, err = next(ctx, r)
@@ -260,7 +260,7 @@ func (s *Responder) guardHandler(next connect.UnaryFunc) connect.UnaryFunc {
 			log().Error("handling a request from another node failed", "err", err)
 			refusal = internalRefusal(e.kind)
 		}
-		return nil, e.refused(refusal)
+		return nil, e.recordRefusal(refusal)
 	}
 }
 

@@ -53,7 +53,7 @@ func listen(t *testing.T, cfg peer.Config, h handler) (server *peer.Server, addr
 		}
 	})
 	if h != nil {
-		server.Serve(service{handler: h})
+		server.SetHandler(service{handler: h})
 	}
 	return server, server.Addr().String()
 }

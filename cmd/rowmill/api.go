@@ -24,12 +24,12 @@ import (
 // apiPart is the part of a node that answers the requests of clients.
 type apiPart struct {
 	partBase
-	pipeline *pipeline
+	pipeline *jobPipeline
 	service  http.Service
 
 	API      *http.Server
-	FirstKey string           // administrator key that this start created; empty if it created none. Never log it
-	journal  *journal.Journal // writes audit entries to the file log.audit; nil if there is no such file
+	FirstKey string                // administrator key that this start created; empty if it created none. Never log it
+	journal  *journal.AuditJournal // writes audit entries to the file log.audit; nil if there is no such file
 	stream   *sender.AuditStream   // sends audit entries to log.audit_webhook; nil if there is no such receiver
 }
 
@@ -101,10 +101,10 @@ func (a *apiPart) Start(ctx context.Context) error {
 func (a *apiPart) buildConfig(objects nethttp.Handler) http.Config {
 	set, p := a.Settings.HTTP, a.pipeline
 	config := http.Config{
-		Store: a.wrapWithAudit(p.Watch().Store()), Bucket: p.Watch().BucketForRequests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
+		Store: a.wrapWithAudit(p.StorageMonitor().Store()), Bucket: p.StorageMonitor().FailFastBucket(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
 		Logger: a.Logger, Registerer: a.Registry, Gatherer: a.Registry, Tracer: p.traces.Tracer,
 		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
-		AdminKeys: a.Settings.APIKeys(), Version: http.Version(readBuildMetadata()),
+		AdminKeys: a.Settings.APIKeys(), Version: http.BuildInfo(readBuildMetadata()),
 		Console: console.Files(),
 		Objects: objects, Dedup: a.Settings.Jobs.Dedup, RequestsPerMinute: set.RequestsPerMinute,
 		Limits: http.Limits{

@@ -24,7 +24,7 @@ import (
 // begins to preserve objects before it copies the records, so an object that is deleted
 // during the copy is still in the snapshot. An object that is added later is harmless,
 // like an object that has no record after a crash.
-func (s *nodeService) Backup(ctx context.Context) (nodes.Backup, error) {
+func (s *nodeService) Backup(ctx context.Context) (nodes.BackupSnapshot, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
@@ -76,7 +76,7 @@ func (s *nodeStorage) takeSnapshot(ctx context.Context, records *bolt.Store) (*s
 		return nil, err
 	}
 	if err = dropJobsAfterSnapshot(ctx, b.snapshot.Folder, before); err == nil {
-		err = b.header.Measure(b.snapshot.Folder)
+		err = b.header.CountFiles(b.snapshot.Folder)
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.snapshot.Close())
@@ -132,7 +132,7 @@ func dropJobsAfterSnapshot(ctx context.Context, folder string, jobsBefore map[st
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return err
 		}
-		for _, key := range []string{layout.JobPrefix(id), layout.SpoolingKey(id), layout.SetAsideKey(id)} {
+		for _, key := range []string{layout.JobPrefix(id), layout.SpoolingKey(id), layout.QuarantineNoteKey(id)} {
 			if err := os.RemoveAll(at(key)); err != nil {
 				return err
 			}

@@ -84,7 +84,7 @@ func leftNothing(t *testing.T, api *client.Client, jobs int) []client.Job {
 		t.Fatalf("%d jobs, want %d, error %v", len(page.Jobs), jobs, err)
 	}
 	for _, job := range page.Jobs {
-		if !job.Status.Terminal() || job.Name == nil || !strings.HasPrefix(*job.Name, "rowmill bench ") {
+		if !job.Status.IsTerminal() || job.Name == nil || !strings.HasPrefix(*job.Name, "rowmill bench ") {
 			t.Errorf("left: %s", job.Raw)
 		}
 		if _, _, err := api.ListErrors(t.Context(), job.ID, client.ListErrorsParams{Limit: 1}); err == nil || !strings.Contains(err.Error(), "HTTP 410") {

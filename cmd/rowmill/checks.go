@@ -25,7 +25,9 @@ import (
 // accepts jobs, and the jobs wait.
 func (s *nodeService) Checks(ctx context.Context) []http.ReadinessCheck {
 	var checks []http.ReadinessCheck
-	say := func(name, text string) { checks = append(checks, http.ReadinessCheck{Name: name, OK: true, Text: text}) }
+	say := func(name, text string) {
+		checks = append(checks, http.ReadinessCheck{Name: name, OK: true, Text: text})
+	}
 	checks = append(checks, s.checkDeployment())
 	s.checkRecords(ctx, say)
 	checks = append(checks, s.checkObjects())
@@ -102,7 +104,7 @@ const remoteTimeout = 500 * time.Millisecond
 // checkDeployment returns the deployment of the storage. If the storage now belongs to
 // another deployment, the node is not ready: new jobs would go to the other deployment.
 func (s *nodeService) checkDeployment() http.ReadinessCheck {
-	held := s.Storage().Held
+	held := s.StorageStatus().Held
 	var skew *retention.SkewError
 	switch {
 	case held == nil:
@@ -116,7 +118,7 @@ func (s *nodeService) checkDeployment() http.ReadinessCheck {
 // checkRecords reports where the records are, which records can be lost, and whether
 // anyone on the network can reach them.
 func (s *nodeService) checkRecords(ctx context.Context, addCheck func(name, text string)) {
-	found := s.Storage().Findings
+	found := s.StorageStatus().Findings
 	if found.Jobs > 0 {
 		addCheck("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", found.Jobs, found.Bytes))
 	}
@@ -149,7 +151,7 @@ const objectsFresh = 5 * time.Second
 // the results of the node's recent requests to the bucket. If there is no recent
 // request, it makes one and waits for remoteTimeout at most.
 func (s *nodeService) checkObjects() http.ReadinessCheck {
-	known := s.Watch()
+	known := s.StorageMonitor()
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
@@ -159,7 +161,7 @@ func (s *nodeService) checkObjects() http.ReadinessCheck {
 	case <-looked:
 	case <-time.After(remoteTimeout):
 	}
-	outage, away := known.Objects()
+	outage, away := known.ObjectsOutage()
 	if !away {
 		return http.ReadinessCheck{Name: "objects", OK: true, Text: "at " + s.storage.objectsLocation()}
 	}
@@ -179,7 +181,7 @@ func (s *nodeService) checkCluster(ctx context.Context, addCheck func(name, text
 	}
 	for _, n := range s.Nodes(ctx) {
 		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
-			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.JoinFew(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.AbbreviateList(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
 		switch {
 		case n.Self:
 			text += "; this one"

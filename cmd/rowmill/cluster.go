@@ -36,7 +36,7 @@ func (m *clusterMembership) Start(ctx context.Context) error {
 	for _, warning := range set.ExposureWarnings() {
 		m.Logger.Warn("ANYONE ON THE NETWORK CAN REACH THE CLUSTER", "reason", warning)
 	}
-	keys, err := set.Keys()
+	keys, err := set.GossipKeys()
 	if err != nil {
 		return fmt.Errorf("cluster.key: %w", err)
 	}
@@ -126,7 +126,7 @@ func (m *clusterMembership) reloadableSecrets() []reloadableSecret {
 		return nil
 	}
 	return []reloadableSecret{newParsedSecret("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
-		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
+		func(set settings.Settings) ([][]byte, error) { return set.Cluster.GossipKeys() }, m.Cluster.SetKeys)}
 }
 
 // reachableAddress returns the address at which other nodes reach a listener. If the listener

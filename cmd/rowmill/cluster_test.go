@@ -32,7 +32,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		return prepare(t, filepath.Join(t.TempDir(), "unused"), func(s *settings.Settings) {
 			s.APIKey = clusterKey
 			s.Store.URL = settings.Secret(records.URL())
-			s.Objects = settings.Objects{
+			s.Objects = settings.ObjectStorage{
 				URL: "s3://" + objects.Bucket + "/mill", Endpoint: objects.Endpoint,
 				AccessKey: settings.Secret(objects.AccessKey), SecretKey: settings.Secret(objects.SecretKey),
 			}
@@ -109,7 +109,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("code %d:\n%s", code, said)
 	}
-	<-gpu.Pipeline.DrainAsked()
+	<-gpu.Pipeline.DrainRequested()
 	stop(t, gpu)
 	wait.For(t, "gpu has left", func() bool { return len(list(web)) == 1 })
 }

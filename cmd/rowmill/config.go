@@ -54,7 +54,7 @@ func addSettingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.
 		for _, set := range *sets {
 			key, value, found := strings.Cut(set, "=")
 			if !found {
-				return settings.Settings{}, exit.With(exit.Usage, fmt.Errorf("flag --set %q must be KEY=VALUE", set))
+				return settings.Settings{}, exit.WithCode(exit.Usage, fmt.Errorf("flag --set %q must be KEY=VALUE", set))
 			}
 			src.Flags = append(src.Flags, settings.Flag{Name: "--set", Key: key, Values: []string{value}})
 		}
@@ -70,7 +70,7 @@ func addSettingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.
 			src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: values})
 		}
 		s, err := settings.Load(src)
-		return s, exit.With(exit.Usage, err)
+		return s, exit.WithCode(exit.Usage, err)
 	}
 }
 

@@ -128,7 +128,7 @@ func (x *selfDiagnosis) checkSecrets() {
 const maxClockError = 30 * time.Second
 
 func (x *selfDiagnosis) checkClockAndStorage() {
-	status := x.Storage()
+	status := x.StorageStatus()
 	switch skew := status.Skew; {
 	case skew.Abs() > maxClockError:
 		x.addFinding("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of the clock of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
@@ -266,7 +266,7 @@ func (x *selfDiagnosis) checkEngine(e actors.EngineStatus) {
 			warn(fmt.Sprintf("it lists %s, which cannot be used: %s", s.Name, why), remedy)
 		}
 	}
-	for _, why := range actors.Resting(e.Resting) {
+	for _, why := range actors.DescribeResting(e.Resting) {
 		warn(fmt.Sprintf("the server%s gets %s", at, why), "look into the log of the server")
 	}
 	for _, model := range x.engines.Catalog.All() {
@@ -310,7 +310,7 @@ func (x *selfDiagnosis) checkMachine() {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < minOpenFiles {
 		x.addFinding("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
 	}
-	if x.storage.folder == nil && !x.Settings.Store.Embedded() {
+	if x.storage.folder == nil && !x.Settings.Store.IsEmbedded() {
 		return
 	}
 	var disk syscall.Statfs_t

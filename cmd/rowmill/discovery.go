@@ -9,8 +9,8 @@ import (
 // serverDiscovery is the part of a node that looks for inference servers while the node runs.
 type serverDiscovery struct {
 	partBase
-	engines  *engines
-	pipeline *pipeline
+	engines  *nodeEngines
+	pipeline *jobPipeline
 }
 
 // Start starts the search in the background, if the node looks for servers at all.

@@ -292,7 +292,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	for _, m := range nodes {
 		up(t, m, 1)
 	}
-	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > maxClockError })
+	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.StorageStatus().Skew > maxClockError })
 	// Put a file in place of the folder for the bucket's test objects.
 	probe := filepath.Join(data, "objects", "probe")
 	noError(t, os.RemoveAll(probe))

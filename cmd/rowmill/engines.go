@@ -25,8 +25,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// engines is the part of a node that opens inference servers and knows their models.
-type engines struct {
+// nodeEngines is the part of a node that opens inference servers and knows their models.
+type nodeEngines struct {
 	partBase
 	GPUs gpu.Source // reads the GPUs of this machine
 
@@ -37,7 +37,7 @@ type engines struct {
 	named      map[string]*openai.Engine // configured engines and the built-in simulator, by display name
 	gpus       *gpu.Monitor
 	finder     *discover.Finder // looks for servers; nil if the settings forbid it
-	policy     simulationPolicy        // decides whether the node uses a server that it finds
+	policy     simulationPolicy // decides whether the node uses a server that it finds
 	waitReason string           // why this node waits for a server and does not simulate one; empty if it does not wait
 }
 
@@ -51,7 +51,7 @@ type engines struct {
 //	                         └─ else, or simulator.enabled is never ──► wait
 //
 // The part serverDiscovery finds servers that appear later.
-func (e *engines) Start(ctx context.Context) error {
+func (e *nodeEngines) Start(ctx context.Context) error {
 	e.gpus = gpu.NewMonitor(e.GPUs)
 	e.Registry.MustRegister(e.gpus)
 	set := e.Settings
@@ -108,7 +108,7 @@ func loadCatalog(name string) (*catalog.Catalog, error) {
 	return c, nil
 }
 
-func (e *engines) reloadableSecrets() (all []reloadableSecret) {
+func (e *nodeEngines) reloadableSecrets() (all []reloadableSecret) {
 	for _, named := range e.Settings.Engines {
 		name := named.DisplayName()
 		find := func(s settings.Settings) string {
@@ -131,7 +131,7 @@ func (e *engines) reloadableSecrets() (all []reloadableSecret) {
 // simulateOrAwaitServer decides what a node without a server does: it starts the simulated
 // engine, or lets jobs wait for a server. If the settings allow neither, it returns an
 // error.
-func (e *engines) simulateOrAwaitServer(ctx context.Context) error {
+func (e *nodeEngines) simulateOrAwaitServer(ctx context.Context) error {
 	reason := "simulator.enabled is never"
 	switch {
 	case e.Settings.Simulator.Enabled == settings.Never:
@@ -160,7 +160,7 @@ func (e *engines) simulateOrAwaitServer(ctx context.Context) error {
 }
 
 // openEngine creates the adapter of a server, and adds it to Engines and named.
-func (e *engines) openEngine(set settings.Engine) error {
+func (e *nodeEngines) openEngine(set settings.Engine) error {
 	adapter, err := openai.New(openai.Config{
 		Name: set.DisplayName(), BaseURL: set.URL, APIKey: set.APIKey.Reveal(), ModelMap: set.Models, Logger: e.Logger,
 	})
@@ -178,7 +178,7 @@ func (e *engines) openEngine(set settings.Engine) error {
 
 // openSimulatedEngine starts the built-in simulated server and uses it as an engine. reason
 // is for the log.
-func (e *engines) openSimulatedEngine(ctx context.Context, reason string) error {
+func (e *nodeEngines) openSimulatedEngine(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
 		Models: fillModelDefaults(e.Catalog.All()), Profile: applySimSettings(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
 	})
@@ -216,7 +216,7 @@ func fillModelDefaults(models []rowmill.Model) []rowmill.Model {
 func openSimulator(ctx context.Context, address string, config sim.Config) (*sim.Server, error) {
 	server, err := sim.New(config)
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.WithCode(exit.Usage, err)
 	}
 	return server, server.Start(ctx, address)
 }
@@ -232,7 +232,7 @@ const simulatorName = "simulator"
 
 // openServerFinder creates the finder, which looks for inference servers, unless the settings
 // forbid it.
-func (e *engines) openServerFinder() error {
+func (e *nodeEngines) openServerFinder() error {
 	set := e.Settings
 	switch set.Discover.Enabled {
 	case settings.Never:
@@ -259,9 +259,9 @@ func (e *engines) openServerFinder() error {
 }
 
 // acceptFoundServer decides whether the node uses a server that it found, and logs the decision.
-func (e *engines) acceptFoundServer(f discover.FoundServer) bool {
+func (e *nodeEngines) acceptFoundServer(f discover.FoundServer) bool {
 	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.formatModels(f.Info))
-	if reason := e.policy.checkFoundServer(f); reason != "" {
+	if reason := e.policy.refusalReason(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
@@ -276,7 +276,7 @@ func (e *engines) acceptFoundServer(f discover.FoundServer) bool {
 }
 
 // describeServer returns the kind and the version of a server as a text for people.
-func describeServer(info engine.Info) string {
+func describeServer(info engine.ServerInfo) string {
 	text := strings.TrimSpace(info.Kind + " " + info.Version)
 	if info.Simulated {
 		text = "SIMULATED, outputs are made up; " + text
@@ -286,7 +286,7 @@ func describeServer(info engine.Info) string {
 
 // toAPIModels returns the models of a server under the IDs that jobs use: first the models
 // of the catalog, then other models under the server's names.
-func (e *engines) toAPIModels(list []engine.ServedModel) (models []client.Engine_Models) {
+func (e *nodeEngines) toAPIModels(list []engine.ServedModel) (models []client.Engine_Models) {
 	all := served.New(e.Catalog, func() []served.Server { return []served.Server{{Models: list}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
@@ -297,7 +297,7 @@ func (e *engines) toAPIModels(list []engine.ServedModel) (models []client.Engine
 }
 
 // modelIDs returns the ids of the models that a server serves.
-func (e *engines) modelIDs(info engine.Info) (ids []string) {
+func (e *nodeEngines) modelIDs(info engine.ServerInfo) (ids []string) {
 	for _, model := range e.toAPIModels(info.Models) {
 		ids = append(ids, model.ID)
 	}
@@ -305,13 +305,13 @@ func (e *engines) modelIDs(info engine.Info) (ids []string) {
 }
 
 // formatModels returns the models of a server as a text for people.
-func (e *engines) formatModels(info engine.Info) string {
-	return cmp.Or(terminal.JoinFew(e.modelIDs(info)), "no model")
+func (e *nodeEngines) formatModels(info engine.ServerInfo) string {
+	return cmp.Or(terminal.AbbreviateList(e.modelIDs(info)), "no model")
 }
 
 // engineURL returns the address of an engine's server, http://HOST:PORT. The name of a found
 // server is its HOST:PORT.
-func (e *engines) engineURL(name string) string {
+func (e *nodeEngines) engineURL(name string) string {
 	if e.Simulator != nil && name == simulatorName {
 		return e.Simulator.URL()
 	}
@@ -327,7 +327,7 @@ func (e *engines) engineURL(name string) string {
 }
 
 // engineHost returns the HOST:PORT of an engine's server.
-func (e *engines) engineHost(name string) string {
+func (e *nodeEngines) engineHost(name string) string {
 	_, host, _ := strings.Cut(e.engineURL(name), "://")
 	return host
 }

@@ -151,7 +151,7 @@ func TestServeUsesTheServerItFinds(t *testing.T) {
 		t.Fatal("the job was over before its server vanished")
 	}
 	startSim(t, address, 0)
-	job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() })
+	job := await(t, api, id, func(j client.Job) bool { return j.Status.IsTerminal() })
 	if job.Status != "succeeded" || job.RowsDone != rows || job.FailedRows != 0 {
 		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
 	}
@@ -187,7 +187,7 @@ func TestGPUMachineWaitsForItsServer(t *testing.T) {
 	id := submit(t, api, 3)
 	await(t, api, id, func(j client.Job) bool { return j.Message == "Waiting for an engine that serves llama-3.1-8b." })
 	startSim(t, address, 0)
-	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" {
+	if job := await(t, api, id, func(j client.Job) bool { return j.Status.IsTerminal() }); job.Status != "succeeded" {
 		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
 	}
 }
@@ -225,7 +225,7 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	real.Start()
 	defer real.Close()
 	awaitReady(t, m, "server "+address+": FOUND AND NOT USED: it is real", "--engine http://"+address, "vllm 0.11.0, serves llama-3.1-8b", "engine simulator: SIMULATED")
-	if job := await(t, api, submit(t, api, 50), func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" {
+	if job := await(t, api, submit(t, api, 50), func(j client.Job) bool { return j.Status.IsTerminal() }); job.Status != "succeeded" {
 		t.Errorf("the job ended %s: %s", job.Status, job.Raw)
 	}
 	if n := strings.Count(logs.String(), "INFERENCE SERVER FOUND AND NOT USED"); n != 1 {
@@ -336,9 +336,9 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 
 func TestServesTellsTheCatalogsModels(t *testing.T) {
 	t.Parallel()
-	m := &engines{Catalog: catalog.Default()}
+	m := &nodeEngines{Catalog: catalog.Default()}
 	all := m.Catalog.All()
-	var info engine.Info
+	var info engine.ServerInfo
 	for _, model := range all { // the names of the servers and of the catalog
 		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
 	}
@@ -348,7 +348,7 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	if got := m.formatModels(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
 		t.Errorf("all models are %q", got)
 	}
-	if got, want := m.formatModels(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
+	if got, want := m.formatModels(engine.ServerInfo{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
 		t.Errorf("one model is %q, want %q", got, want)
 	}
 	if got := m.formatModels(mergeServerModels([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {

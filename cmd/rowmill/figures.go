@@ -41,8 +41,8 @@ func (s *nodeService) localNodeData(ctx context.Context, kind string) (any, erro
 
 // fetchNodeData requests the figures of one kind from all nodes, unless the cache has
 // recent answers.
-func (s *nodeService) fetchNodeData(ctx context.Context, kind string) ([]actors.Reply[json.RawMessage], error) {
-	return s.recent.figures.Get(ctx, kind, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
+func (s *nodeService) fetchNodeData(ctx context.Context, kind string) ([]actors.NodeReply[json.RawMessage], error) {
+	return s.recent.figures.Get(ctx, kind, func(ctx context.Context) ([]actors.NodeReply[json.RawMessage], error) {
 		return s.System.Figures(ctx, kind)
 	})
 }
@@ -184,7 +184,7 @@ func nilIfUnknown[T int64 | float64](figure T) *T {
 func (s *nodeService) toAPIRemoteEngine(node string, e nodes.Engine) client.Engine {
 	return client.Engine{
 		Node: node, Name: e.Name, Kind: exchange.NilIfZero(e.Kind), State: apinodes.EngineUp, Models: s.engines.toAPIModels(e.Models), Window: int64(e.Window), InFlight: int64(e.InFlight),
-		LastError: exchange.NilIfZero(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
+		LastError: exchange.NilIfZero(strings.Join(actors.DescribeResting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 

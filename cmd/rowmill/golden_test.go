@@ -23,7 +23,7 @@ func TestGolden(t *testing.T) {
 	for _, path := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			golden.Script(t, path, (&shell{t: t, service: startFake(t, "testdata/service.txt"), dir: t.TempDir()}).run)
+			golden.CheckScript(t, path, (&shell{t: t, service: startFake(t, "testdata/service.txt"), dir: t.TempDir()}).run)
 		})
 	}
 }

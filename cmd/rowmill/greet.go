@@ -34,7 +34,7 @@ func (m *NodeProcess) writeSummaryLines(writeLine func(name, format string, args
 	if m.Settings.Cluster.Role != settings.EnginesOnly {
 		writeLine("console", "%s/console/", m.Listeners.URL)
 	}
-	if m.Settings.Store.Embedded() && m.Storage.folder != nil {
+	if m.Settings.Store.IsEmbedded() && m.Storage.folder != nil {
 		writeLine("data", "%s", m.Settings.Data)
 	} else {
 		writeLine("records", "%s", m.Storage.recordsLocation())

@@ -98,7 +98,7 @@ func openListener(ctx context.Context, address, certFile, keyFile string, log *s
 		if err != nil {
 			return nil, fmt.Errorf("http.tls_cert and http.tls_key: %w", err)
 		}
-		l.server.TLSConfig = &tls.Config{GetCertificate: held.Get, MinVersion: tls.VersionTLS12}
+		l.server.TLSConfig = &tls.Config{GetCertificate: held.GetCertificate, MinVersion: tls.VersionTLS12}
 		l.secure = true
 	}
 	var config net.ListenConfig

@@ -89,26 +89,26 @@ type migration struct {
 
 func (g *migration) run(ctx context.Context) (err error) {
 	if g.from == "" || g.to == "" {
-		return exit.With(exit.Usage, errors.New("name both places, --from and --to; see rowmill migrate --help"))
+		return exit.WithCode(exit.Usage, errors.New("name both places, --from and --to; see rowmill migrate --help"))
 	}
 	if g.to == "-" || isArchiveFile(g.to) {
-		return exit.With(exit.Usage, fmt.Errorf("--to %s: an archive cannot be moved to; name a file of settings or a data directory", g.to))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--to %s: an archive cannot be moved to; name a file of settings or a data directory", g.to))
 	}
 	if isSameFile(g.from, g.to) {
-		return exit.With(exit.Usage, errors.New("--from and --to are the same place"))
+		return exit.WithCode(exit.Usage, errors.New("--from and --to are the same place"))
 	}
 	g.progress, g.totals = terminal.NewProgress(g.term), map[string]int64{}
 	defer g.progress.Clear()
 	var source *openedStorage
 	var identity deployment.Identity
-	var before *move.Summary
+	var before *move.ContentSummary
 	archived := g.from == "-" || isArchiveFile(g.from)
 	if !archived {
 		if source, err = g.openStorage(ctx, "--from", g.from, true); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, source.close(ctx)) }()
-		if identity, err = source.place.SourceIdentity(ctx); err != nil {
+		if identity, err = source.place.ReadSourceIdentity(ctx); err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
 		found, err := g.summarizeSource(ctx, source.place)
@@ -161,8 +161,8 @@ func (g *migration) wrapIncompleteError(err error) error {
 	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
 
-func (g *migration) summarizeSource(ctx context.Context, from move.Location) (move.Summary, error) {
-	found, err := move.Summarize(ctx, from.Records)
+func (g *migration) summarizeSource(ctx context.Context, from move.Location) (move.ContentSummary, error) {
+	found, err := move.SummarizeRecords(ctx, from.Records)
 	if errors.Is(err, rowmill.ErrConflict) {
 		err = fmt.Errorf("%w; stop all nodes; a node that was killed counts as running for some seconds", err)
 	}
@@ -188,7 +188,7 @@ func (g *migration) showProgress(phase string, done int64) {
 		return
 	}
 	g.shown = now
-	g.progress.Update(terminal.Snapshot{Now: now, Phase: phase, Unit: phase, Done: done, Total: total})
+	g.progress.Update(terminal.ProgressSnapshot{Now: now, Phase: phase, Unit: phase, Done: done, Total: total})
 }
 
 func isSettingsFile(name string) bool {
@@ -233,20 +233,20 @@ func (g *migration) openStorage(ctx context.Context, flag, location string, must
 	}
 	set, err := settings.Load(src)
 	if err != nil {
-		return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
+		return nil, exit.WithCode(exit.Usage, fmt.Errorf("%s: %w", flag, err))
 	}
 	set.Log.Level = slog.LevelError.String()
 	if set.Data, err = filepath.Abs(set.Data); err != nil {
 		return nil, err
 	}
-	if file := filepath.Join(set.Data, backup.Records); mustExist && set.Store.Embedded() {
+	if file := filepath.Join(set.Data, backup.Records); mustExist && set.Store.IsEmbedded() {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, location, file))
+			return nil, exit.WithCode(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, location, file))
 		}
 	}
-	if set.Store.Embedded() || set.Objects.URL == "" {
+	if set.Store.IsEmbedded() || set.Objects.URL == "" {
 		if err := checkDirectoryOwner(set.Data); err != nil {
-			return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
+			return nil, exit.WithCode(exit.Usage, fmt.Errorf("%s: %w", flag, err))
 		}
 	}
 	o := &openedStorage{nodeStorage: &nodeStorage{partBase: partBase{nodeEnv: newNodeEnv(set, newLogger(g.term, set.Log))}}}
@@ -274,7 +274,7 @@ func (g *migration) openStorage(ctx context.Context, flag, location string, must
 // openRecords opens the records directly. Unlike a node, it does not repeat writes that
 // Redis loses.
 func (o *openedStorage) openRecords(ctx context.Context) error {
-	if o.Settings.Store.Embedded() {
+	if o.Settings.Store.IsEmbedded() {
 		if err := o.openStore(ctx); err != nil {
 			return err
 		}
@@ -344,7 +344,7 @@ func (a *archiveSource) storeArchiveFile(ctx context.Context, name string, conte
 		var text bytes.Buffer
 		_, err := io.Copy(&text, io.LimitReader(content, 64<<10))
 		if err == nil {
-			a.identity, err = deployment.Parse(text.Bytes())
+			a.identity, err = deployment.ParseIdentity(text.Bytes())
 		}
 		return err
 	case dir.IsTypeFile(key):

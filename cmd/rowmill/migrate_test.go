@@ -45,7 +45,7 @@ func TestMigrateCommand(t *testing.T) {
 
 	var archive bytes.Buffer
 	h := backup.Header{Version: "v", Deployment: m.Storage.deployment.ID, At: time.Now().UTC()}
-	noError(t, h.Measure(at("data")))
+	noError(t, h.CountFiles(at("data")))
 	noError(t, backup.Write(t.Context(), &archive, h, at("data")))
 	whole := archive.String()
 	migrate(1, whole[:len(whole)-4096], "cut off", "--from", "-", "--to", at("archived"))

@@ -43,10 +43,10 @@ type NodeProcess struct {
 
 	Tracing      *tracingPart
 	Storage      *nodeStorage
-	Engines      *engines
+	Engines      *nodeEngines
 	Listeners    *listeners
 	Members      *clusterMembership
-	Pipeline     *pipeline
+	Pipeline     *jobPipeline
 	Discovery    *serverDiscovery
 	Meter        *metricsSampler
 	API          *apiPart
@@ -59,14 +59,14 @@ type NodeProcess struct {
 func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
 	n := newNodeEnv(set, log)
 	base := partBase{nodeEnv: n}
-	m := &NodeProcess{nodeEnv: n, Tracing: &tracingPart{partBase: base}, Storage: &nodeStorage{partBase: base}, Engines: &engines{partBase: base, GPUs: gpu.SMI{}}}
+	m := &NodeProcess{nodeEnv: n, Tracing: &tracingPart{partBase: base}, Storage: &nodeStorage{partBase: base}, Engines: &nodeEngines{partBase: base, GPUs: gpu.NvidiaSMI{}}}
 	m.Listeners = &listeners{partBase: base, failed: make(chan error, 2)}
 	m.Members = &clusterMembership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
-	m.Pipeline = &pipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
+	m.Pipeline = &jobPipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
 	m.Discovery = &serverDiscovery{partBase: base, engines: m.Engines, pipeline: m.Pipeline}
 	m.Meter = &metricsSampler{partBase: base, read: func(now time.Time) (metricsSample, error) { return readMetrics(now, n.Registry, m.Pipeline.Engines()) }}
 	m.Secrets, m.Certificates = &secretReloader{partBase: base}, &certificateMonitor{base}
-	m.Service = &nodeService{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newAnswerCache()}
+	m.Service = &nodeService{jobPipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newAnswerCache()}
 	m.Pipeline.facts, m.Pipeline.figures = m.Service.collectFacts, m.Service.localNodeData
 	m.API = &apiPart{partBase: base, pipeline: m.Pipeline, service: m.Service}
 	m.Secrets.holders = []secretHolder{m.API, m.Members, m.Storage, m.Tracing, m.Engines}

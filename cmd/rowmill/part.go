@@ -76,7 +76,7 @@ func (n *nodeEnv) nodeName() string {
 	return "node"
 }
 
-// A nodePart is a part of a node that Main starts and stops. Start returns when the
+// A nodePart is a part of a node that NodeProcess starts and stops. Start returns when the
 // part works.
 type nodePart interface {
 	Start(ctx context.Context) error

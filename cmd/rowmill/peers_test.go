@@ -74,7 +74,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 	}
 	t.Cleanup(kill)
 	return peerstest.Process{
-		Peers: clusterPeers{members, client}, Serve: server.Serve, Kill: kill,
+		Peers: clusterPeers{members, client}, Serve: server.SetHandler, Kill: kill,
 		Leave: func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()

@@ -16,12 +16,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// pipeline is the part of a node that claims jobs and runs their rows.
-type pipeline struct {
+// jobPipeline is the part of a node that claims jobs and runs their rows.
+type jobPipeline struct {
 	partBase
 	traces    *tracingPart
 	storage   *nodeStorage
-	engines   *engines
+	engines   *nodeEngines
 	listeners *listeners
 	members   *clusterMembership
 	facts     func(ctx context.Context) any                       // runs this node's checks of itself, when any node asks for the results
@@ -33,7 +33,7 @@ type pipeline struct {
 
 // Start starts the pipeline, the sender of webhooks and the answers to requests of
 // other nodes.
-func (p *pipeline) Start(ctx context.Context) error {
+func (p *jobPipeline) Start(ctx context.Context) error {
 	p.Webhooks = p.newWebhookSender()
 	config, err := p.buildConfig()
 	if err != nil {
@@ -51,14 +51,14 @@ func (p *pipeline) Start(ctx context.Context) error {
 		p.addCloser("webhooks", p.Webhooks.Stop)
 	}
 	if p.members.peers != nil {
-		p.members.peers.Serve(p.Service())
+		p.members.peers.SetHandler(p.Service())
 	}
 	p.Registry.MustRegister(engineCollector{engines: p.System.Engines, host: p.engines.engineHost})
 	return nil
 }
 
 // buildConfig builds the pipeline's configuration from the settings.
-func (p *pipeline) buildConfig() (config actors.Config, err error) {
+func (p *jobPipeline) buildConfig() (config actors.Config, err error) {
 	in, jobs := p.Settings.Inputs, p.Settings.Jobs
 	downloader, err := input.New(input.Config{
 		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
@@ -72,19 +72,19 @@ func (p *pipeline) buildConfig() (config actors.Config, err error) {
 		return config, fmt.Errorf("tokenizers: %w", err)
 	}
 	settle := jobs.SettleTime
-	if p.Settings.Store.Embedded() { // the embedded store does not lose writes
+	if p.Settings.Store.IsEmbedded() { // the embedded store does not lose writes
 		settle = 0
 	}
 	config = actors.Config{
 		Node: p.nodeName(), Store: p.storage.Store, Blob: p.storage.Bucket, Engines: p.engines.Engines,
-		Inputs: actors.Inputs{
+		Inputs: actors.InputConfig{
 			Downloader: downloader, Readers: in.Readers, Retention: jobs.InputRetention,
 			Limits: input.Limits{MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes)},
 		},
 		Logger: p.Logger, Registerer: p.Registry, Tracer: p.traces.Tracer,
 		Version: readBuildMetadata().Version, Clock: p.now, Tokenizers: words.findTokenizer,
 		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
-		Ownership: actors.Ownership{
+		Ownership: actors.OwnershipConfig{
 			OwnsNone: p.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
 			ParkTime: jobs.ParkTime, Settle: settle,
@@ -92,14 +92,14 @@ func (p *pipeline) buildConfig() (config actors.Config, err error) {
 		Shards:    actors.ShardConfig{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
 		Parts:     actors.PartConfig{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.RowConfig{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
-		Estimates: actors.Estimates{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
+		Estimates: actors.EstimateConfig{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
 		Servers: actors.ServerConfig{
 			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.EngineRateLimit, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
 			Warm:  func(served []engine.ServedModel) { words.preload(p.engines.Catalog, served) },
 			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.KnowsCapability(s.Names()...) },
 		},
 		Ended: p.announceJobEnd,
-		Reports: actors.Reports{
+		Reports: actors.ReportConfig{
 			Facts:        p.facts,
 			FactsTimeout: 4 * p.checkTimeout, // three checks of checkTimeout each, and time for the network
 			Figures:      p.figures,
@@ -124,7 +124,7 @@ func (p *pipeline) buildConfig() (config actors.Config, err error) {
 
 // drainRows makes the node take no more rows, and waits up to jobs.drain_timeout for the
 // rows in flight. After an error, the unfinished rows run again later.
-func (p *pipeline) drainRows(ctx context.Context) error {
+func (p *jobPipeline) drainRows(ctx context.Context) error {
 	if len(p.closers) == 0 { // the pipeline has not started, or has stopped
 		return nil
 	}
@@ -139,11 +139,11 @@ func (p *pipeline) drainRows(ctx context.Context) error {
 
 // Stop stops this part of the node. It is needed because partBase and actors.System, which
 // pipeline embeds, both have a method Stop.
-func (p *pipeline) Stop(ctx context.Context) error { return p.partBase.Stop(ctx) }
+func (p *jobPipeline) Stop(ctx context.Context) error { return p.partBase.Stop(ctx) }
 
 // newWebhookSender creates the sender of webhook events. The settings of inputs that allow
 // or forbid networks also apply to the receivers of events.
-func (p *pipeline) newWebhookSender() *sender.Sender {
+func (p *jobPipeline) newWebhookSender() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
 		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.FailureReason, Nodes: p.members.nodeCount,
@@ -155,7 +155,7 @@ func (p *pipeline) newWebhookSender() *sender.Sender {
 
 // announceJobEnd stores the webhook events about the end of a job, and wakes the sender if
 // there are any.
-func (p *pipeline) announceJobEnd(ctx context.Context, rec *store.Record) error {
+func (p *jobPipeline) announceJobEnd(ctx context.Context, rec *store.Record) error {
 	made, err := webhook.CreateDeliveries(ctx, p.storage.Store, rec)
 	if made {
 		p.Webhooks.Wake()
@@ -166,7 +166,7 @@ func (p *pipeline) announceJobEnd(ctx context.Context, rec *store.Record) error 
 // ownAddresses returns the HOST:PORT of the listeners and the inference servers of all
 // nodes. The node does not fetch inputs from these addresses, and sends no webhook
 // events to them. Callers must wait until the pipeline has started.
-func (p *pipeline) ownAddresses() []string {
+func (p *jobPipeline) ownAddresses() []string {
 	addresses := []string{p.listeners.Addr.String()}
 	if p.listeners.AdminAddr != nil {
 		addresses = append(addresses, p.listeners.AdminAddr.String())

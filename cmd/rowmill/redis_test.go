@@ -12,7 +12,7 @@ import (
 )
 
 // opensRecords opens the records that the settings name, and returns the error.
-func opensRecords(t *testing.T, store settings.Store) error {
+func opensRecords(t *testing.T, store settings.RecordStore) error {
 	t.Helper()
 	store.Prefix = "mill:"
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
@@ -50,11 +50,11 @@ func TestRedisOverTLS(t *testing.T) {
 	noError(t, err)
 	redistest.Start(t, "tls-port "+port, "tls-cert-file "+files.Cert, "tls-key-file "+files.Key, "tls-auth-clients no")
 	url := settings.Secret("rediss://127.0.0.1:" + port + "/0")
-	wantErrors(t, "its authority", opensRecords(t, settings.Store{URL: url, TLSCA: files.CA}))
-	wantErrors(t, "another authority", opensRecords(t, settings.Store{URL: url, TLSCA: other.CA}), "store.url", "certificate is not trusted")
-	wantErrors(t, "the system's authorities", opensRecords(t, settings.Store{URL: url}), "certificate is not trusted")
-	wantErrors(t, "no file", opensRecords(t, settings.Store{URL: url, TLSCA: filepath.Join(t.TempDir(), "none")}), "store.tls_ca", "no such file")
-	wantErrors(t, "a key", opensRecords(t, settings.Store{URL: url, TLSCA: files.Key}), "store.tls_ca", "holds no certificate")
+	wantErrors(t, "its authority", opensRecords(t, settings.RecordStore{URL: url, TLSCA: files.CA}))
+	wantErrors(t, "another authority", opensRecords(t, settings.RecordStore{URL: url, TLSCA: other.CA}), "store.url", "certificate is not trusted")
+	wantErrors(t, "the system's authorities", opensRecords(t, settings.RecordStore{URL: url}), "certificate is not trusted")
+	wantErrors(t, "no file", opensRecords(t, settings.RecordStore{URL: url, TLSCA: filepath.Join(t.TempDir(), "none")}), "store.tls_ca", "no such file")
+	wantErrors(t, "a key", opensRecords(t, settings.RecordStore{URL: url, TLSCA: files.Key}), "store.tls_ca", "holds no certificate")
 }
 
 func TestSentinelWithAPassword(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSentinelWithAPassword(t *testing.T) {
 		}
 	}
 	url := settings.Secret("redis+sentinel://" + sentinel.Addr() + "/mill/0")
-	wantErrors(t, "with the password", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "secret", AllowLostWrites: true}))
-	wantErrors(t, "without it", opensRecords(t, settings.Store{URL: url}), "store.url", "the Sentinels refuse user or password")
-	wantErrors(t, "with another", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "x"}), "set the login of the Sentinels separately")
+	wantErrors(t, "with the password", opensRecords(t, settings.RecordStore{URL: url, SentinelUser: "watcher", SentinelPassword: "secret", AllowLostWrites: true}))
+	wantErrors(t, "without it", opensRecords(t, settings.RecordStore{URL: url}), "store.url", "the Sentinels refuse user or password")
+	wantErrors(t, "with another", opensRecords(t, settings.RecordStore{URL: url, SentinelUser: "watcher", SentinelPassword: "x"}), "set the login of the Sentinels separately")
 }

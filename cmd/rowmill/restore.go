@@ -62,7 +62,7 @@ events to the same webhooks.
 		}
 		file, err := term.Open(args[0])
 		if err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		defer file.Close()
 		in := bufio.NewReaderSize(file, restoreBuffer)
@@ -76,15 +76,15 @@ events to the same webhooks.
 			progress.Clear()
 			return printArchiveSummary(term.Out, "complete and undamaged", h)
 		}
-		if !s.Store.Embedded() || s.Objects.URL != "" {
-			return exit.With(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
+		if !s.Store.IsEmbedded() || s.Objects.URL != "" {
+			return exit.WithCode(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
 		}
 		directory, err := filepath.Abs(s.Data)
 		if err != nil {
 			return err
 		}
 		if err := checkDirectoryOwner(directory); err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		h, err := backup.Restore(cmd.Context(), in, directory, backups.NewProgressReporter(term, progress, "restore"))
 		if err != nil {

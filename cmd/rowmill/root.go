@@ -66,7 +66,7 @@ Ollama, name their addresses:
 	root.SetOut(term.Out)
 	root.SetErr(term.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.With(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+		return exit.WithCode(exit.Usage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	build := readBuildMetadata()
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + build.Version}
@@ -93,7 +93,7 @@ func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return exit.With(exit.Usage, errors.New(text))
+	return exit.WithCode(exit.Usage, errors.New(text))
 }
 
 // wrapArgErrors makes cmd and all its subcommands report wrong arguments as usage errors.
@@ -111,7 +111,7 @@ func wrapArgErrors(cmd *cobra.Command) {
 		if err == nil || errors.As(err, &coded) {
 			return err
 		}
-		return exit.With(exit.Usage, fmt.Errorf("%w; usage: %s", err, cmd.UseLine()))
+		return exit.WithCode(exit.Usage, fmt.Errorf("%w; usage: %s", err, cmd.UseLine()))
 	}
 	for _, sub := range cmd.Commands() {
 		wrapArgErrors(sub)

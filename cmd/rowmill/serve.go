@@ -84,7 +84,7 @@ func serveNode(ctx context.Context, term *terminal.IO, s settings.Settings, relo
 	defer m.watchdog.disarm()
 	context.AfterFunc(ctx, m.watchdog.arm) // arm does nothing if it is called after disarm
 	if err := m.Run(ctx); err != nil {
-		return exit.With(exit.Failure, err)
+		return exit.WithCode(exit.Failure, err)
 	}
 	printStartBanner(term, m)
 	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.recordsLocation(), "objects", m.Storage.objectsLocation(), "version", readBuildMetadata().Version)
@@ -98,7 +98,7 @@ func serveNode(ctx context.Context, term *terminal.IO, s settings.Settings, relo
 	select {
 	case failure = <-m.Failed():
 		m.Logger.Error("a part of the node stopped", "err", failure)
-	case <-m.Pipeline.DrainAsked():
+	case <-m.Pipeline.DrainRequested():
 		m.Logger.Info("stopping: the node drains, rows in flight finish", "limit", s.Jobs.DrainTimeout.String())
 	case <-ctx.Done():
 		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
@@ -107,7 +107,7 @@ func serveNode(ctx context.Context, term *terminal.IO, s settings.Settings, relo
 	tell(notifyStopping)
 	err := m.Close(context.WithoutCancel(ctx))
 	m.Logger.Info("stopped")
-	return exit.With(exit.Failure, errors.Join(failure, err))
+	return exit.WithCode(exit.Failure, errors.Join(failure, err))
 }
 
 // effectiveMemoryLimit returns the memory limit of the process, in bytes: memory_limit, or a

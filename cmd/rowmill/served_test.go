@@ -137,7 +137,7 @@ func TestServedModelsRunWithoutACatalogEntry(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", test.model, err)
 		}
-		job := await(t, api, made.JobID, func(j client.Job) bool { return j.Status.Terminal() })
+		job := await(t, api, made.JobID, func(j client.Job) bool { return j.Status.IsTerminal() })
 		switch {
 		case job.Status != rowmill.StatusSucceeded || job.Model != test.model || job.FailedRows != 0:
 			t.Errorf("%s: %s", test.model, job.Raw)
@@ -195,7 +195,7 @@ models:
 		if err != nil {
 			t.Fatalf("%s: %v", model, err)
 		}
-		return await(t, api, made.JobID, func(j client.Job) bool { return j.Status.Terminal() })
+		return await(t, api, made.JobID, func(j client.Job) bool { return j.Status.IsTerminal() })
 	}
 	if job := run("gpt-4o-mini"); job.Status != rowmill.StatusSucceeded || job.Model != "own" || !strings.Contains(strings.Join(job.Warnings, "\n"), "gpt-4o-mini is an alias of own") {
 		t.Errorf("by an alias: %s", job.Raw)

@@ -28,7 +28,7 @@ import (
 // nodeService implements http.Service: it gives the API the data and the actions of the
 // node. Most methods come from actors.System, which pipeline embeds.
 type nodeService struct {
-	*pipeline
+	*jobPipeline
 	meter   *metricsSampler
 	secrets *secretReloader
 	recent  *answerCache // cache of the answers of nodes
@@ -46,13 +46,13 @@ const (
 
 // answerCache caches the recent answers of the nodes to requests of this node.
 type answerCache struct {
-	figures       cache.TTL[string, []actors.Reply[json.RawMessage]] // key: kind of figures, such as figuresEngines
-	distributions cache.TTL[string, *jobs.RowDistribution]           // key: job ID
+	figures       cache.TTL[string, []actors.NodeReply[json.RawMessage]] // key: kind of figures, such as figuresEngines
+	distributions cache.TTL[string, *jobs.RowDistribution]               // key: job ID
 }
 
 func newAnswerCache() *answerCache {
 	return &answerCache{
-		figures:       cache.TTL[string, []actors.Reply[json.RawMessage]]{Age: answerCacheAge, Most: 3},
+		figures:       cache.TTL[string, []actors.NodeReply[json.RawMessage]]{Age: answerCacheAge, Most: 3},
 		distributions: cache.TTL[string, *jobs.RowDistribution]{Age: answerCacheAge, Most: maxCachedDistributions},
 	}
 }
@@ -106,8 +106,8 @@ func (s *nodeService) Counting(m rowmill.Model) http.TokenCounting {
 	return said
 }
 
-// mergeServerModels returns an engine.Info that lists the models of all these servers.
-func mergeServerModels(servers []nodes.Engine) (info engine.Info) {
+// mergeServerModels returns an engine.ServerInfo that lists the models of all these servers.
+func mergeServerModels(servers []nodes.Engine) (info engine.ServerInfo) {
 	for _, s := range servers {
 		info.Models = append(info.Models, s.Models...)
 	}
@@ -135,12 +135,12 @@ func (s *nodeService) DrainNode(ctx context.Context, id string) error {
 
 // Actors returns the actors that match f, and which nodes answered. An actor with an
 // older message or task comes first.
-func (s *nodeService) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.ActorQueryStatus, error) {
+func (s *nodeService) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.ActorStatus, []apinodes.ActorQueryStatus, error) {
 	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []apinodes.Actor
+	var all []apinodes.ActorStatus
 	answered := []apinodes.ActorQueryStatus{}
 	for _, r := range replies {
 		a := apinodes.ActorQueryStatus{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
@@ -152,20 +152,20 @@ func (s *nodeService) Actors(ctx context.Context, f apinodes.ActorFilter) ([]api
 			all = append(all, toAPIActor(r.Node.ID, r.Node.Name, one))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b apinodes.Actor) int {
+	slices.SortStableFunc(all, func(a, b apinodes.ActorStatus) int {
 		return cmp.Compare(max(b.Oldest, b.TaskSeconds), max(a.Oldest, a.TaskSeconds))
 	})
 	return all, answered, nil
 }
 
-func toAPIActor(nodeID, nodeName string, a registry.Actor) apinodes.Actor {
-	actor := apinodes.Actor{
+func toAPIActor(nodeID, nodeName string, a registry.Actor) apinodes.ActorStatus {
+	actor := apinodes.ActorStatus{
 		NodeID: nodeID, Node: nodeName, ID: a.ID, Kind: a.Kind, Job: exchange.NilIfZero(a.Job), Engine: exchange.NilIfZero(a.Engine), State: a.State, Since: a.Since,
 		Restarts: a.Restarts, Depth: a.Depth, Oldest: toSeconds(a.Oldest),
 		Tasks: a.Tasks, Task: exchange.NilIfZero(a.Task), TaskSeconds: toSeconds(a.TaskTime),
 	}
 	if a.Trouble != nil {
-		actor.LastError = &apinodes.LastError{Message: a.Trouble.Text, At: a.Trouble.At}
+		actor.LastError = &apinodes.ActorError{Message: a.Trouble.Text, At: a.Trouble.At}
 	}
 	return actor
 }

@@ -44,10 +44,10 @@ func (p *simulationPolicy) isSimulating() bool {
 	return p.decided && p.simulated
 }
 
-// checkFoundServer returns why this node does not use a found server, with the remedy, and adds
+// refusalReason returns why this node does not use a found server, with the remedy, and adds
 // the server to the unused servers. It returns an empty text if the node can use the
 // server.
-func (p *simulationPolicy) checkFoundServer(f discover.FoundServer) string {
+func (p *simulationPolicy) refusalReason(f discover.FoundServer) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reason := ""

@@ -34,8 +34,8 @@ func TestSimulatedIsNeverMixedWithReal(t *testing.T) {
 				p.decideOnce(test.inUse == madeUp)
 				p.decideOnce(test.inUse != madeUp) // has no effect: the first call decides
 			}
-			f := discover.FoundServer{Address: "127.0.0.1:8000", Info: engine.Info{Simulated: test.found == madeUp}}
-			reason := p.checkFoundServer(f)
+			f := discover.FoundServer{Address: "127.0.0.1:8000", Info: engine.ServerInfo{Simulated: test.found == madeUp}}
+			reason := p.refusalReason(f)
 			if !strings.Contains(reason, test.refused) || (reason == "") != (test.refused == "") {
 				t.Errorf("refused for %q, want %q", reason, test.refused)
 			}

@@ -59,17 +59,17 @@ running server takes the same rates by POST /sim/faults.`,
 			models, err := loadCatalog(catalogFile)
 			err = errors.Join(err, logs.Validate(), gpu.applyTo(&config, cmd.Flags()), faults.applyTo(&config.Faults))
 			if err != nil {
-				return exit.With(exit.Usage, err)
+				return exit.WithCode(exit.Usage, err)
 			}
 			if set.Slots < 1 {
-				return exit.With(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
+				return exit.WithCode(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
 			config.Models, config.Logger = fillModelDefaults(models.All()), newLogger(term, logs)
 			config.Profile = applySimSettings(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 				if err != nil {
-					return exit.With(exit.Usage, fmt.Errorf("--witness: %w", err))
+					return exit.WithCode(exit.Usage, fmt.Errorf("--witness: %w", err))
 				}
 				defer file.Close()
 				config.RequestLog = file
@@ -129,7 +129,7 @@ func (g gpuFlags) applyTo(config *sim.Config, flags *pflag.FlagSet) error {
 			return fmt.Errorf("--%s and --gpu exclude each other: the GPU's profile sets the pace, and --max-num-seqs how many requests run at once", other)
 		}
 	}
-	profile, err := batching.Lookup(g.name)
+	profile, err := batching.FindProfile(g.name)
 	if err != nil {
 		return fmt.Errorf("--gpu: %w", err)
 	}

@@ -42,7 +42,7 @@ type nodeStorage struct {
 func (s *nodeStorage) Start(ctx context.Context) error {
 	err := s.open(ctx)
 	if err == nil {
-		s.deployment, err = s.deploymentStorage().SettleIdentity(ctx)
+		s.deployment, err = s.deploymentStorage().EnsureIdentity(ctx)
 	}
 	return err
 }
@@ -62,12 +62,12 @@ func (s *nodeStorage) openStore(ctx context.Context) error {
 	if s.Settings.Data, err = filepath.Abs(s.Settings.Data); err != nil {
 		return fmt.Errorf("data: %w", err)
 	}
-	if s.Settings.Store.Embedded() || s.Settings.Objects.URL == "" {
+	if s.Settings.Store.IsEmbedded() || s.Settings.Objects.URL == "" {
 		if err := os.MkdirAll(s.Settings.Data, 0o700); err != nil {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
 	}
-	if !s.Settings.Store.Embedded() {
+	if !s.Settings.Store.IsEmbedded() {
 		return s.openRedis(ctx)
 	}
 	records, err := bolt.Open(ctx, bolt.Config{
@@ -193,7 +193,7 @@ func (s *nodeStorage) deploymentStorage() deployment.Storage {
 // reads all results and parts of ended jobs. From time to time it calls onProgress with the
 // number of jobs that it has checked; onProgress may be nil.
 func (s *nodeStorage) checkConsistency(ctx context.Context, readResults bool, onProgress func(jobs int)) (deployment.NodeReport, error) {
-	o := deployment.Options{Progress: onProgress}
+	o := deployment.CheckOptions{Progress: onProgress}
 	if readResults {
 		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.DamagedItem, err error) {
 			faults, _, err := resultarchive.Scrub(ctx, s.Store, s.Bucket, rec)
@@ -205,7 +205,7 @@ func (s *nodeStorage) checkConsistency(ctx context.Context, readResults bool, on
 	}
 	c := deployment.NodeReport{RecordsAt: s.recordsLocation(), ObjectsAt: s.objectsLocation()}
 	var err error
-	if c.Report, err = s.deploymentStorage().Check(ctx, o); err != nil {
+	if c.CheckReport, err = s.deploymentStorage().Check(ctx, o); err != nil {
 		return c, err
 	}
 	now, err := s.Store.Time(ctx)
@@ -222,7 +222,7 @@ func (s *nodeStorage) confirmDeployment(ctx context.Context) error {
 // recordsLocation returns where the records are: the path of a file, or the address of Redis
 // without its password.
 func (s *nodeStorage) recordsLocation() string {
-	if s.Settings.Store.Embedded() {
+	if s.Settings.Store.IsEmbedded() {
 		return filepath.Join(s.Settings.Data, "rowmill.db")
 	}
 	return s.Settings.Store.Location()

@@ -39,7 +39,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	}
 	wait.For(t, "the patience has passed many times", func() bool {
 		job, err := api.Job(t.Context(), id)
-		if err != nil || job.Status.Terminal() {
+		if err != nil || job.Status.IsTerminal() {
 			t.Fatalf("%v, %s", err, job.Raw)
 		}
 		return time.Since(struck) > 5*time.Second
@@ -51,7 +51,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 		t.Errorf("a large submission meets %v", err)
 	}
 	noError(t, mend())
-	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
+	if job := await(t, api, id, func(j client.Job) bool { return j.Status.IsTerminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
 		t.Errorf("the job ended so: %s", job.Raw)
 	}
 	wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.Listeners.URL+"/readyz"); return status == 200 })
@@ -80,7 +80,7 @@ func TestS3Away(t *testing.T) {
 	records, objects := redistest.Start(t), s3test.Start(t)
 	outage(t, func(s *settings.Settings) {
 		s.Store.URL = settings.Secret(records.URL())
-		s.Objects = settings.Objects{
+		s.Objects = settings.ObjectStorage{
 			URL: "s3://" + objects.Bucket, Endpoint: objects.Endpoint,
 			AccessKey: settings.Secret(objects.AccessKey), SecretKey: settings.Secret(objects.SecretKey),
 		}
@@ -99,7 +99,7 @@ func TestRedisAway(t *testing.T) {
 	m.Logger = slog.New(slog.NewJSONHandler(log, nil))
 	api := m.run(t)
 	id := submit(t, api, 3)
-	await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() })
+	await(t, api, id, func(j client.Job) bool { return j.Status.IsTerminal() })
 
 	for way, test := range map[string]struct {
 		stop, start func() error

@@ -54,15 +54,15 @@ objects stay in their place until you purge them or the records come back.`,
 	return root
 }
 
-// setStorageBody adds the flags of a node's settings to cmd. When cmd runs, it opens the
+// withStorage adds the flags of a node's settings to cmd. When cmd runs, it opens the
 // storage that the settings name and calls body with this storage.
-func (s storageCommands) setStorageBody(cmd *cobra.Command, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
-	return s.setStorageBodyOr(cmd, nil, body)
+func (s storageCommands) withStorage(cmd *cobra.Command, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
+	return s.withStorageOrInUse(cmd, nil, body)
 }
 
-// setStorageBodyOr is like setStorageBody, but calls bodyIfInUse instead of body if another process
+// withStorageOrInUse is like withStorage, but calls bodyIfInUse instead of body if another process
 // uses the records. With nil for bodyIfInUse, this case is an error.
-func (s storageCommands) setStorageBodyOr(cmd *cobra.Command, bodyIfInUse, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
+func (s storageCommands) withStorageOrInUse(cmd *cobra.Command, bodyIfInUse, body func(ctx context.Context, m *nodeStorage, args []string) error) *cobra.Command {
 	load := addSettingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
@@ -76,7 +76,7 @@ func (s storageCommands) setStorageBodyOr(cmd *cobra.Command, bodyIfInUse, body 
 		case bodyIfInUse != nil && errors.Is(err, bolt.ErrInUse):
 			return bodyIfInUse(cmd.Context(), m, args)
 		case err != nil:
-			return exit.With(exit.Failure, err)
+			return exit.WithCode(exit.Failure, err)
 		}
 		return body(cmd.Context(), m, args)
 	}
@@ -115,11 +115,11 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 		}
 		skew := time.Duration(checked.SkewSeconds * float64(time.Second))
 		if err == nil && (!checked.Matches() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
-			err = exit.With(exit.Failure, errors.New("records and objects do not agree; rowmill storage --help says what can be done"))
+			err = exit.WithCode(exit.Failure, errors.New("records and objects do not agree; rowmill storage --help says what can be done"))
 		}
 		return err
 	}
-	return s.setStorageBodyOr(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
+	return s.withStorageOrInUse(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		checked, err := s.requestNodeCheck(ctx, m, read)
 		if err != nil {
 			return err
@@ -136,14 +136,14 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 
 // requestNodeCheck asks the node that uses the records to check its storage, and returns the report
 // of the node.
-func (s storageCommands) requestNodeCheck(ctx context.Context, m *nodeStorage, read bool) (checked deployment.NodeReport, err error) {
+func (s storageCommands) requestNodeCheck(ctx context.Context, m *nodeStorage, readResults bool) (checked deployment.NodeReport, err error) {
 	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + readBuildMetadata().Version}).NewClient()
 	if err != nil {
 		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
 	}
 	defer api.Close()
 	s.term.Say("a node uses the records and checks them itself")
-	_, answer, err := api.CheckStorage(ctx, read)
+	_, answer, err := api.CheckStorage(ctx, readResults)
 	if err != nil {
 		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
 	}
@@ -151,7 +151,7 @@ func (s storageCommands) requestNodeCheck(ctx context.Context, m *nodeStorage, r
 		return checked, fmt.Errorf("read the report of the node: %w", err)
 	}
 	if checked.RecordsAt != m.recordsLocation() {
-		return checked, exit.With(exit.Usage, fmt.Errorf("the node at ROWMILL_SERVER has its records at %s, and not at %s", checked.RecordsAt, m.recordsLocation()))
+		return checked, exit.WithCode(exit.Usage, fmt.Errorf("the node at ROWMILL_SERVER has its records at %s, and not at %s", checked.RecordsAt, m.recordsLocation()))
 	}
 	return checked, nil
 }
@@ -180,7 +180,7 @@ func (s storageCommands) printStorageReport(r deployment.NodeReport) error {
 		row("objects", r.ObjectsAt, identity(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
 		row("known jobs with objects", terminal.FormatCount(int64(r.Known)), "")
-		row("jobs that no record knows", terminal.FormatCount(int64(len(r.Unknown))), textfmt.FormatSize(sumNoteBytes(r.Unknown)))
+		row("jobs that no record knows", terminal.FormatCount(int64(len(r.Unknown))), textfmt.FormatSize(sumQuarantinedBytes(r.Unknown)))
 		row("result files that are missing", terminal.FormatCount(int64(len(r.Missing))), "")
 		row("damaged records and objects", terminal.FormatCount(int64(len(r.Damaged))), "")
 		for _, n := range limitPrinted(r.Unknown) {
@@ -201,7 +201,7 @@ const maxPrinted = 20
 
 func limitPrinted[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
 
-func sumNoteBytes(notes []deployment.QuarantineNote) (bytes int64) {
+func sumQuarantinedBytes(notes []deployment.QuarantineNote) (bytes int64) {
 	for _, n := range notes {
 		bytes += n.Bytes
 	}
@@ -227,15 +227,15 @@ in the bucket says since when. If the records know a job again, its note is remo
 		Args:    cobra.NoArgs,
 	}
 	form := command.AddPrintFlag(cmd, "table", "json")
-	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
+	return s.withStorage(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		how, err := form()
 		if err != nil {
 			return err
 		}
-		if _, err := m.deploymentStorage().SettleIdentity(ctx); err != nil { // do not write notes into the bucket of another deployment
+		if _, err := m.deploymentStorage().EnsureIdentity(ctx); err != nil { // do not write notes into the bucket of another deployment
 			return err
 		}
-		report, err := m.deploymentStorage().Check(ctx, deployment.Options{Progress: s.newProgressReporter()})
+		report, err := m.deploymentStorage().Check(ctx, deployment.CheckOptions{Progress: s.newProgressReporter()})
 		if err != nil {
 			return err
 		}
@@ -275,10 +275,10 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 	cmd.Flags().DurationVar(&older, "older-than", 0, "jobs that were set aside longer ago than this, such as 720h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print which jobs would be removed, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, args []string) error {
+	return s.withStorage(cmd, func(ctx context.Context, m *nodeStorage, args []string) error {
 		ways := slices.DeleteFunc([]bool{len(args) > 0, all, older > 0}, func(given bool) bool { return !given })
 		if len(ways) != 1 {
-			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
+			return exit.WithCode(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
 		}
 		notes, err := m.deploymentStorage().ListQuarantineNotes(ctx)
 		if err != nil {
@@ -289,13 +289,13 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		})
 		slices.Sort(args)
 		if len(chosen) < len(slices.Compact(args)) {
-			return exit.With(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
+			return exit.WithCode(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
 		}
 		if err := s.printQuarantined(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.FormatSize(sumNoteBytes(chosen))) {
-			return exit.With(exit.Failure, errors.New("nothing was removed"))
+		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.FormatSize(sumQuarantinedBytes(chosen))) {
+			return exit.WithCode(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.purgeJobs(ctx, m, chosen)
 	})
@@ -306,7 +306,7 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 func (s storageCommands) purgeJobs(ctx context.Context, m *nodeStorage, notes []deployment.QuarantineNote) error {
 	removed, failed := 0, error(nil)
 	for _, n := range notes {
-		switch err := m.deploymentStorage().PurgeJob(ctx, n.JobID); {
+		switch err := m.deploymentStorage().PurgeUnknownJob(ctx, n.JobID); {
 		case err == nil:
 			removed++
 		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):
@@ -345,9 +345,9 @@ The command asks first, unless --yes is given.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.setStorageBody(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
+	return s.withStorage(cmd, func(ctx context.Context, m *nodeStorage, _ []string) error {
 		if !yes && !s.askForYes("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.recordsLocation(), m.objectsLocation()) {
-			return exit.With(exit.Failure, errors.New("nothing was changed"))
+			return exit.WithCode(exit.Failure, errors.New("nothing was changed"))
 		}
 		settled, _, _, err := m.deploymentStorage().AdoptIdentity(ctx)
 		if err != nil {
@@ -380,8 +380,8 @@ lost, the usage of some days is too low.`,
 		if err != nil {
 			return err
 		}
-		if !set.Store.Embedded() {
-			return exit.With(exit.Usage, errors.New("the records are in Redis; only the record file of a single node can be salvaged"))
+		if !set.Store.IsEmbedded() {
+			return exit.WithCode(exit.Usage, errors.New("the records are in Redis; only the record file of a single node can be salvaged"))
 		}
 		path := filepath.Join(set.Data, "rowmill.db")
 		losses, damaged, err := embedded.Salvage(cmd.Context(), embedded.Config{Path: path})
@@ -390,7 +390,7 @@ lost, the usage of some days is too low.`,
 			return nil
 		}
 		if err != nil {
-			return exit.With(exit.Failure, err)
+			return exit.WithCode(exit.Failure, err)
 		}
 		if len(losses) == 0 && damaged == 0 {
 			s.term.Say("nothing is lost")

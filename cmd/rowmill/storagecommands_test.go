@@ -94,7 +94,7 @@ func TestStorageCommands(t *testing.T) {
 	command(0, "", "check")
 
 	var report struct {
-		deployment.Report
+		deployment.CheckReport
 		Skew *float64 `json:"clock_skew_seconds"`
 	}
 	if err := json.Unmarshal([]byte(command(0, "", "check", "-o", "json")), &report); err != nil || !report.Matches() || report.Skew == nil {

@@ -30,7 +30,7 @@ func (x *selfDiagnosis) measureCommitTimes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
 	x.times.CommitSeconds = x.measureTimes(ctx, "records", timedCommits, func() error { return x.commitProbeRecord(ctx) })
-	if !x.Settings.Store.Embedded() {
+	if !x.Settings.Store.IsEmbedded() {
 		return
 	}
 	file, err := os.CreateTemp(x.Settings.Data, ".doctor-*")
@@ -100,11 +100,11 @@ func readProbeObject(ctx context.Context, bucket blob.Bucket, key string) error 
 // measureTimes calls try up to n times and returns how many seconds each call took. It stops
 // after an error, and starts no further call after ctx ends. storageName names the storage in
 // the log.
-func (x *selfDiagnosis) measureTimes(ctx context.Context, storageName string, n int, try func() error) []float64 {
+func (x *selfDiagnosis) measureTimes(ctx context.Context, storageName string, n int, operation func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {
 		begun := time.Now()
-		if err := try(); err != nil {
+		if err := operation(); err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				x.Logger.Warn("storage cannot be timed", "what", storageName, "err", err)
 			}

@@ -57,7 +57,7 @@ const maxPreloaded = 8
 // errors: the first job of the model reports them.
 func (v *vocabularyCache) preload(known *catalog.Catalog, served []engine.ServedModel) {
 	for _, s := range served[:min(len(served), maxPreloaded)] {
-		models := known.ByEngineName(s.Name)
+		models := known.FindByEngineName(s.Name)
 		if m, found := known.Find(s.Name); found {
 			models = append(models, m)
 		}
@@ -87,7 +87,7 @@ func (v *vocabularyCache) loadVocabulary(m rowmill.Model) (vocabulary, error) {
 	if have, ok := v.loaded[key]; ok {
 		return have, nil
 	}
-	template, err := prompt.Find(m.Template)
+	template, err := prompt.FindTemplate(m.Template)
 	if err != nil {
 		return vocabulary{}, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/internal/notice"
 )
 
-// A billOfMaterials of materials in the format CycloneDX 1.6.
+// A billOfMaterials is a bill of materials in the format CycloneDX 1.6.
 type (
 	billOfMaterials struct {
 		Schema       string       `json:"$schema"`
@@ -34,14 +34,14 @@ type (
 		Component component `json:"component"`
 	}
 	component struct {
-		Type       string       `json:"type"`
-		Ref        string       `json:"bom-ref"`
-		Name       string       `json:"name"`
-		Version    string       `json:"version"`
-		Hashes     []checksum   `json:"hashes,omitempty"`
+		Type       string          `json:"type"`
+		Ref        string          `json:"bom-ref"`
+		Name       string          `json:"name"`
+		Version    string          `json:"version"`
+		Hashes     []checksum      `json:"hashes,omitempty"`
 		Licenses   []licenseChoice `json:"licenses"`
-		PURL       string       `json:"purl"`
-		Properties []property   `json:"properties,omitempty"`
+		PURL       string          `json:"purl"`
+		Properties []property      `json:"properties,omitempty"`
 	}
 	checksum struct {
 		Algorithm string `json:"alg"`
@@ -60,14 +60,14 @@ type (
 	}
 )
 
-// writeBills writes a bill of materials for each binary.
-func (r *release) writeBills(context.Context) error {
+// writeBillsOfMaterials writes a bill of materials for each binary.
+func (r *release) writeBillsOfMaterials(context.Context) error {
 	licences, err := notice.Read("NOTICE")
 	if err != nil {
 		return err
 	}
 	for _, p := range r.programs {
-		b, err := r.buildBill(p, licences)
+		b, err := r.buildBillOfMaterials(p, licences)
 		if err != nil {
 			return err
 		}
@@ -82,9 +82,9 @@ func (r *release) writeBills(context.Context) error {
 	return nil
 }
 
-// buildBill returns the bill of materials of a binary: the modules that Go records in the
+// buildBillOfMaterials returns the bill of materials of a binary: the modules that Go records in the
 // binary, the libraries of Go and C, and the packages in the console.
-func (r *release) buildBill(p *releaseBinary, licences map[string]string) (billOfMaterials, error) {
+func (r *release) buildBillOfMaterials(p *releaseBinary, licences map[string]string) (billOfMaterials, error) {
 	version := strings.TrimPrefix(r.version, "v")
 	self := component{
 		Type: "application", Name: "rowmill", Version: version, PURL: packageURL("golang", p.build.Main.Path, r.version),

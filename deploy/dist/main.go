@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
 	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
 	flag.Parse()
-	err := r.makePackages(ctx, built, flag.Args(), r.writeArchives, r.writePackages, r.writeImage, r.writeChart, r.writeBills)
+	err := r.makePackages(ctx, built, flag.Args(), r.writeArchives, r.writePackages, r.writeImage, r.writeChart, r.writeBillsOfMaterials)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
@@ -69,7 +69,7 @@ func (r *release) makePackages(ctx context.Context, built string, archs []string
 	}
 	slices.Sort(archs)
 	for _, arch := range archs {
-		p, err := readProgram(filepath.Join(r.binaries, arch, "rowmill"), arch)
+		p, err := readReleaseBinary(filepath.Join(r.binaries, arch, "rowmill"), arch)
 		if err != nil {
 			return err
 		}

@@ -21,9 +21,9 @@ type releaseBinary struct {
 	build *debug.BuildInfo
 }
 
-// readProgram reads a binary. It refuses a binary for another architecture, with
+// readReleaseBinary reads a binary. It refuses a binary for another architecture, with
 // dynamic linking, or not position-independent.
-func readProgram(path, arch string) (*releaseBinary, error) {
+func readReleaseBinary(path, arch string) (*releaseBinary, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the caller's file
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// readProgram refuses the test's own binary with changed ELF headers.
+// readReleaseBinary refuses the test's own binary with changed ELF headers.
 func TestCheckELF(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

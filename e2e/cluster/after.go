@@ -159,7 +159,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 	if err != nil {
 		return nil, err
 	}
-	if !rec.Job.Status.Terminal() {
+	if !rec.Job.Status.IsTerminal() {
 		return []string{fmt.Sprintf("the job is %s again", rec.Job.Status)}, nil
 	}
 	named := map[string]bool{}

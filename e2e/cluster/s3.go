@@ -17,7 +17,7 @@ func (c *Cluster) startS3(ctx context.Context) (err error) {
 	}
 	options := s3test.Options{Dir: filepath.Join(c.dir, "s3"), IP: c.s3Host.address}
 	if c.s3Host.net != nil {
-		options.Port, options.Prefix = s3Port, c.s3Host.net.Prefix()
+		options.Port, options.Prefix = s3Port, c.s3Host.net.CommandPrefix()
 	}
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return err

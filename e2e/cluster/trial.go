@@ -366,7 +366,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		j := rec.Job
 		g := Glimpse{
-			At: at, Status: string(j.Status), Over: j.Status.Terminal(), Epoch: rec.Epoch, Version: rec.Version, Session: rec.Session,
+			At: at, Status: string(j.Status), Over: j.Status.IsTerminal(), Epoch: rec.Epoch, Version: rec.Version, Session: rec.Session,
 			RowsDone: j.RowsDone, FailedRows: j.FailedRows,
 		}
 		if j.InputTokens != nil && j.OutputTokens != nil {

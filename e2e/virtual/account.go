@@ -258,7 +258,7 @@ func (j *jobCase) glimpse(id string) {
 	}
 	early := ""
 	unfair := rec.Job.ParkedUntil != nil && was.session != "" && !j.park()
-	if !rec.Job.Status.Terminal() {
+	if !rec.Job.Status.IsTerminal() {
 		j.tried = rec.Claims
 	} else {
 		j.finals = append(j.finals, rec)
@@ -276,7 +276,7 @@ func (j *jobCase) glimpse(id string) {
 		j.wrong("job %d is parked, but no two processes that ran it alone have crashed", j.index)
 	case early != "":
 		j.wrong("%s", early)
-	case was.status.Terminal() && was.status != g.status:
+	case was.status.IsTerminal() && was.status != g.status:
 		j.wrong("job %d was %s and is %s", j.index, was.status, g.status)
 	case g.epoch < was.epoch || g.version < was.version:
 		j.wrong("the record of job %d went back from epoch %d, version %d to %d, %d", j.index, was.epoch, was.version, g.epoch, g.version)
@@ -294,7 +294,7 @@ func (j *jobCase) glimpseLosing(id string) {
 		return
 	}
 	rec, err := s.copy.get(id)
-	if err != nil || !rec.Job.Status.Terminal() {
+	if err != nil || !rec.Job.Status.IsTerminal() {
 		return
 	}
 	j.mu.Lock()
@@ -337,7 +337,7 @@ func (a *account) removed(key string) {
 	if err != nil {
 		return
 	}
-	over, going := rec.Job.Status.Terminal(), rec.DataRemoved != nil
+	over, going := rec.Job.Status.IsTerminal(), rec.DataRemoved != nil
 	if j := a.of(id); j != nil {
 		going = going || j.isGone() // the store may just have forgotten the removal, and the end of the job
 		if over {

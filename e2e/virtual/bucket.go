@@ -256,9 +256,9 @@ type object struct {
 // firstBlock is the number of bytes that come with the opening of an object.
 const firstBlock = 64 << 10
 
-func (o *object) Size() int64     { return o.info.Size }
+func (o *object) Size() int64           { return o.info.Size }
 func (o *object) Info() blob.ObjectInfo { return o.info }
-func (o *object) Close() error    { return nil }
+func (o *object) Close() error          { return nil }
 
 func (o *object) ReadAt(p []byte, off int64) (int, error) {
 	if err := o.ctx.Err(); err != nil {

@@ -42,11 +42,11 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := put(retry.Unlimited(short, func(error) {})); !errors.Is(err, context.DeadlineExceeded) {
+		if err := put(retry.WithUnlimited(short, func(error) {})); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the end of the context", err)
 		}
 		told := 0
-		if err := put(retry.Unlimited(t.Context(), func(error) { told++ })); err != nil || time.Now().Before(until) || told < 10 {
+		if err := put(retry.WithUnlimited(t.Context(), func(error) { told++ })); err != nil || time.Now().Before(until) || told < 10 {
 			t.Errorf("%v, told %d times", err, told)
 		}
 		if i, err := b.shelf.get("a/raw"); err != nil || string(i.data) != "all that came" {

@@ -93,7 +93,7 @@ func (j *jobCase) awaitEnd() (id string, at time.Duration) {
 		j.mu.Lock()
 		id, none := j.id, j.never
 		n := len(j.history)
-		over := n > 0 && j.history[n-1].status.Terminal()
+		over := n > 0 && j.history[n-1].status.IsTerminal()
 		j.mu.Unlock()
 		switch {
 		case none:
@@ -127,7 +127,7 @@ func (j *jobCase) refused(node int, text []byte) bool {
 		return false
 	}
 	rec, err := j.world.vault.side(node).get(j.of.known())
-	if err != nil || !rec.Job.Status.Terminal() {
+	if err != nil || !rec.Job.Status.IsTerminal() {
 		return true // the store forgot the job; judge checks later that it comes back
 	}
 	if said.Code == "input_removed" {

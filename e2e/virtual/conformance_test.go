@@ -94,7 +94,7 @@ func TestNetwork_Conformance(t *testing.T) {
 			starts[place]++
 			t.Cleanup(p.kill)
 			p.join()
-			return peerstest.Process{Peers: p.port, Serve: p.port.server.Serve, Leave: p.leave, Kill: p.kill}
+			return peerstest.Process{Peers: p.port, Serve: p.port.server.SetHandler, Leave: p.leave, Kill: p.kill}
 		}}
 	})
 }

@@ -102,27 +102,27 @@ func (c *client) Name() string       { return "gpu" }
 func (c *client) Close()             {}
 func (c *client) Warnings() []string { return nil }
 
-func (c *client) Probe(ctx context.Context) (engine.Info, error) {
+func (c *client) Probe(ctx context.Context) (engine.ServerInfo, error) {
 	if err := pause(ctx, c.world.latency(c.node, "engine.probe", "")); err != nil {
-		return engine.Info{}, err
+		return engine.ServerInfo{}, err
 	}
 	if c.proc.dead() {
-		return engine.Info{}, errDead
+		return engine.ServerInfo{}, errDead
 	}
 	if c.restarts() {
-		return engine.Info{}, fmt.Errorf("connect: %w", syscall.ECONNREFUSED)
+		return engine.ServerInfo{}, fmt.Errorf("connect: %w", syscall.ECONNREFUSED)
 	}
 	if how := c.world.lie(c.node, "down"); how != "" {
-		return engine.Info{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
+		return engine.ServerInfo{}, &engine.Error{Class: engine.ServerFault, Message: "connection refused"}
 	}
-	return engine.Info{Kind: "virtual", Slots: c.world.Slots, Models: []engine.ServedModel{{Name: modelName}}}, nil
+	return engine.ServerInfo{Kind: "virtual", Slots: c.world.Slots, Models: []engine.ServedModel{{Name: modelName}}}, nil
 }
 
 func (c *client) Gauges(context.Context) (engine.Gauges, error) {
 	return engine.Gauges{}, engine.ErrNoGauges
 }
 
-func (c *client) Prepare(p engine.Params) (engine.Call, error) {
+func (c *client) Prepare(p engine.JobParams) (engine.PreparedCall, error) {
 	return &call{c, len(p.Schema) > 0}, nil
 }
 

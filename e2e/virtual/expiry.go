@@ -42,7 +42,7 @@ func (w *world) dataKept() time.Duration {
 
 // keepDays sets the retention of defaultAccount in days.
 func (w *world) keepDays(days int) error {
-	doc, err := json.Marshal(store.Settings{RetentionDays: &days})
+	doc, err := json.Marshal(store.AccountSettings{RetentionDays: &days})
 	if err != nil {
 		return err
 	}

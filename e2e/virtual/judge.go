@@ -20,7 +20,7 @@ func (a *account) over() bool {
 	for _, j := range a.jobs {
 		a.mu.Lock()
 		id, seen, never, wants := j.id, len(j.history) > 0, j.never, j.Remove > 0 && !j.released
-		over := seen && j.history[len(j.history)-1].status.Terminal()
+		over := seen && j.history[len(j.history)-1].status.IsTerminal()
 		a.mu.Unlock()
 		if never || over && !wants {
 			continue
@@ -34,7 +34,7 @@ func (a *account) over() bool {
 		rec, err := a.look(id) // the store forgot the job
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone() && a.world.wholeFor() > comesBack:
-		case err != nil, !rec.Job.Status.Terminal(), wants:
+		case err != nil, !rec.Job.Status.IsTerminal(), wants:
 			return false
 		}
 	}
@@ -91,7 +91,7 @@ func (a *account) judgeUnended() {
 			continue
 		} else if err != nil {
 			a.wrong("job %d was accepted and is gone: %v", j.index, err)
-		} else if !rec.Job.Status.Terminal() {
+		} else if !rec.Job.Status.IsTerminal() {
 			a.wrong("job %d does not end: it is %s, epoch %d, %d of %d rows done: %s", j.index, rec.Job.Status, rec.Epoch, rec.Job.RowsDone, len(j.texts), rec.Job.Message)
 		} else if j.Remove > 0 && !j.released {
 			a.wrong("the data of job %d cannot be removed", j.index)

@@ -44,7 +44,7 @@ func (p *proc) poisoned(e effect) bool {
 			continue
 		}
 		rec, err := j.look(id)
-		if err != nil || rec.Job.Status.Terminal() {
+		if err != nil || rec.Job.Status.IsTerminal() {
 			continue
 		}
 		if j.Poison == poisonAdopted && !p.has(id) {

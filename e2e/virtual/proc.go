@@ -87,9 +87,9 @@ func (p *proc) start() error {
 		return err
 	}
 	config := actors.Config{
-		Node: w.name(p.node), Store: p.records, Blob: objects, Inputs: actors.Inputs{Downloader: downloads, Retention: w.inputsKept()}, Peers: p.port, Clock: w.clock(p.node),
+		Node: w.name(p.node), Store: p.records, Blob: objects, Inputs: actors.InputConfig{Downloader: downloads, Retention: w.inputsKept()}, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
-		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), ParkTime: parkTime, MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
+		Ownership: actors.OwnershipConfig{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), ParkTime: parkTime, MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
 		Shards:    actors.ShardConfig{Rows: w.ShardRows},
 		Parts:     actors.PartConfig{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
 		Rows:      actors.RowConfig{Patience: 5 * time.Second},
@@ -108,9 +108,9 @@ func (p *proc) start() error {
 		return err
 	}
 	p.started = true
-	p.port.server.Serve(p.system.Service())
+	p.port.server.SetHandler(p.system.Service())
 	server, err := api.New(api.Config{
-		Store: p.system.Watch().Store(), Bucket: p.system.Watch().BucketForRequests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
+		Store: p.system.StorageMonitor().Store(), Bucket: p.system.StorageMonitor().FailFastBucket(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
 		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, Limits: api.Limits{MaxInlineBytes: 512},
 	})
 	if err != nil {
@@ -154,17 +154,17 @@ const orphanAge = time.Minute
 // service is the pipeline for the API.
 type service struct{ *actors.System }
 
-func (service) Checks(context.Context) []api.ReadinessCheck               { return nil }
+func (service) Checks(context.Context) []api.ReadinessCheck      { return nil }
 func (service) Nodes(context.Context) []apiclient.Node           { return nil }
 func (service) Servers() []served.Server                         { return nil }
-func (service) Counting(rowmill.Model) api.TokenCounting              { return api.TokenCounting{} }
+func (service) Counting(rowmill.Model) api.TokenCounting         { return api.TokenCounting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
 // Diagnose is not used here.
 func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil, nil }
 
 // Backup is not used here.
-func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
+func (service) Backup(context.Context) (nodes.BackupSnapshot, error) { return nil, nodes.ErrNoBackup }
 
 // CheckStorage is not used here.
 func (service) CheckStorage(context.Context, bool) (deployment.NodeReport, error) {
@@ -186,7 +186,7 @@ func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil
 func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Actors is not used here.
-func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.ActorQueryStatus, error) {
+func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.ActorStatus, []nodes.ActorQueryStatus, error) {
 	return nil, nil, nil
 }
 

@@ -38,18 +38,18 @@ func (a *account) reserve(s *recordstore.Store, f store.Fence, usd float64, limi
 		a.wrong("a job of %s is held against a limit of %v, which is another account's", otherAccount, *limit)
 	}
 	var refused *store.CostLimitError
-	switch bound := rowmill.MoneyOf(*limit); {
+	switch bound := rowmill.MoneyFromUSD(*limit); {
 	case errors.As(err, &refused):
-		before.Reserved = rowmill.MoneyOf(usd)
+		before.Reserved = rowmill.MoneyFromUSD(usd)
 		if all := a.bound(s, f.JobID).Plus(unused(before)); all <= bound {
-			a.wrong("%v is refused for a job: with it, %v of %v are spent or set aside", rowmill.MoneyOf(usd), all, bound)
+			a.wrong("%v is refused for a job: with it, %v of %v are spent or set aside", rowmill.MoneyFromUSD(usd), all, bound)
 		}
 		a.mu.Lock()
-		a.refused[f.JobID] = rowmill.MoneyOf(usd)
+		a.refused[f.JobID] = rowmill.MoneyFromUSD(usd)
 		a.mu.Unlock()
 	case err == nil && rec.Reserved > before.Reserved:
 		if all := a.bound(s, ""); all > bound {
-			a.wrong("%v is set aside for a job: %v of %v are spent or set aside now", rowmill.MoneyOf(usd), all, bound)
+			a.wrong("%v is set aside for a job: %v of %v are spent or set aside now", rowmill.MoneyFromUSD(usd), all, bound)
 		}
 	}
 	return rec, err
@@ -74,7 +74,7 @@ func (a *account) bound(s *recordstore.Store, but string) rowmill.Money {
 
 // unused returns the reserved money of a job minus the cost of its committed rows.
 func unused(rec store.Record) rowmill.Money {
-	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0) // the world's models have prices
+	return max(rec.Reserved-rowmill.MoneyFromUSD(*rec.Spec.Model.Cost(&rec.Job)), 0) // the world's models have prices
 }
 
 func (a *account) spent(s *recordstore.Store) (sum rowmill.Money) {
@@ -128,7 +128,7 @@ func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id str
 	}
 	for range 240 {
 		time.Sleep(250 * time.Millisecond)
-		if rec, _ = a.look(answer.Results); rec.Job.Status.Terminal() {
+		if rec, _ = a.look(answer.Results); rec.Job.Status.IsTerminal() {
 			break
 		}
 	}

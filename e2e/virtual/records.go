@@ -173,8 +173,8 @@ func (r *records) RenewSession(ctx context.Context, session string) error {
 	})
 }
 
-func (r *records) LiveSessions(ctx context.Context) (int, error) {
-	return ask(ctx, r, false, "live-sessions", "", func(ctx context.Context, s *recordstore.Store) (int, error) { return s.LiveSessions(ctx) })
+func (r *records) CountLiveSessions(ctx context.Context) (int, error) {
+	return ask(ctx, r, false, "live-sessions", "", func(ctx context.Context, s *recordstore.Store) (int, error) { return s.CountLiveSessions(ctx) })
 }
 
 func (r *records) CloseSession(ctx context.Context, session string) error {
@@ -229,8 +229,10 @@ func (r *records) List(ctx context.Context, account string, limit int, cursor st
 	return p.a, p.b, err
 }
 
-func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
-	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *recordstore.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
+func (r *records) Orphans(ctx context.Context, limit int) ([]store.OrphanJob, error) {
+	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *recordstore.Store) ([]store.OrphanJob, error) {
+		return s.Orphans(ctx, limit)
+	})
 }
 
 func (r *records) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
@@ -385,8 +387,10 @@ func (r *records) MarkDataDeleted(ctx context.Context, jobID string) error {
 	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.MarkDataDeleted(ctx, jobID) })
 }
 
-func (r *records) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
-	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.DueJobs(ctx, by, limit) })
+func (r *records) ListDueRemovals(ctx context.Context, by time.Time, limit int) ([]string, error) {
+	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) {
+		return s.ListDueRemovals(ctx, by, limit)
+	})
 }
 
 func (r *records) KeepInput(ctx context.Context, jobID string, until time.Time) error {
@@ -405,12 +409,12 @@ func (r *records) Time(ctx context.Context) (time.Time, error) {
 	return ask(ctx, r, false, "time", "", func(ctx context.Context, s *recordstore.Store) (time.Time, error) { return s.Time(ctx) })
 }
 
-func (r *records) Confirm(ctx context.Context) error {
+func (r *records) ConfirmPrimary(ctx context.Context) error {
 	return do(ctx, r, "confirm", "", func(ctx context.Context, s *recordstore.Store) error {
 		if r.side() != r.vault {
 			return fmt.Errorf("%w: the other side has the primary", rowmill.ErrUnavailable)
 		}
-		return s.Confirm(ctx)
+		return s.ConfirmPrimary(ctx)
 	})
 }
 

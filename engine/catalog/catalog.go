@@ -74,9 +74,9 @@ type modelsFile struct {
 	Models  []rowmill.Model   `yaml:"models"`
 }
 
-// readFile reads and decodes a catalog file. It checks only the YAML and the names of
+// decodeModelsFile reads and decodes a catalog file. It checks only the YAML and the names of
 // the fields.
-func readFile(r io.Reader) (file modelsFile, err error) {
+func decodeModelsFile(r io.Reader) (file modelsFile, err error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
 	if err != nil {
 		return file, fmt.Errorf("read models file: %w", err)
@@ -96,7 +96,7 @@ func readFile(r io.Reader) (file modelsFile, err error) {
 // Load reads and validates a catalog. The error names the entry and the field of every
 // problem.
 func Load(r io.Reader) (*Catalog, error) {
-	file, err := readFile(r)
+	file, err := decodeModelsFile(r)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +213,9 @@ func (c *Catalog) ResolveAlias(name string) string {
 // Aliases returns a map from each alias to its target.
 func (c *Catalog) Aliases() map[string]string { return maps.Clone(c.aliases) }
 
-// ByEngineName returns the models that list name among their engine names, in the order
+// FindByEngineName returns the models that list name among their engine names, in the order
 // of the file.
-func (c *Catalog) ByEngineName(name string) []rowmill.Model {
+func (c *Catalog) FindByEngineName(name string) []rowmill.Model {
 	found := make([]rowmill.Model, 0, len(c.byEngine[name]))
 	for _, i := range c.byEngine[name] {
 		found = append(found, c.models[i])
@@ -229,7 +229,7 @@ func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 func (c *Catalog) KnowsCapability(names ...string) bool {
 	var kind rowmill.Kind
 	for _, name := range names {
-		entries := c.ByEngineName(name)
+		entries := c.FindByEngineName(name)
 		if m, found := c.Find(name); found {
 			entries = append(entries, m)
 		}
@@ -246,9 +246,9 @@ func (c *Catalog) KnowsCapability(names ...string) bool {
 // All returns the models in the order of the file.
 func (c *Catalog) All() []rowmill.Model { return slices.Clone(c.models) }
 
-// Templates lists the prompt templates that a model may name, sorted. Package prompt
+// PromptTemplates lists the prompt templates that a model may name, sorted. Package prompt
 // implements the templates, and a test there checks that both lists are equal.
-func Templates() []string {
+func PromptTemplates() []string {
 	return []string{"chatml", "embedding", "gemma", "harmony", "llama-3", "none", "qwen-3", "qwen-3-embedding", "qwen-3-thinking"}
 }
 
@@ -301,8 +301,8 @@ func validateEntry(i int, m *rowmill.Model) (problems []error) {
 			wrong(fmt.Sprintf("engine_names[%d]", n), "%q is listed twice", name)
 		}
 	}
-	if m.Template != "" && !slices.Contains(Templates(), m.Template) {
-		wrong("template", "%q is not known: use one of %s, or leave it out", m.Template, strings.Join(Templates(), ", "))
+	if m.Template != "" && !slices.Contains(PromptTemplates(), m.Template) {
+		wrong("template", "%q is not known: use one of %s, or leave it out", m.Template, strings.Join(PromptTemplates(), ", "))
 	}
 	if m.Tokenizer != "" && !tokenizerPattern.MatchString(m.Tokenizer) {
 		wrong("tokenizer", "%q must be the name of a vocabulary or of a file in the tokenizers directory without its ending, not a path", m.Tokenizer)

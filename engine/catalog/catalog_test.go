@@ -120,7 +120,7 @@ func TestDefault_EngineNameHasOneEntryPerKind(t *testing.T) {
 	t.Parallel()
 	for _, m := range Default().All() {
 		for _, name := range m.EngineNames {
-			for _, other := range Default().ByEngineName(name) {
+			for _, other := range Default().FindByEngineName(name) {
 				if other.Kind == m.Kind && other.ID != m.ID {
 					t.Errorf("%s is %s and %s", name, m.ID, other.ID)
 				}

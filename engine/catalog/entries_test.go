@@ -68,7 +68,7 @@ func TestLoad_ExtendsTheDefault(t *testing.T) {
 	if c.ResolveAlias("cheap") != "org/Served" || c.ResolveAlias("mine") != "mine" {
 		t.Errorf("cheap is %q, mine %q", c.ResolveAlias("cheap"), c.ResolveAlias("mine"))
 	}
-	if called := c.ByEngineName("org/Served"); len(called) != 1 || called[0].ID != "mine" {
+	if called := c.FindByEngineName("org/Served"); len(called) != 1 || called[0].ID != "mine" {
 		t.Errorf("ByEngineName(org/Served) = %v", called)
 	}
 	if only := load(t, "extends: default\n"); len(only.All()) != len(Default().All()) {
@@ -80,13 +80,13 @@ func TestLoad_ExtendsTheDefault(t *testing.T) {
 func TestByEngineName_InTheOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	var ids []string
-	for _, m := range Default().ByEngineName("Qwen/Qwen3-30B-A3B") {
+	for _, m := range Default().FindByEngineName("Qwen/Qwen3-30B-A3B") {
 		ids = append(ids, m.ID)
 	}
 	if diff := cmp.Diff([]string{"qwen-3-30b-a3b", "qwen-3-30b-a3b-thinking"}, ids); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if called := Default().ByEngineName("unknown/model"); len(called) != 0 {
+	if called := Default().FindByEngineName("unknown/model"); len(called) != 0 {
 		t.Errorf("ByEngineName(unknown/model) = %v", called)
 	}
 }

@@ -19,7 +19,7 @@ const (
 	maxExtraBytes  = 1024   // bytes of a name or a string in extra_args
 )
 
-// A parseFunc function checks the value of a sampling parameter and converts it from
+// A parseFunc checks the value of a sampling parameter and converts it from
 // decoded JSON or YAML into the form that a job stores (int64, float64, bool, string,
 // []any, map[string]any). For a wrong value, problem describes a right value, such as
 // "a number from 0 to 1".
@@ -61,7 +61,7 @@ var params = map[string]parseFunc{
 	"structured_outputs":   parseStructuredOutputs,
 	"extra_args":           parseExtraArgs,
 
-	"n": parseOne,
+	"n": parseExactlyOne,
 }
 
 // refused maps parameters of vLLM or of other APIs that callers must not set to the
@@ -203,7 +203,7 @@ func parseBool(v any) (any, string) {
 	return v, ""
 }
 
-func parseOne(v any) (any, string) {
+func parseExactlyOne(v any) (any, string) {
 	if i, ok := asInt(v); !ok || i != 1 {
 		return nil, "1: a row has one answer; for more, send the row several times, with random_seed_per_input"
 	}

@@ -122,7 +122,7 @@ func NearestName(word string, names []string) string {
 	}
 	best, found := len(word)/3+1, ""
 	for _, name := range names {
-		if d := textfmt.Distance(word, strings.ToLower(name)); d < best {
+		if d := textfmt.EditDistance(word, strings.ToLower(name)); d < best {
 			best, found = d, name
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// unidentified is the kind in engine.Info of a server whose kind is unknown, although
+// unidentified is the kind in engine.ServerInfo of a server whose kind is unknown, although
 // it answers the requests of the adapter.
 const unidentified = "openai"
 
 // probeCandidate probes the server at a candidate's address. It returns nil if no usable server
 // answers there.
-func (f *Finder) probeCandidate(ctx context.Context, s *candidate) *engine.Info {
+func (f *Finder) probeCandidate(ctx context.Context, s *candidate) *engine.ServerInfo {
 	info, err := s.engine.Probe(ctx)
 	if err != nil {
 		f.cfg.Logger.Debug("no inference server at this address: the probe failed", "address", s.address, "err", err)
@@ -27,38 +27,38 @@ func (f *Finder) probeCandidate(ctx context.Context, s *candidate) *engine.Info 
 	case info.Kind == unidentified && len(info.Models) > 0:
 		// Any web server may answer /v1/models with a list. Rowmill sends prompts to such a
 		// server only if the operator names the server.
-		f.logOnce(s, "the kind of the server is unknown; to use the server, name it with --engine")
+		f.logSkipReason(s, "the kind of the server is unknown; to use the server, name it with --engine")
 		return nil
 	case info.Kind == unidentified:
 		return nil
 	case len(info.Models) == 0:
-		f.logOnce(s, "the server serves no model yet")
+		f.logSkipReason(s, "the server serves no model yet")
 		return nil
 	}
-	ours, err := f.isNode(ctx, s.address)
+	ours, err := f.isRowmillNode(ctx, s.address)
 	switch {
 	case err != nil: // the answer is unknown; the next round asks again
 		return nil
 	case ours:
-		f.logOnce(s, "the server is a Rowmill node, not an inference server")
+		f.logSkipReason(s, "the server is a Rowmill node, not an inference server")
 		return nil
 	}
 	return &info
 }
 
-// logOnce logs why the server of a candidate is not used. It logs the same reason only
+// logSkipReason logs why the server of a candidate is not used. It logs the same reason only
 // once in a row.
-func (f *Finder) logOnce(s *candidate, why string) {
+func (f *Finder) logSkipReason(s *candidate, why string) {
 	if s.logged != why {
 		s.logged = why
 		f.cfg.Logger.Info("server found but not used", "address", s.address, "reason", why)
 	}
 }
 
-// isNode reports whether a Rowmill node listens at an address. It asks for /version,
+// isRowmillNode reports whether a Rowmill node listens at an address. It asks for /version,
 // where only a node has the fields commit and built. An error means that the answer is
 // unknown now.
-func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
+func (f *Finder) isRowmillNode(ctx context.Context, address string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/version", nil)
 	if err != nil {
 		return false, err
@@ -92,13 +92,13 @@ type pinnedEngine struct {
 
 // Probe asks the server for its description. It returns an error if a simulated server
 // has replaced a real server, or a real server a simulated one.
-func (e pinnedEngine) Probe(ctx context.Context) (engine.Info, error) {
+func (e pinnedEngine) Probe(ctx context.Context) (engine.ServerInfo, error) {
 	info, err := e.Engine.Probe(ctx)
 	switch {
 	case err != nil || info.Simulated == e.simulated:
 		return info, err
 	case info.Simulated:
-		return engine.Info{}, fmt.Errorf("%s is a simulated server now, but was a real one: start the real one again, or restart this node", e.Name())
+		return engine.ServerInfo{}, fmt.Errorf("%s is a simulated server now, but was a real one: start the real one again, or restart this node", e.Name())
 	}
-	return engine.Info{}, fmt.Errorf("%s is a real server now, but was a simulated one: restart this node to use it", e.Name())
+	return engine.ServerInfo{}, fmt.Errorf("%s is a real server now, but was a simulated one: restart this node to use it", e.Name())
 }

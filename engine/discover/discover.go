@@ -95,7 +95,7 @@ func (c Config) Validate() error {
 type FoundServer struct {
 	Address string // HOST:PORT
 	Engine  engine.Engine
-	Info    engine.Info // the result of the probe
+	Info    engine.ServerInfo // the result of the probe
 }
 
 // A Finder looks for inference servers. Its methods are for one goroutine.
@@ -146,7 +146,7 @@ func (f *Finder) PendingAddresses() []string {
 func (f *Finder) ProbePending(ctx context.Context) []FoundServer {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	infos := make([]*engine.Info, len(f.candidates))
+	infos := make([]*engine.ServerInfo, len(f.candidates))
 	var wg sync.WaitGroup
 	for i, s := range f.candidates {
 		wg.Go(func() { infos[i] = f.probeCandidate(ctx, s) })

@@ -291,18 +291,18 @@ type fake struct {
 func (e *fake) Name() string { return e.name }
 func (e *fake) Close()       {}
 
-func (e *fake) Probe(ctx context.Context) (engine.Info, error) {
+func (e *fake) Probe(ctx context.Context) (engine.ServerInfo, error) {
 	e.mu.Lock()
 	e.probes = append(e.probes, time.Since(e.from))
 	e.mu.Unlock()
 	if e.hang {
 		<-ctx.Done()
-		return engine.Info{}, ctx.Err()
+		return engine.ServerInfo{}, ctx.Err()
 	}
 	if e.up.IsZero() || time.Now().Before(e.up) {
-		return engine.Info{}, errors.New("connection refused")
+		return engine.ServerInfo{}, errors.New("connection refused")
 	}
-	return engine.Info{Kind: "vllm", Models: []engine.ServedModel{{Name: "m"}}}, nil
+	return engine.ServerInfo{Kind: "vllm", Models: []engine.ServedModel{{Name: "m"}}}, nil
 }
 
 // notNode answers like a server without the page /version.

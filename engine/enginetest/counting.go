@@ -25,7 +25,7 @@ func testCounting(t *testing.T, s Server) {
 	const schema = `{"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}`
 	if !s.Counts {
 		for _, m := range s.models() {
-			counter, ok := mustPrepare(t, s, engine.Params{Model: *m, MaxTokens: 1}).(engine.PromptCounter)
+			counter, ok := mustPrepare(t, s, engine.JobParams{Model: *m, MaxTokens: 1}).(engine.PromptCounter)
 			if !ok {
 				continue
 			}
@@ -41,7 +41,7 @@ func testCounting(t *testing.T, s Server) {
 		}
 		switched := *m
 		switched.RequestExtras = map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}
-		for name, p := range map[string]engine.Params{
+		for name, p := range map[string]engine.JobParams{
 			"plain":                   {Model: *m},
 			"with a system prompt":    {Model: *m, System: "  Weigh every single word. "},
 			"with a schema":           {Model: *m, System: "Be brief.", Schema: json.RawMessage(schema)},
@@ -60,7 +60,7 @@ func testCounting(t *testing.T, s Server) {
 	}
 	if s.Embedding != nil {
 		t.Run("embedding", func(t *testing.T) {
-			c := mustPrepare(t, s, engine.Params{Model: *s.Embedding})
+			c := mustPrepare(t, s, engine.JobParams{Model: *s.Embedding})
 			for _, text := range countedTexts[1:] {
 				if strings.TrimSpace(text) == "" {
 					continue // some servers refuse to embed an empty text
@@ -77,7 +77,7 @@ func testCounting(t *testing.T, s Server) {
 	}
 	t.Run("beyond the context", func(t *testing.T) {
 		m := s.models()[0]
-		n, err := mustPrepare(t, s, engine.Params{Model: *m}).(engine.PromptCounter).CountPrompt(requestContext(t), engine.Row{Text: overlongText(*m)})
+		n, err := mustPrepare(t, s, engine.JobParams{Model: *m}).(engine.PromptCounter).CountPrompt(requestContext(t), engine.Row{Text: overlongText(*m)})
 		if err == nil && n <= m.ContextLength {
 			t.Errorf("counted %d tokens of a prompt that does not fit %d", n, m.ContextLength)
 		}
@@ -88,7 +88,7 @@ func testCounting(t *testing.T, s Server) {
 	t.Run("cancelled", func(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		c := mustPrepare(t, s, engine.Params{Model: *s.models()[0]})
+		c := mustPrepare(t, s, engine.JobParams{Model: *s.models()[0]})
 		if _, err := c.(engine.PromptCounter).CountPrompt(gone, engine.Row{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("CountPrompt with a cancelled context returned %v, want context.Canceled", err)
 		}
@@ -96,7 +96,7 @@ func testCounting(t *testing.T, s Server) {
 }
 
 // mustCountPrompt returns the server's count of the tokens of the prompt text.
-func mustCountPrompt(t *testing.T, c engine.Call, text string) int64 {
+func mustCountPrompt(t *testing.T, c engine.PreparedCall, text string) int64 {
 	t.Helper()
 	n, err := c.(engine.PromptCounter).CountPrompt(requestContext(t), engine.Row{Text: []byte(text)})
 	if err != nil {

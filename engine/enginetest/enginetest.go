@@ -162,17 +162,17 @@ func testGauges(t *testing.T, s Server) {
 
 // testPrepare checks that Prepare rejects unknown models and wrong sampling parameters.
 func testPrepare(t *testing.T, s Server) {
-	if _, err := s.Engine.Prepare(engine.Params{Model: rowmill.Model{ID: "no-such-model"}}); err == nil {
+	if _, err := s.Engine.Prepare(engine.JobParams{Model: rowmill.Model{ID: "no-such-model"}}); err == nil {
 		t.Error("Prepare accepted a model that the server does not serve, want an error")
 	}
 	m := s.Generation
 	if m == nil {
 		return
 	}
-	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"temprature": 1.0}}); err == nil {
+	if _, err := s.Engine.Prepare(engine.JobParams{Model: *m, Sampling: map[string]any{"temprature": 1.0}}); err == nil {
 		t.Error("Prepare accepted an unknown sampling parameter, want an error: the server would ignore it")
 	}
-	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"n": int64(2)}}); err == nil {
+	if _, err := s.Engine.Prepare(engine.JobParams{Model: *m, Sampling: map[string]any{"n": int64(2)}}); err == nil {
 		t.Error("Prepare accepted the sampling parameter n = 2, want an error")
 	}
 }
@@ -185,7 +185,7 @@ func requestContext(t *testing.T) context.Context {
 }
 
 // mustPrepare probes the server and prepares a call. It fails the test on an error.
-func mustPrepare(t *testing.T, s Server, p engine.Params) engine.Call {
+func mustPrepare(t *testing.T, s Server, p engine.JobParams) engine.PreparedCall {
 	t.Helper()
 	if _, err := s.Engine.Probe(requestContext(t)); err != nil {
 		t.Fatalf("probe: %v", err)
@@ -199,7 +199,7 @@ func mustPrepare(t *testing.T, s Server, p engine.Params) engine.Call {
 
 // mustGenerate runs one row, checks the rules that hold for every answer, and returns the
 // answer. It fails the test on an error.
-func mustGenerate(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
+func mustGenerate(t *testing.T, c engine.PreparedCall, text string, seed *int64) engine.Reply {
 	t.Helper()
 	r, err := c.Generate(requestContext(t), engine.Row{Text: []byte(text), Seed: seed})
 	if err != nil {

@@ -52,7 +52,7 @@ var forms = []struct {
 // testGeneration checks the server with the model Generation.
 func testGeneration(t *testing.T, s Server) {
 	m := *s.Generation
-	plain := engine.Params{Model: m, MaxTokens: 48, Sampling: map[string]any{"temperature": 0.8}}
+	plain := engine.JobParams{Model: m, MaxTokens: 48, Sampling: map[string]any{"temperature": 0.8}}
 
 	t.Run("answers, and stops at the limit", func(t *testing.T) {
 		c := mustPrepare(t, s, plain)
@@ -250,7 +250,7 @@ func testGeneration(t *testing.T, s Server) {
 
 // testCancellation checks that a cancelled context ends a call at any time, and that the
 // server then stops the row.
-func testCancellation(t *testing.T, s Server, p engine.Params) {
+func testCancellation(t *testing.T, s Server, p engine.JobParams) {
 	p.MaxTokens = s.Generation.ContextLength / 2
 	c := mustPrepare(t, s, p)
 	gone, cancel := context.WithCancel(t.Context())

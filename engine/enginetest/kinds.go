@@ -13,7 +13,7 @@ import (
 
 // testReasoning checks that the server separates reasoning from answers.
 func testReasoning(t *testing.T, s Server) {
-	c := mustPrepare(t, s, engine.Params{
+	c := mustPrepare(t, s, engine.JobParams{
 		Model: *s.Reasoning, MaxTokens: s.Reasoning.ContextLength / 4, Logprobs: true,
 		Sampling: map[string]any{"temperature": 0.8},
 	})
@@ -41,7 +41,7 @@ func testReasoning(t *testing.T, s Server) {
 // testEmbedding checks the server with the model Embedding.
 func testEmbedding(t *testing.T, s Server) {
 	m := *s.Embedding
-	c := mustPrepare(t, s, engine.Params{Model: m})
+	c := mustPrepare(t, s, engine.JobParams{Model: m})
 	texts := []string{"first of all", "a red house", "x", "lines\nand \"quotes\"", strings.Repeat("longer ", 40)}
 
 	t.Run("a group comes back in order", func(t *testing.T) {
@@ -70,7 +70,7 @@ func testEmbedding(t *testing.T, s Server) {
 
 // testBadTextFailsAlone embeds a group in which one text is too long, and checks that only this
 // text fails.
-func testBadTextFailsAlone(t *testing.T, s Server, c engine.Call) {
+func testBadTextFailsAlone(t *testing.T, s Server, c engine.PreparedCall) {
 	s.skipUnlessSupported(t, Limits)
 	if s.TruncatesPrompts {
 		t.Skip("the server truncates the prompt")
@@ -96,7 +96,7 @@ func testBadTextFailsAlone(t *testing.T, s Server, c engine.Call) {
 
 // mustEmbed embeds texts in one group and returns the replies. It fails the test on an
 // error.
-func mustEmbed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply {
+func mustEmbed(t *testing.T, s Server, c engine.PreparedCall, texts []string) []engine.Reply {
 	t.Helper()
 	rows := make([]engine.Row, len(texts))
 	for i, text := range texts {

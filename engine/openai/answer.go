@@ -26,12 +26,12 @@ const (
 // reportedError returns the error that the server reports inside a reply. If the reply has
 // no part of an answer, the error has the same class as a refusal with this status.
 // Otherwise the server had accepted the row, so the error is transient.
-func (r *replyReader) reportedError(asked requestSettings, private ...[]byte) *engine.Error {
+func (r *replyReader) reportedError(asked requestSettings, promptTexts ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
 		x.status = http.StatusInternalServerError
 	}
-	e := x.classify(asked, private...)
+	e := x.classify(asked, promptTexts...)
 	if r.fault.status == 0 {
 		e.Status = http.StatusOK
 	}
@@ -66,9 +66,9 @@ var withheldReasons = map[string]bool{
 // buildReply returns the complete reply, or the error that rejects it. isWholeBody means
 // that the reply came as one body and not as a stream. If a whole body has both an answer
 // and an error object, buildReply ignores the error object.
-func (r *replyReader) buildReply(asked requestSettings, isWholeBody bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
+func (r *replyReader) buildReply(asked requestSettings, isWholeBody bool, promptTexts ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!isWholeBody || !r.choices) {
-		return engine.Reply{}, nil, r.reportedError(asked, private...)
+		return engine.Reply{}, nil, r.reportedError(asked, promptTexts...)
 	}
 	return r.buildAnswer(isWholeBody, asked.form != "")
 }
@@ -88,7 +88,7 @@ func (r *replyReader) buildAnswer(isWholeBody, isConstrained bool) (out engine.R
 	case len(r.refusal) > 0 && len(bytes.TrimSpace(r.content)) == 0:
 		return engine.Reply{}, nil, withheldError(rowmill.RowRefused, "the model refused to answer", r.refusal)
 	case withheldReasons[word]:
-		return engine.Reply{}, nil, withheldError(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
+		return engine.Reply{}, nil, withheldError(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+plainWordOrEmpty(r.finish), r.content)
 	case known:
 		out.Finish = finish
 	case word == "" && isWholeBody:
@@ -132,7 +132,7 @@ func withheldError(code, message string, raw []byte) *engine.Error {
 func (r *replyReader) unfinishedError() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
 	e := &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
-	if word := safeWord(r.finish); word != "" {
+	if word := plainWordOrEmpty(r.finish); word != "" {
 		e.Message = "the server ended the answer with finish_reason " + word
 	} else {
 		e.Message = "the server ended the answer without a finish_reason"
@@ -173,9 +173,9 @@ func cutEmptyThinking(content []byte) []byte {
 	return bytes.TrimLeft(rest, " \t\r\n")
 }
 
-// safeWord returns b if it is a plain machine-readable word, otherwise "". Any other
+// plainWordOrEmpty returns b if it is a plain machine-readable word, otherwise "". Any other
 // text of a server may quote a prompt and must not get into errors.
-func safeWord(b []byte) string {
+func plainWordOrEmpty(b []byte) string {
 	if len(b) == 0 || len(b) >= maxWord || !utf8.Valid(b) {
 		return ""
 	}

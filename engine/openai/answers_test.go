@@ -106,7 +106,7 @@ func TestEveryFinishReasonHasAnAnswer(t *testing.T) {
 
 func (f *answerFile) judge(t *testing.T, body []byte) {
 	t.Helper()
-	r := newReply(&bytesSource{rest: body}, 1<<20, f.Reasoning)
+	r := newReplyReader(&bytesSource{rest: body}, 1<<20, f.Reasoning)
 	defer r.release()
 	if err := r.scanChat(); err != nil {
 		t.Fatal(err)

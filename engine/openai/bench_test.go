@@ -26,7 +26,7 @@ func benchScan(b *testing.B, body []byte) {
 	var src bytesSource
 	for b.Loop() {
 		src.rest = body
-		r := newReply(&src, 1<<20, false)
+		r := newReplyReader(&src, 1<<20, false)
 		if err := r.scanChat(); err != nil {
 			b.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func BenchmarkEmbedding(b *testing.B) {
 	out := make([]engine.Reply, 1)
 	for b.Loop() {
 		src.rest = body
-		r := newReply(&src, 1<<20, false)
+		r := newReplyReader(&src, 1<<20, false)
 		if err := r.scanEmbeddings(out, 0); err != nil {
 			b.Fatal(err)
 		}
@@ -99,8 +99,8 @@ func benchRoundTrip(b *testing.B, inflight int) {
 	address := must(bufio.NewReader(out).ReadString('\n'))(b)
 	e := must(New(Config{BaseURL: "http://" + strings.TrimSpace(address)}))(b)
 	defer e.Close()
-	e.storeProbe(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
-	c, err := e.Prepare(engine.Params{
+	e.storeProbe(engine.ServerInfo{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
+	c, err := e.Prepare(engine.JobParams{
 		Model: generator, System: "Be brief.", Logprobs: true, MaxTokens: 200, Sampling: map[string]any{"temperature": 0.7},
 	})
 	if err != nil {

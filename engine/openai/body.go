@@ -35,7 +35,7 @@ type replyBody struct {
 	framing framing
 	left    int64 // byLength: unread bytes of the body; byChunks: unread bytes of the current chunk
 	room    int64 // bytes that may still follow before the body exceeds its size limit
-	held    int   // length of the slice that window returned last; its bytes are still in the read buffer
+	held    int   // length of the slice that nextWindow returned last; its bytes are still in the read buffer
 	begun   bool  // byChunks: the first chunk was read
 	done    bool  // the whole body was read
 }

@@ -27,11 +27,11 @@ const seedMask = 1<<31 - 1
 // of CPU.
 const maxTokensWithoutStream = 128
 
-// A call sends the requests of one job to one server. It builds all parts of a request
+// A preparedCall sends the requests of one job to one server. It builds all parts of a request
 // in advance, except the prompt and the seed. A chat request consists of:
 //
 //	prefix <escaped prompt> middle [,"seed":<n>] }
-type call struct {
+type preparedCall struct {
 	engine   *Engine
 	target   modelTarget
 	model    rowmill.Model
@@ -50,7 +50,7 @@ type call struct {
 	limit               int64         // maximum tokens of an answer; 0 means the server's own limit
 	allowance           time.Duration // timeout of a row whose Timeout is 0
 	warnings            []string
-	notices             noticeSet
+	notices             warningSet
 	hasNotedWrongModel  atomic.Bool // the server named another model in an answer
 
 	ways []*countMethod // requests that can count the tokens of a prompt, the best first
@@ -59,19 +59,21 @@ type call struct {
 	rawHead []byte // raw job: HTTP head of each request, up to the value of Content-Length
 }
 
-var _ engine.Call = (*call)(nil)
+var _ engine.PreparedCall = (*preparedCall)(nil)
 
 // Warnings lists the job's settings that the server ignores or changes, and problems in
 // its answers.
-func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
+func (c *preparedCall) Warnings() []string {
+	return append(slices.Clip(c.warnings), c.notices.all()...)
+}
 
-// noticeSet collects the warnings that the answers of a server caused, each text once.
-type noticeSet struct {
+// warningSet collects the warnings that the answers of a server caused, each text once.
+type warningSet struct {
 	mu   sync.Mutex
 	said []string
 }
 
-func (n *noticeSet) add(texts ...string) {
+func (n *warningSet) add(texts ...string) {
 	if len(texts) == 0 {
 		return
 	}
@@ -84,7 +86,7 @@ func (n *noticeSet) add(texts ...string) {
 	}
 }
 
-func (n *noticeSet) all() []string {
+func (n *warningSet) all() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.said)
@@ -92,7 +94,7 @@ func (n *noticeSet) all() []string {
 
 // prepareChat builds the parts of a chat request that all rows share. It also collects
 // warnings about settings that the server does not support.
-func (c *call) prepareChat(p engine.Params) error {
+func (c *preparedCall) prepareChat(p engine.JobParams) error {
 	kind := c.target.kind
 	b := textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name))
 	b = append(b, `,"messages":[`...)
@@ -117,7 +119,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		fields = append(fields, requestField{"max_tokens", tokens})
 		c.settings.extras = append(c.settings.extras, extraMaxTokens)
 	}
-	extras, more, err := extraFields(kind, p.Model.RequestExtras, fields)
+	extras, more, err := modelExtraFields(kind, p.Model.RequestExtras, fields)
 	if err != nil {
 		return err
 	}
@@ -150,9 +152,9 @@ func (c *call) prepareChat(p engine.Params) error {
 		c.streamed = true
 		fields = append(fields, requestField{"stream", true}, requestField{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
-	c.settings.form = formSettingName(p)
+	c.settings.form = constraintSettingName(p)
 	if p.Sampling["structured_outputs"] != nil {
-		form, err := formField(c.target, p)
+		form, err := constraintField(c.target, p)
 		if err != nil {
 			return err
 		}
@@ -200,7 +202,7 @@ func (e *Engine) answerTimeout(tokens int64) time.Duration {
 }
 
 // appendChatRequest appends the JSON body of a row's chat request to dst.
-func (c *call) appendChatRequest(dst []byte, row engine.Row, t *requestTail) []byte {
+func (c *preparedCall) appendChatRequest(dst []byte, row engine.Row, t *requestTail) []byte {
 	dst = append(dst, c.prefix...)
 	dst = textfmt.AppendEscaped(dst, row.Text)
 	dst = append(dst, t.middle...)
@@ -216,7 +218,7 @@ func (c *call) appendChatRequest(dst []byte, row engine.Row, t *requestTail) []b
 }
 
 // Generate runs one row.
-func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
+func (c *preparedCall) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	if c.model.Kind == rowmill.KindEmbedding {
 		return engine.Reply{}, &engine.Error{
 			Class: engine.JobFault, Code: "wrong_kind", Message: c.model.ID + " is an embedding model and generates no text",
@@ -238,7 +240,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 }
 
 // generate sends one chat request for a row and reads the answer.
-func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
+func (c *preparedCall) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, t := c.engine, c.tailForRow(row)
 	p := c.timeoutFor(row)
 	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendChatRequest(dst, row, t) })
@@ -248,7 +250,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err := e.checkHeader(ctx, conn, c.settings, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
-	r := newReply(&conn.body, maxTextBytes(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
+	r := newReplyReader(&conn.body, maxTextBytes(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
 	// A gateway may collect the stream and send it as one body.
 	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
@@ -284,14 +286,14 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 
 // isSameModel reports whether an answer names the model that was asked for. Servers may
 // leave the name out, add a date or a quantization to it, or give only its last part.
-func isSameModel(asked string, named []byte) bool {
+func isSameModel(requested string, reported []byte) bool {
 	last := func(s string) string { return strings.ToLower(s[strings.LastIndexByte(s, '/')+1:]) }
-	return string(named) == asked || len(named) == 0 || strings.HasPrefix(last(string(named)), last(asked))
+	return string(reported) == requested || len(reported) == 0 || strings.HasPrefix(last(string(reported)), last(requested))
 }
 
 // timeoutFor returns the timeout of a request with these rows: the longest Timeout of
 // the rows, or c.allowance if one of the rows has no Timeout.
-func (c *call) timeoutFor(rows ...engine.Row) callTimeout {
+func (c *preparedCall) timeoutFor(rows ...engine.Row) callTimeout {
 	var longest time.Duration
 	for _, row := range rows {
 		if row.Timeout <= 0 {
@@ -305,9 +307,9 @@ func (c *call) timeoutFor(rows ...engine.Row) callTimeout {
 // checkHeader returns an error if a reply has a status other than 200 or a compressed
 // body. private holds texts that the error must not contain. After an error the caller
 // must not use conn.
-func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked requestSettings, private ...[]byte) error {
+func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked requestSettings, promptTexts ...[]byte) error {
 	if conn.header.StatusCode() != 200 {
-		return e.refusalError(ctx, conn, asked, private...)
+		return e.refusalError(ctx, conn, asked, promptTexts...)
 	}
 	if coding := conn.header.ContentEncoding(); len(coding) > 0 && string(coding) != "identity" {
 		conn.header.SetConnectionClose()

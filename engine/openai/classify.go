@@ -27,9 +27,9 @@ type refusal struct {
 // lowerCaseText returns the type, the code and the message of a refusal in lower case. private
 // holds the texts of the prompt. If the message quotes one of them, lowerCaseText leaves
 // out the message, because the message contains words of the prompt.
-func (x refusal) lowerCaseText(private ...[]byte) string {
+func (x refusal) lowerCaseText(promptTexts ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
-	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && containsQuote(x.fault.message, string(p)) }) {
+	if !slices.ContainsFunc(promptTexts, func(p []byte) bool { return len(p) >= quoteLength && containsQuote(x.fault.message, string(p)) }) {
 		text += "\n" + x.fault.message
 	}
 	return strings.ToLower(text)
@@ -37,8 +37,8 @@ func (x refusal) lowerCaseText(private ...[]byte) string {
 
 // classify turns a refusal into an error, by the first rule that matches. asked lists
 // the settings in the request. private holds texts that the error must not contain.
-func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Error {
-	lower := x.lowerCaseText(private...)
+func (x refusal) classify(asked requestSettings, promptTexts ...[]byte) *engine.Error {
+	lower := x.lowerCaseText(promptTexts...)
 	r := matchRule(x.status, lower, x.fault, asked)
 	e := &engine.Error{
 		Class:      r.class,
@@ -53,7 +53,7 @@ func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Erro
 		e.Code, e.Context = rowmill.RowTooLong, tokensInMessage(contextPattern, lower)
 		e.Prompt = tokensInMessage(promptPattern, lower)
 	}
-	if shown := x.fault.redactedMessage(private...); shown != "" {
+	if shown := x.fault.redactedMessage(promptTexts...); shown != "" {
 		e.Message += ": " + shown
 	}
 	return e

@@ -119,7 +119,7 @@ func checkAPIKey(key string) error {
 
 // Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
-	if _, err := c.base(); err != nil {
+	if _, err := c.parseBaseURL(); err != nil {
 		return err
 	}
 	if err := checkAPIKey(c.APIKey); err != nil {
@@ -155,8 +155,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// base parses BaseURL and removes a trailing /v1 from its path.
-func (c Config) base() (*url.URL, error) {
+// parseBaseURL parses BaseURL and removes a trailing /v1 from its path.
+func (c Config) parseBaseURL() (*url.URL, error) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
 	case err != nil:

@@ -34,7 +34,7 @@ const (
 	pausedForever = math.MaxInt64
 )
 
-// prepareCount lists the requests that can count the prompts of p, the best first.
+// prepareCountMethods lists the requests that can count the prompts of p, the best first.
 //
 //	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
 //	                 answers {"input_tokens": n}; for embeddings /tokenize
@@ -51,7 +51,7 @@ const (
 //
 // Tested with vLLM 0.32, SGLang 0.5.23, llama.cpp and Rowmill's simulated server. Older
 // releases of vLLM (from 0.11) and SGLang were not tested: only their code was read.
-func (c *call) prepareCount(p engine.Params) error {
+func (c *preparedCall) prepareCountMethods(p engine.JobParams) error {
 	e, kind := c.engine, c.target.kind
 	asRow := func(path string) *countMethod { return &countMethod{head: e.buildRequestHead(path)} }
 	asText := func(field, more string) *countMethod {
@@ -68,7 +68,7 @@ func (c *call) prepareCount(p engine.Params) error {
 	case kind == kindLlama:
 		c.ways = []*countMethod{asRow("/v1/chat/completions/input_tokens")}
 	default:
-		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), templateFields(p.Model.RequestExtras))
+		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), chatTemplateFields(p.Model.RequestExtras))
 		if err != nil {
 			return err
 		}
@@ -87,10 +87,10 @@ func (c *call) prepareCount(p engine.Params) error {
 // harmony prompts by code and not with the model's chat template.
 const harmony = "harmony"
 
-// templateFields returns the chat template settings of request_extras as fields for
+// chatTemplateFields returns the chat template settings of request_extras as fields for
 // /tokenize. It moves reasoning_effort into chat_template_kwargs, because /tokenize has
 // no field reasoning_effort.
-func templateFields(extras map[string]any) []requestField {
+func chatTemplateFields(extras map[string]any) []requestField {
 	kwargs := map[string]any{}
 	if given, ok := extras["chat_template_kwargs"].(map[string]any); ok {
 		maps.Copy(kwargs, given)
@@ -110,7 +110,7 @@ var errCountUnsupported = errors.New("the server does not support this way to co
 // CountPrompt returns the number of tokens of a row's prompt. It tries the requests of
 // c.ways in order until one gives a count. A row without Timeout gets the timeout of a
 // probe, because counting needs no GPU.
-func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
+func (c *preparedCall) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	var tooLong, passing error
 	for _, way := range c.ways {
 		now := time.Now()
@@ -155,11 +155,11 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 // paused after an error (see countPause).
 var errCountPaused = &engine.Error{Class: engine.Transient, Code: "not_counted", Message: "the server does not count prompts now"}
 
-var _ engine.PromptCounter = (*call)(nil)
+var _ engine.PromptCounter = (*preparedCall)(nil)
 
 // sendCountRequest asks the server to count the tokens of a row's prompt with the given
 // countMethod.
-func (c *call) sendCountRequest(ctx context.Context, way *countMethod, row engine.Row) (int, error) {
+func (c *preparedCall) sendCountRequest(ctx context.Context, way *countMethod, row engine.Row) (int, error) {
 	e, p := c.engine, newCallTimeout(c.engine.cfg.ProbeTimeout)
 	if row.Timeout > 0 {
 		p = newCallTimeout(row.Timeout)
@@ -180,9 +180,9 @@ func (c *call) sendCountRequest(ctx context.Context, way *countMethod, row engin
 		}
 		return 0, err
 	}
-	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
+	r := newReplyReader(&conn.body, e.cfg.MaxAnswerBytes, false)
 	defer r.release()
-	tokens, found, err := r.scanCount()
+	tokens, found, err := r.scanTokenCount()
 	e.releaseConn(conn)
 	switch {
 	case err != nil:
@@ -206,10 +206,10 @@ func isCountUnsupported(fault *engine.Error, kind string) bool {
 	return false
 }
 
-// scanCount reads the number of tokens in a reply, or counts the items of its list of
+// scanTokenCount reads the number of tokens in a reply, or counts the items of its list of
 // tokens. found is false if the reply has neither, such as the bare list of early
 // releases of vLLM.
-func (r *replyReader) scanCount() (tokens int, found bool, err error) {
+func (r *replyReader) scanTokenCount() (tokens int, found bool, err error) {
 	if r.peek() != '{' {
 		return 0, false, r.err
 	}

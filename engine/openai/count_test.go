@@ -65,7 +65,7 @@ func TestCountPrompt(t *testing.T) {
 		long             = `400 {"error":{"message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}}`
 		messages         = `"messages":[{"role":"system","content":"be"},{"role":"user","content":"a \"b\""}]`
 	)
-	chat := engine.Params{
+	chat := engine.JobParams{
 		Model: rowmill.Model{
 			ID: "m", Kind: rowmill.KindGeneration,
 			RequestExtras: map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}, "reasoning_effort": "low"},
@@ -78,7 +78,7 @@ func TestCountPrompt(t *testing.T) {
 	request := `{"model":"m",` + messages + `,"max_tokens":7,"chat_template_kwargs":{"enable_thinking":false},"reasoning_effort":"low"}`
 	for name, c := range map[string]struct {
 		server *countingServer
-		params engine.Params
+		params engine.JobParams
 		want   int
 		err    string   // of the last row
 		asked  []string // for two rows
@@ -130,7 +130,7 @@ func TestCountPrompt(t *testing.T) {
 		},
 		"vLLM embeds": {
 			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens}},
-			params: engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}},
+			params: engine.JobParams{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}},
 			want:   5, asked: []string{tokenize, tokenize}, body: `{"model":"m","prompt":"a \"b\""}`,
 		},
 		"SGLang": {
@@ -143,9 +143,9 @@ func TestCountPrompt(t *testing.T) {
 		},
 		"llama.cpp": {
 			server: &countingServer{kind: llamaCpp, server: "llama.cpp", counts: map[string]string{"/v1/chat/completions/input_tokens": `200 {"input_tokens":9,"object":"response.input_tokens"}`}},
-			params: engine.Params{Model: generator}, want: 9, asked: []string{"/v1/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
+			params: engine.JobParams{Model: generator}, want: 9, asked: []string{"/v1/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
 		},
-		"Ollama": {server: &countingServer{kind: ollama}, params: engine.Params{Model: generator}, err: engine.ErrNoCounting.Error()},
+		"Ollama": {server: &countingServer{kind: ollama}, params: engine.JobParams{Model: generator}, err: engine.ErrNoCounting.Error()},
 		"a server without counts": {
 			server: &countingServer{kind: vllmNew, counts: map[string]string{render: `200 {}`, tokenize: `405 {}`}},
 			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize, render},

@@ -16,11 +16,11 @@ func CanCountPrompts(kind string) bool {
 
 // addModelDetails adds the kind, the base model and the Hugging Face id of each model to info.
 // It takes them from the server's model list and from the other facts of the probe.
-func addModelDetails(info *engine.Info, found probeFacts, list listedModels) {
+func addModelDetails(info *engine.ServerInfo, found probeFacts, list listedModels) {
 	for i, said := range list {
 		m := &info.Models[i]
-		if m.Origin = hubID(printableOrEmpty(said.Root.value, maxName)); m.Origin == "" {
-			m.Origin = hubID(strings.TrimPrefix(strings.SplitN(m.Name, ":", 2)[0], "hf.co/"))
+		if m.Origin = hubIDOrEmpty(printableOrEmpty(said.Root.value, maxName)); m.Origin == "" {
+			m.Origin = hubIDOrEmpty(strings.TrimPrefix(strings.SplitN(m.Name, ":", 2)[0], "hf.co/"))
 		}
 		if m.Origin == m.Name {
 			m.Origin = ""
@@ -42,7 +42,7 @@ func addModelDetails(info *engine.Info, found probeFacts, list listedModels) {
 
 // deriveModelKind derives the kind of a model from the abilities that the server reports. SGLang
 // reports the ability to generate, but not the ability to reason.
-func deriveModelKind(server string, able ability, dimension int) (rowmill.Kind, int) {
+func deriveModelKind(server string, able abilitySet, dimension int) (rowmill.Kind, int) {
 	switch {
 	case able&generates == 0 && able&embeds != 0:
 		return rowmill.KindEmbedding, dimension
@@ -57,9 +57,9 @@ func deriveModelKind(server string, able ability, dimension int) (rowmill.Kind, 
 // hubPattern matches a Hugging Face id: organisation/name.
 var hubPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// hubID returns text if it looks like a Hugging Face id, and otherwise an empty string.
+// hubIDOrEmpty returns text if it looks like a Hugging Face id, and otherwise an empty string.
 // Most texts that are no such id are file paths.
-func hubID(text string) string {
+func hubIDOrEmpty(text string) string {
 	if !hubPattern.MatchString(text) {
 		return ""
 	}

@@ -64,16 +64,16 @@ func TestFindCapability(t *testing.T) {
 		"tagged": {Kind: rowmill.KindReasoning}, "closed": {Kind: rowmill.KindReasoning}, "python": {Kind: rowmill.KindGeneration},
 		"vectors": {Kind: rowmill.KindEmbedding, Dimension: 3}, "gone": {Kind: rowmill.KindEmbedding, Dimension: 3},
 	} {
-		got, err := engine.FindCapability(t.Context(), e, model, time.Minute)
+		got, err := engine.ProbeCapability(t.Context(), e, model, time.Minute)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", model, err, diff)
 		}
 	}
-	got, err := engine.FindCapability(t.Context(), e, "nothing", time.Minute)
+	got, err := engine.ProbeCapability(t.Context(), e, "nothing", time.Minute)
 	if err != nil || got.Kind != "" || strings.Count(got.Refusal, "not with nothing") != 2 {
 		t.Errorf("a model that runs no row is %+v, %v", got, err)
 	}
-	if got, err := engine.FindCapability(t.Context(), e, "busy", time.Minute); err == nil {
+	if got, err := engine.ProbeCapability(t.Context(), e, "busy", time.Minute); err == nil {
 		t.Errorf("a server that is busy says %+v", got)
 	}
 }

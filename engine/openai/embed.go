@@ -14,7 +14,7 @@ import (
 
 // prepareEmbed builds the request for an embedding model. It rejects settings that an
 // embedding model does not have, and ignores sampling parameters with a warning.
-func (c *call) prepareEmbed(p engine.Params) error {
+func (c *preparedCall) prepareEmbed(p engine.JobParams) error {
 	if p.System != "" || len(p.Schema) > 0 {
 		return fmt.Errorf("an embedding model supports neither system_prompt nor json_schema: remove them")
 	}
@@ -24,7 +24,7 @@ func (c *call) prepareEmbed(p engine.Params) error {
 		}
 	}
 	slices.Sort(c.warnings)
-	extras, more, err := extraFields(c.target.kind, p.Model.RequestExtras, nil)
+	extras, more, err := modelExtraFields(c.target.kind, p.Model.RequestExtras, nil)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *call) prepareEmbed(p engine.Params) error {
 }
 
 // appendEmbedRequest appends the JSON body of an embedding request for rows to dst.
-func (c *call) appendEmbedRequest(dst []byte, rows []engine.Row) []byte {
+func (c *preparedCall) appendEmbedRequest(dst []byte, rows []engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	for i, row := range rows {
 		if i > 0 {
@@ -51,7 +51,7 @@ func (c *call) appendEmbedRequest(dst []byte, rows []engine.Row) []byte {
 
 // Embed runs a group of rows. If the server refuses the group because of a row, Embed
 // halves the group until each bad row is alone.
-func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
+func (c *preparedCall) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 	if c.model.Kind != rowmill.KindEmbedding {
 		return nil, nil, &engine.Error{
 			Class: engine.JobFault, Code: "wrong_kind", Message: c.model.ID + " is not an embedding model",
@@ -67,7 +67,7 @@ func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []
 // embedGroup runs rows in one request. If the server refuses the request because of a
 // row, embedGroup runs each half of the rows alone. It writes the replies to out and the
 // errors to faults, in the order of the rows.
-func (c *call) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
+func (c *preparedCall) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (c *call) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row,
 
 // embedOnce sends rows in one request and puts the replies into out, in the order of
 // the rows.
-func (c *call) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply) error {
+func (c *preparedCall) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply) error {
 	e := c.engine
 	conn, err := e.send(ctx, e.embedHead, rows[0].Traceparent, p, func(dst []byte) []byte { return c.appendEmbedRequest(dst, rows) })
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *call) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, 
 	if err := e.checkHeader(ctx, conn, requestSettings{}, private...); err != nil {
 		return err
 	}
-	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
+	r := newReplyReader(&conn.body, e.cfg.MaxAnswerBytes, false)
 	defer r.release()
 	err = r.scanEmbeddings(out, c.model.Dimension)
 	e.releaseConn(conn)

@@ -30,10 +30,10 @@ type Engine struct {
 
 	mu                 sync.Mutex
 	probed             bool                   // at least one probe has succeeded
-	info               engine.Info            // result of the last successful probe
+	info               engine.ServerInfo      // result of the last successful probe
 	facts              probeFacts             // further results of the last successful probe
 	lastProbeSucceeded bool                   // the last probe succeeded
-	ollama             ollamaModels           // cached details of Ollama's models
+	ollama             ollamaModelCache       // cached details of Ollama's models
 	extraRecords       map[string]extraRecord // extras that the server refused or accepted, by the server's name of the model
 	unparsed           map[string]bool        // true if an answer of the model contained its reasoning, by the server's name of the model
 }
@@ -46,7 +46,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
 	}
-	base, err := cfg.base()
+	base, err := cfg.parseBaseURL()
 	if err != nil {
 		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
 	}
@@ -57,7 +57,7 @@ func New(cfg Config) (*Engine, error) {
 	if base.Scheme == "https" {
 		port, tlsConfig = "443", tlsConfigFor(base, cfg.TLS)
 	}
-	proxy, err := proxyTo(base, &cfg)
+	proxy, err := chooseProxy(base, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("engine %q: %w", cfg.Name, err)
 	}
@@ -113,7 +113,7 @@ func hostPort(u *url.URL, port string) string {
 
 // buildRequestHead returns the HTTP head of a request to path with the additional header lines
 // more. The head ends before the value of Content-Length, which is the last header.
-func (e *Engine) buildRequestHead(path string, more ...string) []byte {
+func (e *Engine) buildRequestHead(path string, headerLines ...string) []byte {
 	target, proxied := e.base.EscapedPath()+path, ""
 	if proxy := e.pool.proxy; proxy != nil && e.pool.tls == nil {
 		target, proxied = "http://"+e.base.Host+target, proxyHeader(proxy)
@@ -123,7 +123,7 @@ func (e *Engine) buildRequestHead(path string, more ...string) []byte {
 		"User-Agent: rowmill\r\n" +
 		"Accept: application/json\r\n" +
 		"Content-Type: application/json\r\n"
-	return []byte(head + strings.Join(more, "") + "Content-Length: ")
+	return []byte(head + strings.Join(headerLines, "") + "Content-Length: ")
 }
 
 // SetAPIKey changes the key of all later requests; an empty key means none. Requests in
@@ -154,12 +154,12 @@ func (e *Engine) Close() {
 }
 
 // Prepare compiles the settings that all rows of a job share.
-func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
+func (e *Engine) Prepare(p engine.JobParams) (engine.PreparedCall, error) {
 	t, err := e.targetFor(p.Model)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{engine: e, target: t, model: p.Model, system: []byte(p.System)}
+	c := &preparedCall{engine: e, target: t, model: p.Model, system: []byte(p.System)}
 	if p.Model.Kind == rowmill.KindRaw { // only the server knows which requests it supports
 		c.prepareRaw(p)
 		return c, nil
@@ -172,7 +172,7 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 		}
 	}
 	if err == nil {
-		err = c.prepareCount(p)
+		err = c.prepareCountMethods(p)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s on engine %s: %w", p.Model.ID, e.cfg.Name, err)
@@ -183,13 +183,13 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 // refusalError reads the body of a reply with a status other than 200 and returns the
 // error for it. private holds texts that the error must not contain. The caller must
 // not use c afterwards.
-func (e *Engine) refusalError(ctx context.Context, c *conn, asked requestSettings, private ...[]byte) error {
+func (e *Engine) refusalError(ctx context.Context, c *conn, asked requestSettings, promptTexts ...[]byte) error {
 	x, _, err := e.readRefusal(ctx, c)
 	if err != nil {
 		return err
 	}
-	fault := x.classify(asked, private...)
-	if extra := asked.findRefusedExtra(x.status, x.lowerCaseText(private...), x.fault.param); extra != "" && !fault.TooLong {
+	fault := x.classify(asked, promptTexts...)
+	if extra := asked.findRefusedExtra(x.status, x.lowerCaseText(promptTexts...), x.fault.param); extra != "" && !fault.TooLong {
 		return &extraRefusedError{fault, extra}
 	}
 	return fault

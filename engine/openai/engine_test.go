@@ -63,7 +63,7 @@ func probed(t *testing.T, cfg Config) *Engine {
 	return e
 }
 
-func prepared(t *testing.T, e *Engine, p engine.Params) engine.Call {
+func prepared(t *testing.T, e *Engine, p engine.JobParams) engine.PreparedCall {
 	t.Helper()
 	c := must(e.Prepare(p))(t)
 	return c
@@ -71,7 +71,7 @@ func prepared(t *testing.T, e *Engine, p engine.Params) engine.Call {
 
 func generate(t *testing.T, e *Engine, text string) (engine.Reply, error) {
 	t.Helper()
-	return prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), engine.Row{Text: []byte(text)})
+	return prepared(t, e, engine.JobParams{Model: generator}).Generate(t.Context(), engine.Row{Text: []byte(text)})
 }
 
 func TestRequestBody(t *testing.T) {
@@ -87,17 +87,17 @@ func TestRequestBody(t *testing.T) {
 	m := generator
 	m.RequestExtras = map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}, "top_k": 3}
 	for name, c := range map[string]struct {
-		params engine.Params
+		params engine.JobParams
 		row    engine.Row
 		want   string
 	}{
 		"bare": {
-			engine.Params{Model: generator},
+			engine.JobParams{Model: generator},
 			engine.Row{Text: []byte("a \"b\"\n")},
 			`{"model":"m","messages":[{"role":"user","content":"a \"b\"\n"}]}`,
 		},
 		"everything": {
-			engine.Params{
+			engine.JobParams{
 				Model: m, System: "be <brief>", Schema: json.RawMessage("{ \"type\": \"object\" }"), Logprobs: true, MaxTokens: 9,
 				Sampling: map[string]any{"temperature": 0.5, "top_k": 20.0, "stop": []any{"x"}, "max_tokens": 7.0, "seed": 1.0, "n": 1.0, "min_p": nil},
 			},
@@ -108,7 +108,7 @@ func TestRequestBody(t *testing.T) {
 			"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}},"seed":5}`,
 		},
 		"the job's seed": {
-			engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(1) << 33, "max_tokens": 7.0}},
+			engine.JobParams{Model: generator, Sampling: map[string]any{"seed": int64(1) << 33, "max_tokens": 7.0}},
 			engine.Row{},
 			`{"model":"m","messages":[{"role":"user","content":""}],"max_tokens":7,"seed":0}`,
 		},
@@ -181,7 +181,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
-			got := must(prepared(t, e, engine.Params{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
+			got := must(prepared(t, e, engine.JobParams{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
@@ -200,7 +200,7 @@ func TestAnswersOfAnotherModel(t *testing.T) {
 		e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Replace(good, "{", `{"model":`+named+",", 1))
 		})
-		c := prepared(t, e, engine.Params{Model: generator})
+		c := prepared(t, e, engine.JobParams{Model: generator})
 		for range 2 {
 			must(c.Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
 		}
@@ -277,7 +277,7 @@ func TestRefusals(t *testing.T) {
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			})
-			call := prepared(t, e, engine.Params{Model: generator, Schema: c.schema, System: secret})
+			call := prepared(t, e, engine.JobParams{Model: generator, Schema: c.schema, System: secret})
 			_, err := call.Generate(t.Context(), engine.Row{Text: []byte("say: " + secret)})
 			var got *engine.Error
 			if !errors.As(err, &got) {
@@ -359,7 +359,7 @@ func TestEmbedHalvesTheGroup(t *testing.T) {
 	for _, c := range "abXcdefY" {
 		rows = append(rows, engine.Row{Text: []byte(string(c))})
 	}
-	replies, faults, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), rows)
+	replies, faults, err := prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestInfinity(t *testing.T) {
 	if _, err := e.Gauges(t.Context()); !errors.Is(err, engine.ErrNoGauges) {
 		t.Errorf("gauges: %v", err)
 	}
-	c := prepared(t, e, engine.Params{Model: embedder})
+	c := prepared(t, e, engine.JobParams{Model: embedder})
 	if warned := strings.Join(c.Warnings(), " "); !strings.Contains(warned, "Infinity cuts") {
 		t.Errorf("warnings %q", warned)
 	}
@@ -431,7 +431,7 @@ func TestTEI(t *testing.T) {
 	}
 	m := embedder
 	m.ID = "acme/embed-small"
-	c := prepared(t, e, engine.Params{Model: m})
+	c := prepared(t, e, engine.JobParams{Model: m})
 	if warned := c.Warnings(); len(warned) != 0 {
 		t.Errorf("warnings %q", warned)
 	}
@@ -446,7 +446,7 @@ func TestTEI(t *testing.T) {
 	if _, err := e.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if warned := strings.Join(prepared(t, e, engine.Params{Model: m}).Warnings(), " "); !strings.Contains(warned, "--auto-truncate") {
+	if warned := strings.Join(prepared(t, e, engine.JobParams{Model: m}).Warnings(), " "); !strings.Contains(warned, "--auto-truncate") {
 		t.Errorf("warnings %q", warned)
 	}
 	f.pages["/info"] = strings.Replace(info, `{"embedding":{"pooling":"cls"}}`, `{"reranker":{"id2label":{}}}`, 1)
@@ -462,7 +462,7 @@ func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(501)
 	})
-	_, _, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
+	_, _, err := prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
 	var fault *engine.Error
 	if !errors.As(err, &fault) || fault.Class != engine.JobFault || asked.Load() != 1 {
 		t.Errorf("%d requests, %v, want a JobFault after one request", asked.Load(), err)

@@ -36,8 +36,8 @@ type callTimeout struct {
 	until  time.Time     // time when the timeout expires
 }
 
-func newCallTimeout(whole time.Duration) callTimeout {
-	return callTimeout{length: whole, until: time.Now().Add(whole)}
+func newCallTimeout(timeout time.Duration) callTimeout {
+	return callTimeout{length: timeout, until: time.Now().Add(timeout)}
 }
 
 // send posts one request and returns the connection after it has read the reply's
@@ -45,12 +45,12 @@ func newCallTimeout(whole time.Duration) callTimeout {
 // the request up to the value of Content-Length; traceparent is the value of the header
 // traceparent, empty for none; build appends the body. build may run twice: if the server
 // has closed the reused connection, send dials a new connection, once.
-func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) (*conn, error) {
+func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p callTimeout, appendBody func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if c := e.pool.get(); c != nil {
-		err := e.exchange(ctx, c, head, traceparent, p, build)
+		err := e.exchange(ctx, c, head, traceparent, p, appendBody)
 		if err == nil {
 			return c, nil
 		}
@@ -63,7 +63,7 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p ca
 	if err != nil {
 		return nil, e.dialError(ctx, err, p)
 	}
-	if err := e.exchange(ctx, c, head, traceparent, p, build); err != nil {
+	if err := e.exchange(ctx, c, head, traceparent, p, appendBody); err != nil {
 		return nil, e.exchangeError(ctx, err, p)
 	}
 	return c, nil
@@ -92,11 +92,11 @@ func (c *conn) applyDeadline(deadline time.Time) error {
 
 // exchange sends a request on c and reads the reply's header. After an error it closes
 // c.
-func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) error {
+func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p callTimeout, appendBody func([]byte) []byte) error {
 	c.startRow(ctx)
 	err := c.applyTimeout(p)
 	if err == nil {
-		err = c.write(head, e.authorization(), traceparent, build)
+		err = c.writeRequest(head, e.authorization(), traceparent, appendBody)
 	}
 	if err == nil || !isTimeout(err) {
 		// A server may refuse a large request and close the connection before it has
@@ -112,9 +112,9 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 	return err
 }
 
-// write sends a request: head, the length of the body, the headers Authorization and
+// writeRequest sends a request: head, the length of the body, the headers Authorization and
 // traceparent unless they are empty, and the body that build appends.
-func (c *conn) write(head []byte, authorization, traceparent string, build func([]byte) []byte) error {
+func (c *conn) writeRequest(head []byte, authorization, traceparent string, appendBody func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
 	// The head contains the length of the body. So build the body first, after enough
 	// free bytes, and then write the head directly before the body.
@@ -127,7 +127,7 @@ func (c *conn) write(head []byte, authorization, traceparent string, build func(
 		after += len(within) + len(traceparent)
 	}
 	room := len(head) + digits + after
-	whole := build(slices.Grow((*buf)[:0], room)[:room])
+	whole := appendBody(slices.Grow((*buf)[:0], room)[:room])
 	var length [digits]byte
 	number := strconv.AppendInt(length[:0], int64(len(whole)-room), 10)
 	start := room - after - len(number) - len(head)

@@ -30,11 +30,11 @@ func (x extraField) notice() string {
 
 // causedRefusal reports whether the server refused a request because of the extra. said is
 // the text of the refusal in lower case, and param is the field that the refusal names.
-func (x extraField) causedRefusal(said, param string) bool {
+func (x extraField) causedRefusal(refusalText, param string) bool {
 	if x == extraLogprobs {
-		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
+		return param == "logprobs" || param == "top_logprobs" || strings.Contains(refusalText, "logprob") || strings.Contains(refusalText, unwritable)
 	}
-	return strings.Contains(said, "max_completion_tokens")
+	return strings.Contains(refusalText, "max_completion_tokens")
 }
 
 // unwritable is a part of an error message. A Python server answers 500 with this
@@ -70,14 +70,14 @@ func (e *extraRefusedError) Unwrap() error { return e.fault }
 // findRefusedExtra returns the extra that caused a refusal, or an empty string if no extra
 // caused it. said is the text of the refusal in lower case, and param is the field that
 // the refusal names.
-func (a requestSettings) findRefusedExtra(status int, said, param string) extraField {
+func (a requestSettings) findRefusedExtra(status int, refusalText, param string) extraField {
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // OpenAI's newer models answer 403
 	default:
 		return ""
 	}
 	for _, x := range a.extras {
-		if x.causedRefusal(said, param) {
+		if x.causedRefusal(refusalText, param) {
 			return x
 		}
 	}
@@ -108,7 +108,7 @@ func (e *Engine) updateExtraRecord(model string, change func(*extraRecord)) extr
 
 // omitExtra removes an extra from all further requests of the call. It returns false if
 // it cannot build the requests.
-func (c *call) omitExtra(x extraField) bool {
+func (c *preparedCall) omitExtra(x extraField) bool {
 	c.engine.updateExtraRecord(c.target.name, func(l *extraRecord) {
 		if !slices.Contains(l.extras, x) {
 			l.extras = append(slices.Clone(l.extras), x)
@@ -134,7 +134,7 @@ type requestTail struct {
 }
 
 // buildTailWithout builds a requestTail without the given extras.
-func (c *call) buildTailWithout(without []extraField) (*requestTail, error) {
+func (c *preparedCall) buildTailWithout(without []extraField) (*requestTail, error) {
 	fields := c.fields
 	for _, x := range without {
 		fields = x.removeFrom(fields)
@@ -152,7 +152,7 @@ const maxFailuresWithLogprobs = 2
 // tailForRow returns the requestTail for a row's request. After HTTP 500 answers to the
 // row, the request is sent without log probabilities: they may be the cause, and most
 // servers do not name the cause. See maxFailuresWithLogprobs for the number of answers.
-func (c *call) tailForRow(row engine.Row) *requestTail {
+func (c *preparedCall) tailForRow(row engine.Row) *requestTail {
 	usual := c.trailer.Load()
 	if row.Failures == 0 || c.proven.Load() && row.Failures < maxFailuresWithLogprobs || !c.hasAdded(extraLogprobs, usual) {
 		return usual
@@ -166,14 +166,14 @@ func (c *call) tailForRow(row engine.Row) *requestTail {
 
 // hasAdded reports whether Rowmill by itself added the extra x to requests with the
 // requestTail t.
-func (c *call) hasAdded(x extraField, t *requestTail) bool {
+func (c *preparedCall) hasAdded(x extraField, t *requestTail) bool {
 	return slices.Contains(c.settings.extras, x) && !slices.Contains(t.without, x)
 }
 
 // recordLogprobsOutcome records that the server answered a row whose request had the
 // requestTail t. Further rows do not ask for log probabilities once the server has answered
 // maxRowsWithoutLogprobs rows only without log probabilities, and no row with them.
-func (c *call) recordLogprobsOutcome(t *requestTail, row engine.Row) {
+func (c *preparedCall) recordLogprobsOutcome(t *requestTail, row engine.Row) {
 	switch {
 	case c.hasAdded(extraLogprobs, t):
 		if !c.proven.Load() {
@@ -193,7 +193,7 @@ func (c *call) recordLogprobsOutcome(t *requestTail, row engine.Row) {
 const maxRowsWithoutLogprobs = 2
 
 // tailSize returns the number of bytes after the prompt in a request.
-func (c *call) tailSize() int {
+func (c *preparedCall) tailSize() int {
 	if b := c.trailer.Load(); b != nil {
 		return len(b.middle)
 	}

@@ -75,7 +75,7 @@ func TestRefusedExtras(t *testing.T) {
 				t.Parallel()
 				p := &picky{refuses: map[string]saying{field: s}}
 				e := serve(t, nil, p.ServeHTTP)
-				params := engine.Params{Model: generator, MaxTokens: 9, Logprobs: true}
+				params := engine.JobParams{Model: generator, MaxTokens: 9, Logprobs: true}
 				for range 2 { // the second job knows it from the first
 					c := prepared(t, e, params)
 					for range 2 {
@@ -102,7 +102,7 @@ func TestRefusedExtras(t *testing.T) {
 			"logprobs":   {status: 403, body: openAIError("You are not allowed to request logprobs from this model", "", "")},
 			"max_tokens": {status: 400, body: openAIError(noMaxTokens, "", "")},
 		}}
-		c := prepared(t, serve(t, nil, p.ServeHTTP), engine.Params{Model: generator, MaxTokens: 9, Logprobs: true})
+		c := prepared(t, serve(t, nil, p.ServeHTTP), engine.JobParams{Model: generator, MaxTokens: 9, Logprobs: true})
 		if _, err := c.Generate(t.Context(), engine.Row{Text: []byte("x")}); err != nil {
 			t.Error(err)
 		}
@@ -113,7 +113,7 @@ func TestRefusedExtras(t *testing.T) {
 	t.Run("a field that the job asks for stays", func(t *testing.T) {
 		t.Parallel()
 		p := &picky{refuses: map[string]saying{"logprobs": {status: 400, body: openAIError("logprobs is not supported", "", "")}}}
-		c := prepared(t, serve(t, nil, p.ServeHTTP), engine.Params{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
+		c := prepared(t, serve(t, nil, p.ServeHTTP), engine.JobParams{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
 		if _, err := c.Generate(t.Context(), engine.Row{Text: []byte("x")}); err == nil {
 			t.Error("the answer came without the log probabilities that the job asks for")
 		}
@@ -130,7 +130,7 @@ var wordless = []saying{
 }
 
 // sendAfter sends a row that servers have answered with HTTP 500 so often.
-func sendAfter(t *testing.T, c engine.Call, failures int) error {
+func sendAfter(t *testing.T, c engine.PreparedCall, failures int) error {
 	t.Helper()
 	_, err := c.Generate(t.Context(), engine.Row{Text: []byte("x"), Failures: failures})
 	return err
@@ -145,7 +145,7 @@ func TestWordlessRefusalOfLogprobs(t *testing.T) {
 			t.Parallel()
 			p := &picky{refuses: map[string]saying{"logprobs": s}}
 			e := serve(t, nil, p.ServeHTTP)
-			params := engine.Params{Model: generator, MaxTokens: 9, Logprobs: true}
+			params := engine.JobParams{Model: generator, MaxTokens: 9, Logprobs: true}
 			c := prepared(t, e, params)
 			for row := range maxRowsWithoutLogprobs {
 				if err := sendAfter(t, c, 0); err == nil {
@@ -158,7 +158,7 @@ func TestWordlessRefusalOfLogprobs(t *testing.T) {
 					t.Errorf("warnings after row %d: %q", row, warned)
 				}
 			}
-			for _, c := range []engine.Call{c, prepared(t, e, params)} {
+			for _, c := range []engine.PreparedCall{c, prepared(t, e, params)} {
 				if err := sendAfter(t, c, 0); err != nil {
 					t.Errorf("a further row: %v", err)
 				}
@@ -178,7 +178,7 @@ func TestChanceFailuresLeaveLogprobs(t *testing.T) {
 	t.Parallel()
 	p := &picky{refuses: map[string]saying{"logprobs": wordless[0]}}
 	e := serve(t, nil, p.ServeHTTP)
-	c := prepared(t, e, engine.Params{Model: generator, MaxTokens: 9, Logprobs: true})
+	c := prepared(t, e, engine.JobParams{Model: generator, MaxTokens: 9, Logprobs: true})
 	requests := func(want int, what string) {
 		t.Helper()
 		if with, _ := p.requests("logprobs"); with != want {
@@ -209,7 +209,7 @@ func TestChanceFailuresLeaveLogprobs(t *testing.T) {
 	if warned := c.Warnings(); !slices.ContainsFunc(warned, func(w string) bool { return strings.Contains(w, "HTTP 500 to some rows") }) || slices.Contains(warned, extraLogprobs.notice()) {
 		t.Errorf("warnings: %q", warned)
 	}
-	asked := prepared(t, e, engine.Params{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
+	asked := prepared(t, e, engine.JobParams{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
 	if err := sendAfter(t, asked, maxFailuresWithLogprobs); err == nil {
 		t.Error("the answer came without the log probabilities that the job asks for")
 	}

@@ -43,9 +43,9 @@ func parseFault(body []byte) serverFault {
 	if len(top.Error) > 0 && top.Error[0] == '{' {
 		var inner faultFields
 		_ = json.Unmarshal(top.Error, &inner)
-		return inner.fault()
+		return inner.toServerFault()
 	}
-	f := top.fault()
+	f := top.toServerFault()
 	if f.message == "" {
 		f.message = decodeString(top.Error)
 	}
@@ -68,7 +68,7 @@ type faultFields struct {
 	Param   json.RawMessage `json:"param"`
 }
 
-func (f faultFields) fault() serverFault {
+func (f faultFields) toServerFault() serverFault {
 	return serverFault{found: true, message: decodeString(f.Message), kind: decodeString(f.Type), code: decodeString(f.Code), param: topLevelField(decodeString(f.Param))}
 }
 
@@ -111,7 +111,7 @@ func parseDetail(raw json.RawMessage) string {
 	}
 	var where []string
 	for _, part := range rules[0].Loc {
-		if s, ok := part.(string); ok && safeWord([]byte(s)) != "" {
+		if s, ok := part.(string); ok && plainWordOrEmpty([]byte(s)) != "" {
 			where = append(where, s)
 		}
 	}
@@ -122,7 +122,7 @@ func parseDetail(raw json.RawMessage) string {
 // fallback if neither is.
 func (f serverFault) safeCode(fallback string) string {
 	for _, w := range []string{f.code, f.kind} {
-		if w = safeWord([]byte(w)); w != "" {
+		if w = plainWordOrEmpty([]byte(w)); w != "" {
 			return w
 		}
 	}

@@ -24,11 +24,11 @@ var formRules = map[string]map[string]string{
 
 // formSince is the first vLLM release with the field structured_outputs. Older releases
 // use other field names and ignore structured_outputs without an error.
-var formSince = release{0, 11, 0}
+var formSince = releaseVersion{0, 11, 0}
 
-// formSettingName returns the name of the setting that constrains the form of a job's answers;
+// constraintSettingName returns the name of the setting that constrains the form of a job's answers;
 // empty if there is none.
-func formSettingName(p engine.Params) string {
+func constraintSettingName(p engine.JobParams) string {
 	switch {
 	case len(p.Schema) > 0:
 		return "json_schema"
@@ -38,9 +38,9 @@ func formSettingName(p engine.Params) string {
 	return ""
 }
 
-// formField returns the request field that sends the job's rule of structured_outputs
+// constraintField returns the request field that sends the job's rule of structured_outputs
 // to the server t. It returns an error if the server does not support the rule.
-func formField(t modelTarget, p engine.Params) (field requestField, err error) {
+func constraintField(t modelTarget, p engine.JobParams) (field requestField, err error) {
 	rules, _ := p.Sampling["structured_outputs"].(map[string]any)
 	if len(rules) != 1 {
 		return requestField{}, errors.New("sampling parameter structured_outputs must have one of regex, choice and grammar")
@@ -61,7 +61,7 @@ func formField(t modelTarget, p engine.Params) (field requestField, err error) {
 		return requestField{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp for a reasoning model, because it would constrain the reasoning too: use json_schema, or use vLLM", name)
 	}
 	if name != as && name == "choice" {
-		if rule, err = grammarOf(rule); err != nil {
+		if rule, err = choiceGrammar(rule); err != nil {
 			return requestField{}, err
 		}
 	}
@@ -71,9 +71,9 @@ func formField(t modelTarget, p engine.Params) (field requestField, err error) {
 	return requestField{as, rule}, nil
 }
 
-// grammarOf returns a grammar that allows exactly the strings in the list rule. The
+// choiceGrammar returns a grammar that allows exactly the strings in the list rule. The
 // grammar is valid in GBNF and in XGrammar's EBNF.
-func grammarOf(rule any) (string, error) {
+func choiceGrammar(rule any) (string, error) {
 	list, _ := rule.([]any)
 	var b strings.Builder
 	for _, entry := range list {
@@ -106,7 +106,7 @@ func grammarOf(rule any) (string, error) {
 // A requestSettings lists the settings in a job's requests, without the prompts. If the server
 // refuses one of these settings, it refuses every row of the job.
 type requestSettings struct {
-	form   string       // name of the setting that constrains the answers (see formSettingName)
+	form   string       // name of the setting that constrains the answers (see constraintSettingName)
 	params []string     // sampling parameters, by the names that the server uses
 	extras []extraField // fields that Rowmill added by itself
 }

@@ -26,35 +26,35 @@ func TestOutputRules(t *testing.T) {
 	thinker := rowmill.Model{ID: "m", Kind: rowmill.KindReasoning}
 	for name, c := range map[string]struct {
 		kind, version string
-		params        engine.Params
+		params        engine.JobParams
 		rule          map[string]any
 		want          string // the field, or the start of the error
 	}{
-		"regex, vLLM":          {kindVLLM, "0.32.0", engine.Params{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
-		"regex, simulator":     {kindSim, "", engine.Params{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
-		"regex, SGLang":        {kindSGLang, "", engine.Params{}, regex, `{"regex":"\\d+"}`},
-		"regex, llama.cpp":     {kindLlama, "", engine.Params{}, regex, "error: structured_outputs.regex cannot be honoured by a server of kind llama.cpp: remove it, use json_schema, or use vLLM"},
-		"regex, Ollama":        {kindOllama, "", engine.Params{}, regex, "error: structured_outputs.regex cannot"},
-		"regex, others":        {kindOther, "", engine.Params{}, regex, "error: structured_outputs.regex cannot"},
-		"choice, vLLM":         {kindVLLM, "", engine.Params{}, choice, `{"structured_outputs":{"choice":["yes","\"no\" \\ é","a\nb"]}}`},
-		"choice, simulator":    {kindSim, "", engine.Params{}, choice, `{"structured_outputs":{"choice":["yes","\"no\" \\ é","a\nb"]}}`},
-		"choice, SGLang":       {kindSGLang, "", engine.Params{}, choice, `{"ebnf":"` + chosen + `"}`},
-		"choice, llama.cpp":    {kindLlama, "", engine.Params{}, choice, `{"grammar":"` + chosen + `"}`},
-		"choice, Ollama":       {kindOllama, "", engine.Params{}, choice, "error: structured_outputs.choice cannot"},
-		"choice, others":       {kindOther, "", engine.Params{}, choice, "error: structured_outputs.choice cannot"},
-		"grammar, vLLM":        {kindVLLM, "", engine.Params{}, grammar, `{"structured_outputs":{"grammar":"root ::= \"a\""}}`},
-		"grammar, simulator":   {kindSim, "", engine.Params{}, grammar, "error: structured_outputs.grammar cannot"},
-		"grammar, SGLang":      {kindSGLang, "", engine.Params{}, grammar, `{"ebnf":"root ::= \"a\""}`},
-		"grammar, llama.cpp":   {kindLlama, "", engine.Params{}, grammar, `{"grammar":"root ::= \"a\""}`},
-		"grammar, Ollama":      {kindOllama, "", engine.Params{}, grammar, "error: structured_outputs.grammar cannot"},
-		"grammar, others":      {kindOther, "", engine.Params{}, grammar, "error: structured_outputs.grammar cannot"},
-		"llama.cpp, reasoning": {kindLlama, "", engine.Params{Model: thinker}, grammar, "error: structured_outputs.grammar cannot be honoured by llama.cpp for a reasoning model"},
-		"vLLM, reasoning":      {kindVLLM, "", engine.Params{Model: thinker}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
-		"an older vLLM":        {kindVLLM, "0.10.2", engine.Params{}, regex, "error: sampling parameter structured_outputs needs vLLM 0.11.0, the server runs 0.10.2"},
-		"with a schema":        {kindVLLM, "", engine.Params{Schema: json.RawMessage(`{}`)}, regex, "error: sampling parameter structured_outputs and json_schema both"},
-		"no rule":              {kindVLLM, "", engine.Params{}, map[string]any{}, "error: sampling parameter structured_outputs must have one of"},
-		"choices of numbers":   {kindLlama, "", engine.Params{}, map[string]any{"choice": []any{1}}, "error: structured_outputs.choice must be a list of strings"},
-		"no choices":           {kindLlama, "", engine.Params{}, map[string]any{"choice": []any{}}, "error: structured_outputs.choice must be a list of strings"},
+		"regex, vLLM":          {kindVLLM, "0.32.0", engine.JobParams{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
+		"regex, simulator":     {kindSim, "", engine.JobParams{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
+		"regex, SGLang":        {kindSGLang, "", engine.JobParams{}, regex, `{"regex":"\\d+"}`},
+		"regex, llama.cpp":     {kindLlama, "", engine.JobParams{}, regex, "error: structured_outputs.regex cannot be honoured by a server of kind llama.cpp: remove it, use json_schema, or use vLLM"},
+		"regex, Ollama":        {kindOllama, "", engine.JobParams{}, regex, "error: structured_outputs.regex cannot"},
+		"regex, others":        {kindOther, "", engine.JobParams{}, regex, "error: structured_outputs.regex cannot"},
+		"choice, vLLM":         {kindVLLM, "", engine.JobParams{}, choice, `{"structured_outputs":{"choice":["yes","\"no\" \\ é","a\nb"]}}`},
+		"choice, simulator":    {kindSim, "", engine.JobParams{}, choice, `{"structured_outputs":{"choice":["yes","\"no\" \\ é","a\nb"]}}`},
+		"choice, SGLang":       {kindSGLang, "", engine.JobParams{}, choice, `{"ebnf":"` + chosen + `"}`},
+		"choice, llama.cpp":    {kindLlama, "", engine.JobParams{}, choice, `{"grammar":"` + chosen + `"}`},
+		"choice, Ollama":       {kindOllama, "", engine.JobParams{}, choice, "error: structured_outputs.choice cannot"},
+		"choice, others":       {kindOther, "", engine.JobParams{}, choice, "error: structured_outputs.choice cannot"},
+		"grammar, vLLM":        {kindVLLM, "", engine.JobParams{}, grammar, `{"structured_outputs":{"grammar":"root ::= \"a\""}}`},
+		"grammar, simulator":   {kindSim, "", engine.JobParams{}, grammar, "error: structured_outputs.grammar cannot"},
+		"grammar, SGLang":      {kindSGLang, "", engine.JobParams{}, grammar, `{"ebnf":"root ::= \"a\""}`},
+		"grammar, llama.cpp":   {kindLlama, "", engine.JobParams{}, grammar, `{"grammar":"root ::= \"a\""}`},
+		"grammar, Ollama":      {kindOllama, "", engine.JobParams{}, grammar, "error: structured_outputs.grammar cannot"},
+		"grammar, others":      {kindOther, "", engine.JobParams{}, grammar, "error: structured_outputs.grammar cannot"},
+		"llama.cpp, reasoning": {kindLlama, "", engine.JobParams{Model: thinker}, grammar, "error: structured_outputs.grammar cannot be honoured by llama.cpp for a reasoning model"},
+		"vLLM, reasoning":      {kindVLLM, "", engine.JobParams{Model: thinker}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
+		"an older vLLM":        {kindVLLM, "0.10.2", engine.JobParams{}, regex, "error: sampling parameter structured_outputs needs vLLM 0.11.0, the server runs 0.10.2"},
+		"with a schema":        {kindVLLM, "", engine.JobParams{Schema: json.RawMessage(`{}`)}, regex, "error: sampling parameter structured_outputs and json_schema both"},
+		"no rule":              {kindVLLM, "", engine.JobParams{}, map[string]any{}, "error: sampling parameter structured_outputs must have one of"},
+		"choices of numbers":   {kindLlama, "", engine.JobParams{}, map[string]any{"choice": []any{1}}, "error: structured_outputs.choice must be a list of strings"},
+		"no choices":           {kindLlama, "", engine.JobParams{}, map[string]any{"choice": []any{}}, "error: structured_outputs.choice must be a list of strings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestRefusedParameters(t *testing.T) {
 			if c.regex {
 				given["structured_outputs"] = map[string]any{"regex": "a+"}
 			}
-			call := prepared(t, e, engine.Params{Model: generator, Sampling: given})
+			call := prepared(t, e, engine.JobParams{Model: generator, Sampling: given})
 			_, err := call.Generate(t.Context(), engine.Row{Text: []byte("x")})
 			var got *engine.Error
 			if !errors.As(err, &got) {

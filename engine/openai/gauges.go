@@ -130,7 +130,7 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 				g.KVUse = max(g.KVUse, value)
 			}
 		case kvConfig:
-			tallies[kvTokens].recordSample(rank, cacheSize(labels))
+			tallies[kvTokens].recordSample(rank, kvCacheTokens(labels))
 		default:
 			found = found || what == running || what == waiting
 			tallies[what].recordSample(rank, int64(value))
@@ -193,11 +193,11 @@ func labelNumber(labels []byte, name string) int64 {
 	return 0
 }
 
-// cacheSize returns the size of the KV cache in tokens from the labels of vLLM's
+// kvCacheTokens returns the size of the KV cache in tokens from the labels of vLLM's
 // cache_config_info. Newer versions of vLLM report the tokens. For older versions it
 // returns the number of blocks times the block size, which is too large for models with
 // layers of different sizes.
-func cacheSize(labels []byte) int64 {
+func kvCacheTokens(labels []byte) int64 {
 	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
 		return tokens
 	}

@@ -24,8 +24,8 @@ const hostileAnswer = `{"n":5}`
 // A hostileServer sends a hostile answer at one path and correct answers at all others.
 type hostileServer struct {
 	path string
-	kind atomic.Pointer[hostile.Kind] // nil: correct answers
-	most int64                        // limit of a body for the engine; 0 means its default
+	kind atomic.Pointer[hostile.AnswerKind] // nil: correct answers
+	most int64                              // limit of a body for the engine; 0 means its default
 }
 
 // fewBytes limits answers that never end.
@@ -37,7 +37,7 @@ func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 	t.Helper()
 	s, err := hostile.Start(t.Context(), hostile.Config{
 		Flavor: flavor, Model: "m", Answer: hostileAnswer,
-		Choose: func(r hostile.Request, _ uint64) *hostile.Kind {
+		Choose: func(r hostile.Request, _ uint64) *hostile.AnswerKind {
 			if r.Path != h.path {
 				return nil
 			}
@@ -56,7 +56,7 @@ func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 // becomes switches the server to a kind of hostile answer; nil means correct answers.
 // Only a kind that leaves requests without an answer gets a short timeout: the machine
 // may pause.
-func (h *hostileServer) becomes(e *Engine, kind *hostile.Kind) {
+func (h *hostileServer) becomes(e *Engine, kind *hostile.AnswerKind) {
 	h.kind.Store(kind)
 	patience := 30 * time.Second
 	if kind != nil && kind.Waits {
@@ -147,7 +147,7 @@ func TestHostileAnswers(t *testing.T) {
 			h.most = fewBytes
 		}
 		e := h.meet(t, c.flavor)
-		params := engine.Params{Model: c.model}
+		params := engine.JobParams{Model: c.model}
 		if c.model.Kind != rowmill.KindEmbedding {
 			params.MaxTokens = 1000
 		}
@@ -227,7 +227,7 @@ func TestHostileFields(t *testing.T) {
 				var body string
 				h := &hostileServer{path: path}
 				e := h.meet(t, flavor)
-				generation := prepared(t, e, engine.Params{Model: generator, MaxTokens: 100})
+				generation := prepared(t, e, engine.JobParams{Model: generator, MaxTokens: 100})
 				for _, body = range hostile.Mutations(h.page(t, e, path)) {
 					kind := hostile.NewPageKind(body)
 					h.becomes(e, &kind)
@@ -238,12 +238,12 @@ func TestHostileFields(t *testing.T) {
 						reply, err = generation.Generate(t.Context(), engine.Row{Text: []byte("x")})
 					case hostile.Embeddings:
 						var replies []engine.Reply
-						if replies, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Text: []byte("x")}}); err == nil {
+						if replies, _, err = prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), []engine.Row{{Text: []byte("x")}}); err == nil {
 							reply = replies[0]
 						}
 					case hostile.Tokenize, "/v1/chat/completions/input_tokens":
 						var n int
-						n, err = prepared(t, e, engine.Params{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(), engine.Row{Text: []byte("x")})
+						n, err = prepared(t, e, engine.JobParams{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(), engine.Row{Text: []byte("x")})
 						if errors.Is(err, engine.ErrNoCounting) {
 							err = nil
 						}
@@ -277,9 +277,9 @@ func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 	defer h.becomes(e, nil)
 	switch path {
 	case hostile.Chat:
-		_, _ = prepared(t, e, engine.Params{Model: generator, MaxTokens: 100}).Generate(t.Context(), engine.Row{})
+		_, _ = prepared(t, e, engine.JobParams{Model: generator, MaxTokens: 100}).Generate(t.Context(), engine.Row{})
 	case hostile.Embeddings:
-		_, _, _ = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{}})
+		_, _, _ = prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), []engine.Row{{}})
 	default:
 		_, _ = e.fetchPath(t.Context(), path)
 	}
@@ -291,7 +291,7 @@ func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 
 // wantValidInfo checks a server's description before it is stored and sent to other
 // nodes: short, printable, and within the limits.
-func wantValidInfo(t testing.TB, info engine.Info) {
+func wantValidInfo(t testing.TB, info engine.ServerInfo) {
 	t.Helper()
 	if info.Slots < 0 || info.Slots > maxSlots || len(info.Version) > maxVersion || len(info.Models) > maxModels {
 		t.Errorf("slots %d, version of %d bytes, %d models", info.Slots, len(info.Version), len(info.Models))
@@ -403,7 +403,7 @@ func TestHostileCounts(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			within(t, func() {
 				h.becomes(e, &kind)
-				n, err := prepared(t, e, engine.Params{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(),
+				n, err := prepared(t, e, engine.JobParams{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(),
 					engine.Row{Text: []byte("a row"), Timeout: 10 * time.Minute})
 				switch {
 				case err == nil && (n < 0 || n > 1<<20):

@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// identify finds the kind of the server and reads the properties that only servers of
+// identifyServer finds the kind of the server and reads the properties that only servers of
 // this kind report. It puts them into info and found.
-func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *probeFacts) {
+func (e *Engine) identifyServer(ctx context.Context, server string, list modelsResponse, info *engine.ServerInfo, found *probeFacts) {
 	owner, length := "", 0
 	if len(list.Data) > 0 {
 		owner, length = list.Data[0].OwnedBy.value, wholeOrZero(list.Data[0].MaxModelLen)
@@ -22,34 +22,34 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 	switch {
 	case server == kindSim || owner == kindSim:
 		info.Kind, info.Simulated = kindSim, true
-		info.Version = e.askVersion(ctx, "/version")
+		info.Version = e.fetchVersion(ctx, "/version")
 	case server == kindLlama || owner == "llamacpp":
 		info.Kind = kindLlama
-		e.askLlama(ctx, info, found)
+		e.probeLlamaCpp(ctx, info, found)
 	case owner == kindSGLang:
 		info.Kind = kindSGLang
-		e.askSGLang(ctx, info, found)
+		e.probeSGLang(ctx, info, found)
 	case owner == kindVLLM:
 		info.Kind = kindVLLM
-		info.Version = e.askVersion(ctx, "/version")
+		info.Version = e.fetchVersion(ctx, "/version")
 	case owner == kindInfinity:
 		info.Kind = kindInfinity // Infinity reports no version
 	case length > 0:
 		// vLLM lists some models, such as adapters, with another owner
-		if v := e.askVersion(ctx, "/version"); v != "" {
+		if v := e.fetchVersion(ctx, "/version"); v != "" {
 			info.Kind, info.Version = kindVLLM, v
 		}
 	default:
 		if root, err := e.fetchPath(ctx, "/"); err == nil && strings.Contains(string(root.body), "Ollama is running") {
 			info.Kind = kindOllama
-			info.Version = e.askVersion(ctx, "/api/version")
-			e.askOllama(ctx, list, info, found)
+			info.Version = e.fetchVersion(ctx, "/api/version")
+			e.probeOllama(ctx, list, info, found)
 		}
 	}
 }
 
-// askVersion returns the field version of the JSON at path; empty if there is none.
-func (e *Engine) askVersion(ctx context.Context, path string) string {
+// fetchVersion returns the field version of the JSON at path; empty if there is none.
+func (e *Engine) fetchVersion(ctx context.Context, path string) string {
 	var v struct {
 		Version string `json:"version"`
 	}
@@ -57,9 +57,9 @@ func (e *Engine) askVersion(ctx context.Context, path string) string {
 	return v.Version
 }
 
-// askLlama reads llama.cpp's properties. It assumes that all slots share the context
+// probeLlamaCpp reads llama.cpp's properties. It assumes that all slots share the context
 // equally, because llama.cpp does not report whether --kv-unified is set.
-func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *probeFacts) {
+func (e *Engine) probeLlamaCpp(ctx context.Context, info *engine.ServerInfo, found *probeFacts) {
 	var props struct {
 		Slots    int    `json:"total_slots"`
 		Build    string `json:"build_info"`
@@ -80,10 +80,10 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *probeFa
 	}
 }
 
-// askSGLang reads SGLang's start options, but only in the first probe and after a
+// probeSGLang reads SGLang's start options, but only in the first probe and after a
 // failed probe. The request goes through SGLang's scheduler, and the options change
 // only with a restart.
-func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *probeFacts) {
+func (e *Engine) probeSGLang(ctx context.Context, info *engine.ServerInfo, found *probeFacts) {
 	e.mu.Lock()
 	known, before, learned := e.lastProbeSucceeded && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
 	e.mu.Unlock()
@@ -121,32 +121,32 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *probeF
 		if *model.Generates {
 			able = generates | thinks
 		}
-		found.able = map[string]ability{}
+		found.able = map[string]abilitySet{}
 		for _, m := range info.Models {
 			found.able[m.Name] = able
 		}
 	}
 }
 
-// ollamaModels caches the details of Ollama's models, which need one request per model.
-type ollamaModels struct {
-	shown  map[string]shownModel // details of each model, by its name and time of creation
-	loaded map[string]int        // context length in tokens of the model instance that was loaded last, by name of the model
+// ollamaModelCache caches the details of Ollama's models, which need one request per model.
+type ollamaModelCache struct {
+	shown  map[string]ollamaModelDetails // details of each model, by its name and time of creation
+	loaded map[string]int                // context length in tokens of the model instance that was loaded last, by name of the model
 }
 
-// shownModel holds the details of a model from Ollama's /api/show.
-type shownModel struct {
-	able      ability
+// ollamaModelDetails holds the details of a model from Ollama's /api/show.
+type ollamaModelDetails struct {
+	able      abilitySet
 	context   int  // tokens: the setting in the model file, otherwise the model's own maximum
 	set       bool // the model file sets the context length
 	dimension int  // numbers per embedding; 0 if the model has no embeddings
 }
 
-// askOllama finds the context length and the abilities of each model. The context
+// probeOllama finds the context length and the abilities of each model. The context
 // length is the length of the loaded model; otherwise the setting in the model file;
 // otherwise the model's own maximum. This maximum is only an upper limit: when the
 // first row loads the model, the server may use a smaller default.
-func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *probeFacts) {
+func (e *Engine) probeOllama(ctx context.Context, list modelsResponse, info *engine.ServerInfo, found *probeFacts) {
 	var running struct {
 		Models []struct {
 			Name    string `json:"name"`
@@ -157,7 +157,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Lock()
 	known := e.ollama
 	e.mu.Unlock()
-	next := ollamaModels{shown: map[string]shownModel{}, loaded: map[string]int{}}
+	next := ollamaModelCache{shown: map[string]ollamaModelDetails{}, loaded: map[string]int{}}
 	for _, m := range list.Data {
 		if known.loaded[m.ID.value] > 0 {
 			next.loaded[m.ID.value] = known.loaded[m.ID.value]
@@ -168,7 +168,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 			next.loaded[m.Name] = m.Context
 		}
 	}
-	found.able, found.dimension, found.atMost = map[string]ability{}, map[string]int{}, map[string]bool{}
+	found.able, found.dimension, found.atMost = map[string]abilitySet{}, map[string]int{}, map[string]bool{}
 	for i, m := range list.Data {
 		name := m.ID.value
 		key := name + "@" + strconv.Itoa(wholeOrZero(m.Created))
@@ -195,14 +195,14 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 }
 
 // fetchOllamaDetails asks Ollama for the details of a model; false if Ollama gives none.
-func (e *Engine) fetchOllamaDetails(ctx context.Context, name string) (shownModel, bool) {
+func (e *Engine) fetchOllamaDetails(ctx context.Context, name string) (ollamaModelDetails, bool) {
 	body, err := json.Marshal(map[string]string{"model": name})
 	if err != nil {
-		return shownModel{}, false
+		return ollamaModelDetails{}, false
 	}
 	got, err := e.sendProbeRequest(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer), maxPage)
 	if err != nil || got.status != http.StatusOK {
-		return shownModel{}, false
+		return ollamaModelDetails{}, false
 	}
 	var said struct {
 		Parameters   string                     `json:"parameters"` // lines with a name and a value
@@ -210,10 +210,10 @@ func (e *Engine) fetchOllamaDetails(ctx context.Context, name string) (shownMode
 		Info         map[string]json.RawMessage `json:"model_info"`
 	}
 	if json.Unmarshal(got.body, &said) != nil {
-		return shownModel{}, false
+		return ollamaModelDetails{}, false
 	}
-	var shown shownModel
-	for word, able := range map[string]ability{"completion": generates, "embedding": embeds, "thinking": thinks} {
+	var shown ollamaModelDetails
+	for word, able := range map[string]abilitySet{"completion": generates, "embedding": embeds, "thinking": thinks} {
 		if slices.Contains(said.Capabilities, word) {
 			shown.able |= able
 		}

@@ -108,7 +108,7 @@ func TestKinds(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		fake     *fake
-		info     engine.Info        // without Models
+		info     engine.ServerInfo  // without Models
 		model    engine.ServedModel // without name and context
 		gauges   engine.Gauges
 		answer   string
@@ -120,34 +120,34 @@ func TestKinds(t *testing.T) {
 		cuts     bool   // it truncates prompts and never refuses one
 	}{
 		"vLLM 0.11": {
-			fake: &fake{server: "uvicorn", pages: vllmOld}, info: engine.Info{Kind: "vllm", Version: "0.11.0"}, model: engine.ServedModel{Origin: "meta/m"},
+			fake: &fake{server: "uvicorn", pages: vllmOld}, info: engine.ServerInfo{Kind: "vllm", Version: "0.11.0"}, model: engine.ServedModel{Origin: "meta/m"},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.25, Preemptions: 2, KVTokens: 16000},
 			answer: message(`"reasoning_content":"hm",`), cached: 16,
 			overflow: `400 {"error":{"message":"This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens. Please reduce the length of the input messages.","type":"BadRequestError","param":null,"code":400}}`,
 			refusal:  `400 {"error":{"message":"top_p must be in (0, 1], got 2.0.","type":"BadRequestError","param":null,"code":400}}`, code: "BadRequestError",
 		},
 		"vLLM 0.29": {
-			fake: &fake{server: "uvicorn", pages: vllmNew}, info: engine.Info{Kind: "vllm", Version: "0.29.1"}, model: engine.ServedModel{Origin: "meta/m"},
+			fake: &fake{server: "uvicorn", pages: vllmNew}, info: engine.ServerInfo{Kind: "vllm", Version: "0.29.1"}, model: engine.ServedModel{Origin: "meta/m"},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.25, Preemptions: 2, KVTokens: 15000},
 			answer: message(`"reasoning":"hm",`), cached: 16,
 			overflow: `400 {"error":{"message":"Your prompt has 5000 tokens, but the model's context length is only 4096.","type":"BadRequestError","param":"input_tokens","code":400}}`,
 			refusal:  `503 {"error":{"message":"The request queue is full","type":"ServiceUnavailableError","param":null,"code":503}}`, code: "ServiceUnavailableError",
 		},
 		"SGLang": {
-			fake: &fake{server: "uvicorn", pages: sglang}, info: engine.Info{Kind: "sglang", Version: "0.5.18", Slots: 128},
+			fake: &fake{server: "uvicorn", pages: sglang}, info: engine.ServerInfo{Kind: "sglang", Version: "0.5.18", Slots: 128},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: 0.25, Preemptions: 2, KVTokens: 16000},
 			answer: message(`"reasoning_content":"hm",`), cached: 16,
 			overflow: `400 {"object":"error","message":"The input (5000 tokens) is longer than the model's context length (4096 tokens).","type":"BadRequestError","param":null,"code":400}`,
 			refusal:  `503 {"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","param":null,"code":503}`, code: "ServiceUnavailable",
 		},
 		"Ollama": {
-			fake: &fake{pages: ollama}, info: engine.Info{Kind: "ollama", Version: "0.14.2"}, model: engine.ServedModel{Kind: rowmill.KindReasoning},
+			fake: &fake{pages: ollama}, info: engine.ServerInfo{Kind: "ollama", Version: "0.14.2"}, model: engine.ServedModel{Kind: rowmill.KindReasoning},
 			answer:  `{"choices":[{"index":0,"message":{"role":"assistant","content":"yes","reasoning":"hm"},"finish_reason":"stop"}],"usage":{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34}}`,
 			refusal: `503 {"error":{"message":"server busy, please try again.  maximum pending requests exceeded","type":"api_error","param":null,"code":null}}`, code: "api_error",
 			silent: true, cuts: true,
 		},
 		"llama.cpp": {
-			fake: &fake{server: "llama.cpp", pages: llamaCpp}, info: engine.Info{Kind: "llama.cpp", Version: "b11669", Slots: 4},
+			fake: &fake{server: "llama.cpp", pages: llamaCpp}, info: engine.ServerInfo{Kind: "llama.cpp", Version: "b11669", Slots: 4},
 			gauges: engine.Gauges{Running: 3, Waiting: 1, KVUse: -1, KVTokens: 16384},
 			answer: message(`"reasoning_content":"hm",`), cached: 16,
 			overflow: `400 {"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`,
@@ -181,7 +181,7 @@ func TestKinds(t *testing.T) {
 				t.Errorf("gauges: %+v, %v, want %+v", gauges, err, c.gauges)
 			}
 
-			call := prepared(t, e, engine.Params{Model: thinker, Schema: json.RawMessage(`{}`)})
+			call := prepared(t, e, engine.JobParams{Model: thinker, Schema: json.RawMessage(`{}`)})
 			row := engine.Row{Text: []byte("a prompt")}
 			next = c.answer
 			reply, err := call.Generate(t.Context(), row)
@@ -259,7 +259,7 @@ func TestSGLangIsAskedAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	f := &fake{pages: with(sglang, map[string]string{"/server_info": "", "/model_info": "", "/get_server_info": sglang["/server_info"], "/get_model_info": `{"is_generation":false}`})}
 	e := f.start(t, nil)
-	if _, err := e.Prepare(engine.Params{Model: generator}); err == nil || !strings.Contains(err.Error(), "generates no text") {
+	if _, err := e.Prepare(engine.JobParams{Model: generator}); err == nil || !strings.Contains(err.Error(), "generates no text") {
 		t.Errorf("text of an embedding model: %v", err)
 	}
 	models := f.pages["/v1/models"]
@@ -272,13 +272,13 @@ func TestSGLangIsAskedAgainAfterAFailure(t *testing.T) {
 	if err != nil || info.Version != "0.6.0" || f.calls.Load() != 2 {
 		t.Errorf("got %+v, %v after %d questions", info, err, f.calls.Load())
 	}
-	checkWarnings(t, prepared(t, e, engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}}), nil)
+	checkWarnings(t, prepared(t, e, engine.JobParams{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}}), nil)
 }
 
 // The settings of SGLang show if it ignores seeds (seen: 0.5.23).
 func TestSGLangIgnoresSeeds(t *testing.T) {
 	t.Parallel()
-	seeded := engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(7)}}
+	seeded := engine.JobParams{Model: generator, Sampling: map[string]any{"seed": int64(7)}}
 	for said, want := range map[string][]string{
 		`"enable_deterministic_inference":false`: {"the server ignores seeds"},
 		`"enable_deterministic_inference":true`:  nil,
@@ -287,8 +287,8 @@ func TestSGLangIgnoresSeeds(t *testing.T) {
 		f := &fake{pages: with(sglang, map[string]string{"/server_info": `{"version":"0.5.23","reasoning_parser":"qwen3",` + said + `}`})}
 		e := f.start(t, nil)
 		checkWarnings(t, prepared(t, e, seeded), want)
-		checkWarnings(t, prepared(t, e, engine.Params{Model: generator, RowSeeds: true}), want)
-		checkWarnings(t, prepared(t, e, engine.Params{Model: generator}), nil)
+		checkWarnings(t, prepared(t, e, engine.JobParams{Model: generator, RowSeeds: true}), want)
+		checkWarnings(t, prepared(t, e, engine.JobParams{Model: generator}), nil)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestMissingParserIsNoticed(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Replace(good, "fine", content, 1))
 	}}
 	e := f.start(t, nil)
-	params := engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindReasoning}}
+	params := engine.JobParams{Model: rowmill.Model{ID: "m", Kind: rowmill.KindReasoning}}
 	call := prepared(t, e, params)
 	checkWarnings(t, call, nil)
 	for range 2 {

@@ -65,7 +65,7 @@ func TestLlamaFindCapability(t *testing.T) {
 		if info, err := e.Probe(t.Context()); err != nil || len(info.Models) != 1 || info.Models[0].Kind != "" {
 			t.Fatalf("%s: the server says %+v, %v", kind, info.Models, err)
 		}
-		if got, err := engine.FindCapability(t.Context(), e, m.ID, time.Minute); got != want || err != nil {
+		if got, err := engine.ProbeCapability(t.Context(), e, m.ID, time.Minute); got != want || err != nil {
 			t.Errorf("%s: %+v, %v", kind, got, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestLlamaCancelFreesTheSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No test waits for the end of this answer: it takes more than a minute.
-	c, err := e.Prepare(engine.Params{
+	c, err := e.Prepare(engine.JobParams{
 		Model: rowmill.Model{ID: server.Model, ContextLength: 32768}, MaxTokens: 32000, Sampling: map[string]any{"ignore_eos": true},
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func TestLlamaFullCacheEndsTheStream(t *testing.T) {
 	if _, err := e.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := e.Prepare(engine.Params{
+	c, err := e.Prepare(engine.JobParams{
 		Model: rowmill.Model{ID: server.Model, ContextLength: 1024}, MaxTokens: 900, Sampling: map[string]any{"ignore_eos": true},
 	})
 	if err != nil {
@@ -201,7 +201,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 	if info.Kind != "llama.cpp" || info.Slots != 4 || info.Version == "" || info.Simulated {
 		t.Errorf("probe: %+v", info)
 	}
-	prepare := func(p engine.Params) engine.Call {
+	prepare := func(p engine.JobParams) engine.PreparedCall {
 		t.Helper()
 		p.Model, p.MaxTokens = *m, 16
 		c, err := e.Prepare(p)
@@ -212,7 +212,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 	}
 
 	t.Run("a schema that it cannot compile is a JobFault", func(t *testing.T) {
-		c := prepare(engine.Params{Schema: json.RawMessage(`{"type":"nonsense"}`)})
+		c := prepare(engine.JobParams{Schema: json.RawMessage(`{"type":"nonsense"}`)})
 		_, err := c.Generate(t.Context(), engine.Row{Text: []byte("hello")})
 		var fault *engine.Error
 		if !errors.As(err, &fault) || fault.Class != engine.JobFault || !strings.Contains(fault.Message, "nonsense") {
@@ -220,7 +220,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		}
 	})
 	t.Run("every default of the catalog is accepted", func(t *testing.T) {
-		c := prepare(engine.Params{Sampling: map[string]any{
+		c := prepare(engine.JobParams{Sampling: map[string]any{
 			"temperature": 0.7, "top_p": 0.8, "top_k": 20.0, "max_tokens": 4096.0, "repetition_penalty": 1.05,
 		}})
 		if len(c.Warnings()) > 0 {
@@ -236,7 +236,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		}
 	})
 	t.Run("a prompt that was seen before is cached", func(t *testing.T) {
-		c := prepare(engine.Params{})
+		c := prepare(engine.JobParams{})
 		row := engine.Row{Text: []byte(strings.Repeat("the same words again ", 30))}
 		for range 5 { // each slot has its own cache
 			reply, err := c.Generate(t.Context(), row)
@@ -252,7 +252,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 	t.Run("it has no embeddings", func(t *testing.T) {
 		wrong := *m
 		wrong.Kind = rowmill.KindEmbedding
-		c, err := e.Prepare(engine.Params{Model: wrong})
+		c, err := e.Prepare(engine.JobParams{Model: wrong})
 		if err != nil {
 			t.Fatal(err)
 		}

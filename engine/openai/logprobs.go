@@ -49,7 +49,7 @@ func (r *replyReader) scanToken() {
 		switch {
 		case string(k) == "logprob":
 			if known = !r.consumeNull(); known {
-				value, known = r.approximateNumberOrNaN()
+				value, known = r.readApproxOrNaN()
 			}
 		case watch && string(k) == "token":
 			if token = token[:0]; !r.consumeNull() {
@@ -96,8 +96,8 @@ func (p *logprobSum) trackCloseThink(token []byte) {
 // distinguishes the two cases; in the second case sumForAnswer returns 0. It also returns 0
 // if a model that should not reason did reason, because trackCloseThink did not see the
 // tokens of this model.
-func (p *logprobSum) sumForAnswer(content, reasoning int) (sum float64, count int64) {
-	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
+func (p *logprobSum) sumForAnswer(contentBytes, reasoningBytes int) (sum float64, count int64) {
+	if reasoningBytes > 0 && !p.closed && (!p.thinking || p.bytes >= contentBytes+(reasoningBytes+1)/2) {
 		return 0, 0
 	}
 	return p.sum, p.count

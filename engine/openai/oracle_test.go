@@ -25,7 +25,7 @@ var marker = strings.Repeat("MARKER", 50)
 
 // mark fills the pool of replies with markers.
 func mark() {
-	r := newReply(&bytesSource{}, 1<<20, true)
+	r := newReplyReader(&bytesSource{}, 1<<20, true)
 	r.choices, r.input, r.cached, r.output = true, 77_777, 77_777, 77_777
 	for _, b := range []*[]byte{&r.content, &r.reasoning, &r.finish, &r.scratch} {
 		*b = append((*b)[:0], marker...)
@@ -38,7 +38,7 @@ func mark() {
 
 func scanned(src windowSource, limit int) (found, error) {
 	mark()
-	r := newReply(src, limit, false)
+	r := newReplyReader(src, limit, false)
 	defer r.release()
 	if err := r.scanChat(); err != nil {
 		return found{}, err

@@ -28,11 +28,11 @@ func FuzzModels(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, page []byte) {
-		var list modelList
+		var list modelsResponse
 		if json.Unmarshal(page, &list) != nil {
 			return
 		}
-		info, found := engine.Info{Slots: wholeOrZero(list.Slots)}, probeFacts{}
+		info, found := engine.ServerInfo{Slots: wholeOrZero(list.Slots)}, probeFacts{}
 		for _, m := range list.Data {
 			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: wholeOrZero(m.MaxModelLen)})
 		}

@@ -56,7 +56,7 @@ var vllmParams = map[string]string{
 // and newer) has the parameters that are missing here. Sources: vLLM pull request
 // 35451, released in 0.17, and the releases that Dynamo requires for the thinking
 // budget. watermarking was seen in 0.32; its first release is unknown.
-var paramSince = map[string]release{
+var paramSince = map[string]releaseVersion{
 	"repetition_detection":  {0, 17, 0},
 	"thinking_token_budget": {0, 20, 0},
 	"watermarking":          {0, 32, 0},
@@ -71,7 +71,7 @@ var paramSince = map[string]release{
 var logprobsWithoutAlternatives = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
 
 // ollamaLogprobs is the first Ollama release with log probabilities.
-var ollamaLogprobs = release{0, 12, 11}
+var ollamaLogprobs = releaseVersion{0, 12, 11}
 
 // inDefaults are the sampling parameters that models of the catalog set by default. If
 // a server does not support such a parameter, the job runs with a warning. Any other
@@ -198,9 +198,9 @@ func hasNoEffect(name string, value any) bool {
 	return false
 }
 
-// extraFields checks a model's request_extras and returns them as fields in a fixed
+// modelExtraFields checks a model's request_extras and returns them as fields in a fixed
 // order. It leaves out the names in taken, which sampling parameters have already set.
-func extraFields(kind string, extras map[string]any, taken []requestField) (fields []requestField, warnings []string, err error) {
+func modelExtraFields(kind string, extras map[string]any, taken []requestField) (fields []requestField, warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if reserved[name] {
 			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: Rowmill sets this field itself", name)

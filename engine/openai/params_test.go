@@ -80,19 +80,19 @@ func catalogParameters(t *testing.T) []string {
 }
 
 // on prepares a job on a server of the kind without asking one.
-func on(t *testing.T, kind, version string, p engine.Params) (*call, error) {
+func on(t *testing.T, kind, version string, p engine.JobParams) (*preparedCall, error) {
 	t.Helper()
 	e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-	e.storeProbe(engine.Info{Kind: kind, Version: version, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
+	e.storeProbe(engine.ServerInfo{Kind: kind, Version: version, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	c, err := e.Prepare(p)
 	if err != nil {
 		return nil, err
 	}
-	return c.(*call), nil
+	return c.(*preparedCall), nil
 }
 
 // sent returns the fields of a row's request beyond model and messages.
-func sent(t *testing.T, c *call) map[string]any {
+func sent(t *testing.T, c *preparedCall) map[string]any {
 	t.Helper()
 	var fields map[string]any
 	if err := json.Unmarshal(c.appendChatRequest(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields); err != nil {
@@ -106,7 +106,7 @@ func sent(t *testing.T, c *call) map[string]any {
 // transformers serve 5.19 answers 500 to a bias without a point.
 func TestBiasesHaveAPoint(t *testing.T) {
 	t.Parallel()
-	c := must(on(t, kindOther, "", engine.Params{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}}))(t)
+	c := must(on(t, kindOther, "", engine.JobParams{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}}))(t)
 	if got := string(c.trailer.Load().middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
 		t.Errorf("sent: %s", got)
 	}
@@ -127,13 +127,13 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 		t.Errorf("parameters of the catalog (-) and of this test (+):\n%s", diff)
 	}
 	for column, kind := range everyKind {
-		bare := must(on(t, kind, "", engine.Params{Model: generator}))(t)
+		bare := must(on(t, kind, "", engine.JobParams{Model: generator}))(t)
 		always := sent(t, bare)
 		for _, p := range parameters {
 			t.Run(kind+" "+p.name, func(t *testing.T) {
 				want := p.want[column]
 				refusal := regexp.MustCompile(p.name + `(\.regex)? cannot be honoured by a server of kind ` + kind)
-				c, err := on(t, kind, "", engine.Params{Model: generator, Sampling: map[string]any{p.name: p.value}})
+				c, err := on(t, kind, "", engine.JobParams{Model: generator, Sampling: map[string]any{p.name: p.value}})
 				if want == refused {
 					if err == nil || !refusal.MatchString(err.Error()) {
 						t.Errorf("got %v, want a refusal that names the parameter and the kind", err)
@@ -195,7 +195,7 @@ func TestNeutralValues(t *testing.T) {
 	}
 	for _, kind := range everyKind {
 		for name, value := range neutral {
-			if _, err := on(t, kind, "", engine.Params{Model: generator, Sampling: map[string]any{name: value}}); err != nil && kind != kindOllama {
+			if _, err := on(t, kind, "", engine.JobParams{Model: generator, Sampling: map[string]any{name: value}}); err != nil && kind != kindOllama {
 				t.Errorf("%s %s: %v", kind, name, err)
 			}
 		}
@@ -209,54 +209,54 @@ func TestPreparedRequests(t *testing.T) {
 	quiet.NoLogprobs = true
 	for name, c := range map[string]struct {
 		kind, version string
-		params        engine.Params
+		params        engine.JobParams
 		want          string   // fields as JSON, or the beginning of the error
 		warnings      []string // a part of each
 	}{
-		"defaults": {kindVLLM, "", engine.Params{Sampling: defaults}, `{"temperature":0.7,"top_k":20,"max_tokens":4096,"repetition_penalty":1}`, nil},
+		"defaults": {kindVLLM, "", engine.JobParams{Sampling: defaults}, `{"temperature":0.7,"top_k":20,"max_tokens":4096,"repetition_penalty":1}`, nil},
 		"defaults, llama.cpp": {
 			kindLlama, "",
-			engine.Params{Sampling: defaults},
+			engine.JobParams{Sampling: defaults},
 			`{"temperature":0.7,"top_k":20,"min_p":0,"max_tokens":4096,"repeat_penalty":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 		},
-		"bare, llama.cpp": {kindLlama, "", engine.Params{}, `{"top_k":0,"min_p":0,"stream":true,"stream_options":{"include_usage":true}}`, nil},
+		"bare, llama.cpp": {kindLlama, "", engine.JobParams{}, `{"top_k":0,"min_p":0,"stream":true,"stream_options":{"include_usage":true}}`, nil},
 		"defaults, Ollama": {
 			kindOllama, "0.14.0",
-			engine.Params{Sampling: defaults},
+			engine.JobParams{Sampling: defaults},
 			`{"temperature":0.7,"max_tokens":4096}`,
 			[]string{"Ollama cuts a prompt", "repetition_penalty is not supported", "top_k is not supported"},
 		},
-		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
-		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt"}},
+		"older Ollama": {kindOllama, "0.12.10", engine.JobParams{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
+		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.JobParams{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt"}},
 
-		"another name":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"guided_json": "{}"}}, "error: sampling parameter guided_json is not known", nil},
-		"two answers":            {kindVLLM, "", engine.Params{Sampling: map[string]any{"n": 2}}, "error: sampling parameter n must be 1", nil},
-		"a seed in words":        {kindVLLM, "", engine.Params{Sampling: map[string]any{"seed": "x"}}, "error: sampling parameter seed must be an integer", nil},
-		"alternatives":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true}`, []string{"alternatives to the chosen"}},
-		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives no log probabilities"}},
+		"another name":           {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"guided_json": "{}"}}, "error: sampling parameter guided_json is not known", nil},
+		"two answers":            {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"n": 2}}, "error: sampling parameter n must be 1", nil},
+		"a seed in words":        {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"seed": "x"}}, "error: sampling parameter seed must be an integer", nil},
+		"alternatives":           {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true}`, []string{"alternatives to the chosen"}},
+		"logprobs, model has no": {kindVLLM, "", engine.JobParams{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives no log probabilities"}},
 
-		"logprobs":                        {kindVLLM, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
-		"logprobs, SGLang":                {kindSGLang, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
-		"logprobs, in words":              {kindSim, "", engine.Params{Logprobs: true, Sampling: map[string]any{"logprobs": true}}, `{"logprobs":true}`, nil},
-		"logprobs, llama.cpp":             {kindLlama, "", engine.Params{Logprobs: true, MaxTokens: 9}, `{"logprobs":true,"top_logprobs":1,"max_tokens":9,"top_k":0,"min_p":0}`, nil},
-		"logprobs, the job wants none":    {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": false}}, `{}`, nil},
-		"logprobs, a server of no kind":   {kindOther, "", engine.Params{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"may ignore logprobs (cumulative_logprobs are null) without"}},
-		"seeds, a server of no kind":      {kindOther, "", engine.Params{RowSeeds: true}, `{}`, []string{"may ignore seeds (answers do not repeat) without"}},
-		"nothing, a server of no kind":    {kindOther, "", engine.Params{Sampling: map[string]any{"temperature": 0.5}}, `{"temperature":0.5}`, nil},
-		"everything, a server of no kind": {kindOther, "", engine.Params{Logprobs: true, Schema: json.RawMessage(`{}`), Sampling: map[string]any{"seed": int64(3)}}, `{"logprobs":true,"top_logprobs":1,"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{}}},"seed":3}`, []string{"may ignore json_schema (answers that break it are tried again, and fail), seeds"}},
+		"logprobs":                        {kindVLLM, "", engine.JobParams{Logprobs: true}, `{"logprobs":true}`, nil},
+		"logprobs, SGLang":                {kindSGLang, "", engine.JobParams{Logprobs: true}, `{"logprobs":true}`, nil},
+		"logprobs, in words":              {kindSim, "", engine.JobParams{Logprobs: true, Sampling: map[string]any{"logprobs": true}}, `{"logprobs":true}`, nil},
+		"logprobs, llama.cpp":             {kindLlama, "", engine.JobParams{Logprobs: true, MaxTokens: 9}, `{"logprobs":true,"top_logprobs":1,"max_tokens":9,"top_k":0,"min_p":0}`, nil},
+		"logprobs, the job wants none":    {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"logprobs": false}}, `{}`, nil},
+		"logprobs, a server of no kind":   {kindOther, "", engine.JobParams{Logprobs: true}, `{"logprobs":true,"top_logprobs":1}`, []string{"may ignore logprobs (cumulative_logprobs are null) without"}},
+		"seeds, a server of no kind":      {kindOther, "", engine.JobParams{RowSeeds: true}, `{}`, []string{"may ignore seeds (answers do not repeat) without"}},
+		"nothing, a server of no kind":    {kindOther, "", engine.JobParams{Sampling: map[string]any{"temperature": 0.5}}, `{"temperature":0.5}`, nil},
+		"everything, a server of no kind": {kindOther, "", engine.JobParams{Logprobs: true, Schema: json.RawMessage(`{}`), Sampling: map[string]any{"seed": int64(3)}}, `{"logprobs":true,"top_logprobs":1,"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{}}},"seed":3}`, []string{"may ignore json_schema (answers that break it are tried again, and fail), seeds"}},
 
 		"too old for a parameter": {
 			kindVLLM, "0.16.0rc2",
-			engine.Params{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
+			engine.JobParams{Sampling: map[string]any{"repetition_detection": map[string]any{"min_count": 3}}},
 			"error: sampling parameter repetition_detection needs vLLM 0.17.0, the server runs 0.16.0rc2", nil,
 		},
-		"just new enough":           {kindVLLM, "0.20.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
-		"a developer's build":       {kindVLLM, "0.1.dev9+g1", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
-		"a simulator is new":        {kindSim, "0.1.0", engine.Params{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
-		"no tokens to choose among": {kindVLLM, "", engine.Params{Sampling: map[string]any{"allowed_token_ids": []any{}, "thinking_token_budget": int64(-1)}}, `{}`, nil},
+		"just new enough":           {kindVLLM, "0.20.0", engine.JobParams{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a developer's build":       {kindVLLM, "0.1.dev9+g1", engine.JobParams{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"a simulator is new":        {kindSim, "0.1.0", engine.JobParams{Sampling: map[string]any{"thinking_token_budget": 9}}, `{"thinking_token_budget":9}`, nil},
+		"no tokens to choose among": {kindVLLM, "", engine.JobParams{Sampling: map[string]any{"allowed_token_ids": []any{}, "thinking_token_budget": int64(-1)}}, `{}`, nil},
 		"a schema": {
 			kindVLLM, "0.11.0",
-			engine.Params{Schema: json.RawMessage(`{"type":"object"}`)},
+			engine.JobParams{Schema: json.RawMessage(`{"type":"object"}`)},
 			`{"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}}}`, nil,
 		},
 	} {
@@ -295,7 +295,7 @@ func wantsError(t *testing.T, want string, err error) bool {
 }
 
 // checkWarnings wants one warning for each part.
-func checkWarnings(t *testing.T, c engine.Call, parts []string) {
+func checkWarnings(t *testing.T, c engine.PreparedCall, parts []string) {
 	t.Helper()
 	got := c.Warnings()
 	if len(got) != len(parts) {
@@ -316,49 +316,49 @@ func TestAbilities(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind     string
 		facts    probeFacts
-		params   engine.Params
+		params   engine.JobParams
 		err      error
 		warnings []string
 	}{
 		"text of an embedding model": {
 			kindSGLang,
-			probeFacts{able: map[string]ability{"m": embeds}},
-			engine.Params{Model: generator},
+			probeFacts{able: map[string]abilitySet{"m": embeds}},
+			engine.JobParams{Model: generator},
 			errors.New("as a model that generates no text"), nil,
 		},
 		"embeddings of a text model": {
 			kindSGLang,
-			probeFacts{able: map[string]ability{"m": generates}},
-			engine.Params{Model: embedder},
+			probeFacts{able: map[string]abilitySet{"m": generates}},
+			engine.JobParams{Model: embedder},
 			errors.New("start it with --is-embedding"), nil,
 		},
 		"Ollama embeds with any model": {
 			kindOllama,
-			probeFacts{able: map[string]ability{"m": generates}},
-			engine.Params{Model: embedder},
+			probeFacts{able: map[string]abilitySet{"m": generates}},
+			engine.JobParams{Model: embedder},
 			nil,
 			[]string{"cuts a prompt", "does not list m as an embedding model"},
 		},
-		"no parser":              {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
-		"no parser, schema":      {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"prevents the model from reasoning"}},
-		"no parser, no thinking": {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: generator}, nil, nil},
+		"no parser":              {kindSGLang, probeFacts{noParser: true}, engine.JobParams{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
+		"no parser, schema":      {kindSGLang, probeFacts{noParser: true}, engine.JobParams{Model: thinker, Schema: schema}, nil, []string{"prevents the model from reasoning"}},
+		"no parser, no thinking": {kindSGLang, probeFacts{noParser: true}, engine.JobParams{Model: generator}, nil, nil},
 		"it does not think": {
 			kindOllama,
-			probeFacts{able: map[string]ability{"m": generates}},
-			engine.Params{Model: thinker},
+			probeFacts{able: map[string]abilitySet{"m": generates}},
+			engine.JobParams{Model: thinker},
 			nil,
 			[]string{"cuts a prompt", "says that m does not reason"},
 		},
-		"no parser, Ollama":         {kindOllama, probeFacts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "Rowmill splits them at </think>"}},
-		"no parser, of no kind":     {kindOther, probeFacts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "</think>; json_schema prevents the model from reasoning"}},
-		"context of Ollama":         {kindOllama, probeFacts{}, engine.Params{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
-		"context of Ollama at most": {kindOllama, probeFacts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens (Ollama reports the exact length only after it has loaded the model"}},
-		"nothing is known":          {kindVLLM, probeFacts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
+		"no parser, Ollama":         {kindOllama, probeFacts{noParser: true}, engine.JobParams{Model: thinker}, nil, []string{"cuts a prompt", "Rowmill splits them at </think>"}},
+		"no parser, of no kind":     {kindOther, probeFacts{noParser: true}, engine.JobParams{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "</think>; json_schema prevents the model from reasoning"}},
+		"context of Ollama":         {kindOllama, probeFacts{}, engine.JobParams{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
+		"context of Ollama at most": {kindOllama, probeFacts{atMost: map[string]bool{"m": true}}, engine.JobParams{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens (Ollama reports the exact length only after it has loaded the model"}},
+		"nothing is known":          {kindVLLM, probeFacts{}, engine.JobParams{Model: thinker, Schema: schema}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-			e.storeProbe(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m", ContextLength: 2048}}}, c.facts)
+			e.storeProbe(engine.ServerInfo{Kind: c.kind, Models: []engine.ServedModel{{Name: "m", ContextLength: 2048}}}, c.facts)
 			call, err := e.Prepare(c.params)
 			if c.err != nil {
 				if err == nil || !strings.Contains(err.Error(), c.err.Error()) {
@@ -380,11 +380,11 @@ func TestReleases(t *testing.T) {
 		"0.10.9": true, "0.11.2": true, "0.11.3": false, "0.11.10": false, "1.0.0": false, "0.11.2rc1+cu130": true, "0.11.3.post1": false,
 		"": false, "0.11": false, "main": false, "0.1.dev5": false,
 	} {
-		if got := (modelTarget{version: version}).isOlderThan(release{0, 11, 3}); got != want {
+		if got := (modelTarget{version: version}).isOlderThan(releaseVersion{0, 11, 3}); got != want {
 			t.Errorf("%q older than 0.11.3: %v", version, got)
 		}
 	}
-	if got := fmt.Sprint(release{0, 11, 3}); got != "0.11.3" {
+	if got := fmt.Sprint(releaseVersion{0, 11, 3}); got != "0.11.3" {
 		t.Errorf("a release is written %s", got)
 	}
 }

@@ -31,8 +31,8 @@ func zeroIfImplausible[N int | int64](n, most N) N {
 
 // printableOrEmpty returns text, or "" if text is longer than most bytes or has characters
 // that cannot be shown on one line.
-func printableOrEmpty(text string, most int) string {
-	if len(text) > most || !utf8.ValidString(text) {
+func printableOrEmpty(text string, maxBytes int) string {
+	if len(text) > maxBytes || !utf8.ValidString(text) {
 		return ""
 	}
 	for _, r := range text {
@@ -45,7 +45,7 @@ func printableOrEmpty(text string, most int) string {
 
 // dropImplausible sets implausible values of a server's description to 0 or to an empty
 // text.
-func dropImplausible(info *engine.Info, found *probeFacts) {
+func dropImplausible(info *engine.ServerInfo, found *probeFacts) {
 	info.Version = printableOrEmpty(info.Version, maxVersion)
 	info.Slots = zeroIfImplausible(info.Slots, maxSlots)
 	found.kvTokens = zeroIfImplausible(found.kvTokens, maxCache)
@@ -87,11 +87,11 @@ func maxOutputTokens(limit int64) int64 {
 // maxTextBytes returns the maximum number of bytes that the text of an answer may have,
 // never more than most. limit is the request's max_tokens; 0 means that the request has
 // no max_tokens.
-func maxTextBytes(limit int64, most int) int {
-	if limit <= 0 || limit > int64(most)/mostTokenBytes {
-		return most
+func maxTextBytes(limit int64, maxBytes int) int {
+	if limit <= 0 || limit > int64(maxBytes)/mostTokenBytes {
+		return maxBytes
 	}
-	return int(min(int64(most), (limit+spareTokens)*mostTokenBytes))
+	return int(min(int64(maxBytes), (limit+spareTokens)*mostTokenBytes))
 }
 
 // checkUsage returns an error if the token numbers in a reply's usage are impossible

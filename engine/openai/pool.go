@@ -20,7 +20,7 @@ type conn struct {
 	raw    net.Conn // the TCP connection below TLS; the same as Conn without TLS
 	in     *bufio.Reader
 	header fasthttp.ResponseHeader // of the current reply
-	body   replyBody                    // of the current reply
+	body   replyBody               // of the current reply
 
 	deadline  time.Time // of reads and writes, set by applyDeadline; zero at first
 	idleSince time.Time // time when the connection went back to the pool
@@ -54,7 +54,7 @@ func (c *conn) startRow(ctx context.Context) {
 		return
 	}
 	w.mu.Unlock()
-	c.unwatch()
+	c.stopContextWatch()
 	w.ctx, w.stop = ctx, context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *conn) endRow() bool {
 	return !c.watch.ended
 }
 
-// unwatch ends the watch on the context.
-func (c *conn) unwatch() {
+// stopContextWatch ends the watch on the context.
+func (c *conn) stopContextWatch() {
 	if c.watch.stop != nil {
 		c.watch.stop()
 		c.watch.ctx, c.watch.stop = nil, nil
@@ -84,7 +84,7 @@ func (c *conn) unwatch() {
 
 // discard closes c for good: nothing uses c afterwards.
 func (c *conn) discard() {
-	c.unwatch()
+	c.stopContextWatch()
 	_ = c.Close()
 }
 
@@ -200,7 +200,7 @@ func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
 		return nil, err
 	}
 	if p.proxy != nil && p.tls != nil {
-		if err := tunnel(ctx, plain, p.proxy, p.address); err != nil {
+		if err := openProxyTunnel(ctx, plain, p.proxy, p.address); err != nil {
 			_ = plain.Close()
 			return nil, err
 		}

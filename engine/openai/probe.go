@@ -69,16 +69,16 @@ func (e *Engine) fetchJSON(ctx context.Context, path string, out any) bool {
 	return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, out) == nil
 }
 
-// modelList is the reply to /v1/models, with the additional fields of some servers.
-type modelList struct {
+// modelsResponse is the reply to /v1/models, with the additional fields of some servers.
+type modelsResponse struct {
 	Simulated lenientJSON[bool]    `json:"simulated"` // Rowmill's simulated server
 	Slots     lenientJSON[float64] `json:"slots"`     // Rowmill's simulated server
-	Data      listedModels   `json:"data"`
+	Data      listedModels         `json:"data"`
 }
 
 // info returns a description of the server that uses only the model list.
-func (l modelList) info() engine.Info {
-	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.value, Slots: wholeOrZero(l.Slots)}
+func (l modelsResponse) info() engine.ServerInfo {
+	info := engine.ServerInfo{Kind: kindOther, Simulated: l.Simulated.value, Slots: wholeOrZero(l.Slots)}
 	for _, m := range l.Data {
 		context := wholeOrZero(m.MaxModelLen)
 		if context == 0 {
@@ -90,7 +90,7 @@ func (l modelList) info() engine.Info {
 	return info
 }
 
-// listedModels are the models in a modelList: at most maxModels entries, each with a
+// listedModels are the models in a modelsResponse: at most maxModels entries, each with a
 // valid name.
 type listedModels []listedModel
 
@@ -162,13 +162,13 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 }
 
 // Probe asks the server for its kind and its models.
-func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
+func (e *Engine) Probe(ctx context.Context) (engine.ServerInfo, error) {
 	info, found, err := e.probe(ctx)
 	if err != nil {
 		e.mu.Lock()
 		e.lastProbeSucceeded = false
 		e.mu.Unlock()
-		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
+		return engine.ServerInfo{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
 	}
 	e.addMapped(&info)
 	e.storeProbe(info, found)
@@ -177,18 +177,18 @@ func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 
 // probe asks the server for its models, its kind and its health. An error means that
 // the server is unreachable, refuses the API key or is not ready.
-func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
-	fail := func(format string, args ...any) (engine.Info, probeFacts, error) {
-		return engine.Info{}, probeFacts{}, fmt.Errorf(format, args...)
+func (e *Engine) probe(ctx context.Context) (engine.ServerInfo, probeFacts, error) {
+	fail := func(format string, args ...any) (engine.ServerInfo, probeFacts, error) {
+		return engine.ServerInfo{}, probeFacts{}, fmt.Errorf(format, args...)
 	}
 	listed, err := e.fetchPath(ctx, "/v1/models")
 	if err != nil {
-		return engine.Info{}, probeFacts{}, err
+		return engine.ServerInfo{}, probeFacts{}, err
 	}
 	switch listed.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return engine.Info{}, probeFacts{}, &engine.Error{
+		return engine.ServerInfo{}, probeFacts{}, &engine.Error{
 			Class: engine.ServerFault, Status: listed.status, Message: "set the engine's api_key: the server refuses our API key",
 		}
 	default:
@@ -199,15 +199,15 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
 		}
 		return fail("/v1/models answered HTTP %d", listed.status)
 	}
-	var list modelList
+	var list modelsResponse
 	if err := json.Unmarshal(listed.body, &list); errors.Is(err, errManyModels) {
-		return engine.Info{}, probeFacts{}, err
+		return engine.ServerInfo{}, probeFacts{}, err
 	} else if err != nil {
 		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
 	info := list.info()
 	var found probeFacts
-	e.identify(ctx, listed.server, list, &info, &found)
+	e.identifyServer(ctx, listed.server, list, &info, &found)
 	dropImplausible(&info, &found)
 	addModelDetails(&info, found, list.Data)
 	if info.Kind == kindOther || info.Kind == kindOllama {
@@ -215,7 +215,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
 	}
 	health, err := e.fetchPath(ctx, "/health")
 	if err != nil {
-		return engine.Info{}, probeFacts{}, err
+		return engine.ServerInfo{}, probeFacts{}, err
 	}
 	if health.status != http.StatusOK && health.status != http.StatusNotFound {
 		return fail("the server is not ready: /health answered HTTP %d", health.status)
@@ -225,7 +225,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
 
 // addMapped adds each served model of ModelMap to info a second time, with the catalog
 // id as its name, so that Info.FindModel finds it by this id.
-func (e *Engine) addMapped(info *engine.Info) {
+func (e *Engine) addMapped(info *engine.ServerInfo) {
 	served := info.Models
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {
 		for _, m := range served {
@@ -239,7 +239,7 @@ func (e *Engine) addMapped(info *engine.Info) {
 
 // storeProbe stores the result of a probe for Prepare. It logs if the server's kind or
 // version has changed.
-func (e *Engine) storeProbe(info engine.Info, found probeFacts) {
+func (e *Engine) storeProbe(info engine.ServerInfo, found probeFacts) {
 	e.mu.Lock()
 	changed := !e.probed || e.info.Kind != info.Kind || e.info.Version != info.Version
 	if changed || !e.lastProbeSucceeded {

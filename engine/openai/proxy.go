@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// proxyTo returns the proxy that cfg.Proxy chooses for requests to the server at base;
+// chooseProxy returns the proxy that cfg.Proxy chooses for requests to the server at base;
 // nil for none.
-func proxyTo(base *url.URL, cfg *Config) (*url.URL, error) {
+func chooseProxy(base *url.URL, cfg *Config) (*url.URL, error) {
 	proxy, err := cfg.Proxy(&http.Request{URL: base})
 	switch {
 	case err != nil:
@@ -35,9 +35,9 @@ func proxyHeader(proxy *url.URL) string {
 	return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.Username()+":"+password)) + "\r\n"
 }
 
-// tunnel sends CONNECT to the proxy at the other end of conn. Afterwards conn is a
+// openProxyTunnel sends CONNECT to the proxy at the other end of conn. Afterwards conn is a
 // connection to the server at address.
-func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) error {
+func openProxyTunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) error {
 	if until, bounded := ctx.Deadline(); bounded {
 		if err := conn.SetDeadline(until); err != nil {
 			return err

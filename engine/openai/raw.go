@@ -25,7 +25,7 @@ const pathMessages = "/v1/messages"
 // a request is:
 //
 //	{"model":"…" , <the fields of the row> }
-func (c *call) prepareRaw(p engine.Params) {
+func (c *preparedCall) prepareRaw(p engine.JobParams) {
 	c.path = p.Path
 	var more string
 	if p.Path == pathMessages {
@@ -38,7 +38,7 @@ func (c *call) prepareRaw(p engine.Params) {
 
 // appendRaw appends the body of a raw row's request to dst. The row's text is a JSON
 // object without white space around its braces.
-func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
+func (c *preparedCall) appendRaw(dst []byte, row engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	if len(row.Text) > len("{}") {
 		dst = append(dst, ',')
@@ -48,7 +48,7 @@ func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 
 // generateRaw runs a raw row: the content of its engine.Reply is the whole body of the
 // server's reply.
-func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, error) {
+func (c *preparedCall) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, p := c.engine, c.timeoutFor(row)
 	conn, err := e.send(ctx, c.rawHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
 	if err != nil {
@@ -74,10 +74,10 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 	return parseRawReply(text)
 }
 
-// rawFields are the fields that Rowmill reads from the reply to a raw row. They cover
+// rawReplyFields are the fields that Rowmill reads from the reply to a raw row. They cover
 // the replies of all APIs: chat completions, completions, embeddings, responses and
 // messages.
-type rawFields struct {
+type rawReplyFields struct {
 	Choices []struct {
 		Finish string `json:"finish_reason"`
 	} `json:"choices"`
@@ -116,7 +116,7 @@ func parseRawReply(text []byte) (engine.Reply, error) {
 		return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
 	}
 	text = bytes.TrimSpace(text)
-	var fields rawFields
+	var fields rawReplyFields
 	// If one field has an unexpected type, Unmarshal still fills the other fields.
 	if err := json.Unmarshal(text, &fields); !json.Valid(text) || len(text) == 0 || text[0] != '{' {
 		return malformed("the reply is not a JSON object: %v", err)
@@ -180,7 +180,7 @@ var pathHints = map[string]string{
 
 // rawRefusalError returns the error for a raw row whose reply has a status other than 200.
 // The field Raw of the error is the body of the reply.
-func (c *call) rawRefusalError(ctx context.Context, conn *conn, row engine.Row) error {
+func (c *preparedCall) rawRefusalError(ctx context.Context, conn *conn, row engine.Row) error {
 	x, text, err := c.engine.readRefusal(ctx, conn)
 	if err != nil {
 		return err

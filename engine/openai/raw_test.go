@@ -35,7 +35,7 @@ func passed(t *testing.T, path, row string, handle http.HandlerFunc) (reply engi
 	behind := httptest.NewServer(server)
 	t.Cleanup(behind.Close)
 	e := probed(t, Config{BaseURL: behind.URL, MaxAnswerBytes: 10_000})
-	call, err := e.Prepare(engine.Params{Path: path, Model: rowmill.Model{ID: "mine", Kind: rowmill.KindRaw, EngineNames: []string{"served/name"}}})
+	call, err := e.Prepare(engine.JobParams{Path: path, Model: rowmill.Model{ID: "mine", Kind: rowmill.KindRaw, EngineNames: []string{"served/name"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

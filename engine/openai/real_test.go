@@ -126,7 +126,7 @@ func acceptedBy(kind string) map[string]any {
 // load makes the server load a model, with a row.
 func load(t *testing.T, e *openai.Engine, m rowmill.Model) {
 	t.Helper()
-	c, err := e.Prepare(engine.Params{Model: m, MaxTokens: 1})
+	c, err := e.Prepare(engine.JobParams{Model: m, MaxTokens: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

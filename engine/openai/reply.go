@@ -45,16 +45,16 @@ type replyReader struct {
 	logprobs  logprobSum
 	fault     serverFault // an error object inside a reply with status 200
 	scratch   []byte      // buffer for short-lived texts
-	events    eventReader      // the stream that scanStream reads
+	events    eventReader // the stream that scanStream reads
 	unparsed  bool        // the server did not separate the reasoning from the answer
 }
 
 var replies = sync.Pool{New: func() any { return new(replyReader) }}
 
-// newReply takes a reply from the pool and prepares it to read the body src. limit is
+// newReplyReader takes a reply from the pool and prepares it to read the body src. limit is
 // the maximum length of the answer's text in bytes. thinking means that the model
 // reasons before it answers.
-func newReply(src windowSource, limit int, thinking bool) *replyReader {
+func newReplyReader(src windowSource, limit int, thinking bool) *replyReader {
 	r := replies.Get().(*replyReader)
 	r.reset(src)
 	r.limit = limit
@@ -309,19 +309,19 @@ func (r *replyReader) scanUsage() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "prompt_tokens":
-			r.input = r.countOrNull()
+			r.input = r.readCountOrNull()
 		case "completion_tokens":
-			r.output = r.countOrNull()
+			r.output = r.readCountOrNull()
 		case "prompt_tokens_details":
-			r.scanCached()
+			r.scanCachedTokens()
 		default:
 			r.skipValue()
 		}
 	}
 }
 
-// scanCached reads the number of prompt tokens that came from the prefix cache.
-func (r *replyReader) scanCached() {
+// scanCachedTokens reads the number of prompt tokens that came from the prefix cache.
+func (r *replyReader) scanCachedTokens() {
 	r.cached = 0
 	if r.consumeNull() {
 		return
@@ -331,12 +331,12 @@ func (r *replyReader) scanCached() {
 			r.skipValue()
 			continue
 		}
-		r.cached = r.countOrNull()
+		r.cached = r.readCountOrNull()
 	}
 }
 
-// countOrNull reads a whole number. It returns 0 for null.
-func (r *replyReader) countOrNull() int64 {
+// readCountOrNull reads a whole number. It returns 0 for null.
+func (r *replyReader) readCountOrNull() int64 {
 	if r.consumeNull() {
 		return 0
 	}

@@ -14,10 +14,10 @@ import (
 // counts; the last rule matches everything. docs/engines.md shows the rules as a table.
 // refusals_test.go names a public source for each word.
 type refusalRule struct {
-	name   string      // short description of the rule, shown in docs/engines.md
-	status []statusRange    // the refusal must have one of these HTTP statuses; empty: any status
-	words  []string    // the message, type or code of the refusal must contain one of these, in lower case; empty: any words
-	about  settingKind // setting of the job that the refusal must name
+	name   string        // short description of the rule, shown in docs/engines.md
+	status []statusRange // the refusal must have one of these HTTP statuses; empty: any status
+	words  []string      // the message, type or code of the refusal must contain one of these, in lower case; empty: any words
+	about  settingKind   // setting of the job that the refusal must name
 
 	class    engine.ErrorClass
 	code     string // Code of the error; empty: the server's own code

@@ -147,7 +147,7 @@ func TestScanMemory(t *testing.T) {
 		b.ReportAllocs()
 		for range b.N {
 			*src = pieces{rest: body, size: src.size}
-			r := newReply(noCopy{src}, 8<<20, false)
+			r := newReplyReader(noCopy{src}, 8<<20, false)
 			if err := r.scanChat(); err != nil {
 				b.Fatal(err)
 			}
@@ -238,7 +238,7 @@ func FuzzEscape(f *testing.F) {
 		if err := json.Unmarshal(quoted, &back); err != nil {
 			t.Fatalf("%q became %s: %v", s, quoted, err)
 		}
-		if want := string(textfmt.AppendValid(nil, []byte(s))); back != want {
+		if want := string(textfmt.AppendValidUTF8(nil, []byte(s))); back != want {
 			t.Fatalf("%q came back as %q", s, back)
 		}
 		if utf8.ValidString(s) && back != s {
@@ -283,7 +283,7 @@ func TestScanEmbeddings(t *testing.T) {
 		"no data":                 {body: `{"object":"list"}`, want: "no embedding for text 1 of 2", class: engine.Transient},
 		"an error inside":         {body: `{"error":{"code":"queue_full"}}`, want: "error inside its reply", class: engine.Transient},
 	} {
-		r := newReply(&bytesSource{rest: []byte(c.body)}, 1<<20, false)
+		r := newReplyReader(&bytesSource{rest: []byte(c.body)}, 1<<20, false)
 		out := make([]engine.Reply, 2)
 		err := r.scanEmbeddings(out, c.dimension)
 		r.release()

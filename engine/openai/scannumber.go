@@ -30,10 +30,10 @@ func (s *scanner) readNumber() float64 {
 	return v
 }
 
-// approximateNumber consumes a number and returns it quickly: the last digit of the result may be
-// off by one, because approximateNumber does not search the nearest float64. Callers round or add up
+// readApproxNumber consumes a number and returns it quickly: the last digit of the result may be
+// off by one, because readApproxNumber does not search the nearest float64. Callers round or add up
 // the result.
-func (s *scanner) approximateNumber() float64 {
+func (s *scanner) readApproxNumber() float64 {
 	if s.peek(); s.err != nil {
 		return 0
 	}
@@ -135,9 +135,9 @@ func (s *scanner) skipNonFinite() {
 	}
 }
 
-// approximateNumberOrNaN is like approximateNumber, but also accepts NaN, Infinity and -Infinity. It returns
+// readApproxOrNaN is like readApproxNumber, but also accepts NaN, Infinity and -Infinity. It returns
 // known = false for NaN.
-func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
+func (s *scanner) readApproxOrNaN() (v float64, known bool) {
 	switch c := s.peek(); {
 	case c == 'N' || c == 'I':
 		s.skipNonFinite()
@@ -156,9 +156,9 @@ func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
 			s.fail("malformed number")
 			return 0, true
 		}
-		return -s.approximateNumber(), true
+		return -s.readApproxNumber(), true
 	}
-	return s.approximateNumber(), true
+	return s.readApproxNumber(), true
 }
 
 // A decimal is a parsed number without an exponent.

@@ -49,7 +49,7 @@ func (s *scanner) readString(dst []byte, limit int, truncate bool) []byte {
 			return dst
 		case '\\':
 			s.pos++
-			dst, high = joinRune(dst, high, s.readEscape())
+			dst, high = appendEscapedRune(dst, high, s.readEscape())
 		default:
 			s.fail("control character in a string")
 			return dst
@@ -57,10 +57,10 @@ func (s *scanner) readString(dst []byte, limit int, truncate bool) []byte {
 	}
 }
 
-// joinRune appends the rune r of an escape to dst. If r is the first half of a
-// surrogate pair, joinRune does not append it but returns it; the caller passes it as
+// appendEscapedRune appends the rune r of an escape to dst. If r is the first half of a
+// surrogate pair, appendEscapedRune does not append it but returns it; the caller passes it as
 // high with the next escape. A half without the other half becomes U+FFFD.
-func joinRune(dst []byte, high, r rune) ([]byte, rune) {
+func appendEscapedRune(dst []byte, high, r rune) ([]byte, rune) {
 	if high != 0 {
 		if both := utf16.DecodeRune(high, r); both != utf8.RuneError {
 			return utf8.AppendRune(dst, both), 0
@@ -141,5 +141,5 @@ func toValidUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
-	return string(textfmt.AppendValid(make([]byte, 0, len(b)+len(b)/8), b))
+	return string(textfmt.AppendValidUTF8(make([]byte, 0, len(b)+len(b)/8), b))
 }

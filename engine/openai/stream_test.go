@@ -24,7 +24,7 @@ import (
 // streamed scans a stream, like scanned a body.
 func streamed(src windowSource, limit int) (found, error) {
 	mark()
-	r := newReply(src, limit, false)
+	r := newReplyReader(src, limit, false)
 	defer r.release()
 	if err := r.scanStream(src); err != nil {
 		return found{}, err
@@ -252,7 +252,7 @@ func TestStreamEqualsBody(t *testing.T) {
 			}
 			body, stream := bothForms(tokens, reasoning, rng)
 			read := func(src windowSource, scan func(*replyReader) error) engine.Reply {
-				r := newReply(src, 1<<20, kind == rowmill.KindReasoning)
+				r := newReplyReader(src, 1<<20, kind == rowmill.KindReasoning)
 				defer r.release()
 				if err := scan(r); err != nil {
 					t.Fatal(err)
@@ -279,12 +279,12 @@ func TestStreamEqualsBody(t *testing.T) {
 
 // llamaCalled returns a call on a probed engine for a llama.cpp that answers rows with
 // answer.
-func llamaCalled(t *testing.T, answer http.HandlerFunc) engine.Call {
+func llamaCalled(t *testing.T, answer http.HandlerFunc) engine.PreparedCall {
 	t.Helper()
 	f := &fake{
 		server: "llama.cpp", pages: map[string]string{"/v1/models": `{"data":[{"id":"m","owned_by":"llamacpp"}]}`}, chat: answer,
 	}
-	return prepared(t, f.start(t, nil), engine.Params{Model: generator, Schema: json.RawMessage(`{}`)})
+	return prepared(t, f.start(t, nil), engine.JobParams{Model: generator, Schema: json.RawMessage(`{}`)})
 }
 
 func TestStreamedAnswers(t *testing.T) {
@@ -326,7 +326,7 @@ func TestStreamedAnswers(t *testing.T) {
 				},
 			}
 			e := f.start(t, func(cfg *Config) { cfg.MaxAnswerBytes = 1000 })
-			call := prepared(t, e, engine.Params{Model: generator, Schema: json.RawMessage(`{}`)})
+			call := prepared(t, e, engine.JobParams{Model: generator, Schema: json.RawMessage(`{}`)})
 			reply, err := call.Generate(t.Context(), engine.Row{Text: []byte("say: the quick brown fox jumps over the lazy dog")})
 			if c.want.Class == 0 {
 				if err != nil || reply.Content != "fine" || reply.Finish != rowmill.FinishStop {
@@ -399,7 +399,7 @@ func BenchmarkScanStream(b *testing.B) {
 	var src bytesSource
 	for b.Loop() {
 		src.rest = stream
-		r := newReply(&src, 1<<20, false)
+		r := newReplyReader(&src, 1<<20, false)
 		if err := r.scanStream(&src); err != nil {
 			b.Fatal(err)
 		}

@@ -22,24 +22,24 @@ const (
 	kindOther    = "openai" // a server of unknown kind that speaks the OpenAI API
 )
 
-// An ability is a set of tasks that a server can do with a model, one bit per task.
-type ability uint8
+// An abilitySet is a set of tasks that a server can do with a model, one bit per task.
+type abilitySet uint8
 
 const (
-	generates ability = 1 << iota
+	generates abilitySet = 1 << iota
 	embeds
 	thinks
 )
 
-// probeFacts are the results of a probe that have no field in engine.Info.
+// probeFacts are the results of a probe that have no field in engine.ServerInfo.
 type probeFacts struct {
-	kvTokens  int64              // size of the KV cache in tokens, if the probe reports it; 0 otherwise
-	able      map[string]ability // abilities of each model, by the server's name of the model; no entry if the server does not report them
-	dimension map[string]int     // numbers per embedding of each model, by the server's name of the model
-	atMost    map[string]bool    // true if the reported context length is only an upper limit, by the server's name of the model
-	noParser  bool               // the server reports that it does not separate reasoning from answers
-	noSeeds   bool               // the server reports that its start options make it ignore seeds
-	cuts      bool               // the server reports that it truncates prompts that are too long
+	kvTokens  int64                 // size of the KV cache in tokens, if the probe reports it; 0 otherwise
+	able      map[string]abilitySet // abilities of each model, by the server's name of the model; no entry if the server does not report them
+	dimension map[string]int        // numbers per embedding of each model, by the server's name of the model
+	atMost    map[string]bool       // true if the reported context length is only an upper limit, by the server's name of the model
+	noParser  bool                  // the server reports that it does not separate reasoning from answers
+	noSeeds   bool                  // the server reports that its start options make it ignore seeds
+	cuts      bool                  // the server reports that it truncates prompts that are too long
 }
 
 // A modelTarget is one model on one server, as the last probe described it.
@@ -50,7 +50,7 @@ type modelTarget struct {
 	context      int    // context length in tokens; 0 if unknown
 	isUpperLimit bool   // context is only an upper limit
 
-	able              ability
+	able              abilitySet
 	hasAbilities      bool // the server has reported the abilities in able
 	noParser          bool // the server does not separate reasoning from answers
 	noSeeds           bool // the server ignores seeds
@@ -104,12 +104,12 @@ func (t modelTarget) truncatesPrompts() bool {
 
 // isOlderThan reports whether the server's version is older than release r. A version
 // that is not a release, such as a developer's build, counts as new.
-func (t modelTarget) isOlderThan(r release) bool {
+func (t modelTarget) isOlderThan(r releaseVersion) bool {
 	parts := strings.SplitN(t.version, ".", 4)
 	if len(parts) < 3 {
 		return false
 	}
-	var have release
+	var have releaseVersion
 	for i := range have {
 		digits := len(parts[i]) - len(strings.TrimLeft(parts[i], "0123456789")) // 0rc1 counts as 0
 		n, err := strconv.Atoi(parts[i][:digits])
@@ -121,13 +121,13 @@ func (t modelTarget) isOlderThan(r release) bool {
 	return slices.Compare(have[:], r[:]) < 0
 }
 
-// A release is the major, minor and patch number of a version.
-type release [3]int
+// A releaseVersion is the major, minor and patch number of a version.
+type releaseVersion [3]int
 
-func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
+func (r releaseVersion) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
 // warnings returns warnings about the server t for a job with params p.
-func (t modelTarget) warnings(p engine.Params) (list []string) {
+func (t modelTarget) warnings(p engine.JobParams) (list []string) {
 	switch t.kind {
 	case kindOllama:
 		list = append(list, t.truncationWarning())
@@ -153,10 +153,10 @@ func (t modelTarget) warnings(p engine.Params) (list []string) {
 	}
 	if t.noParser {
 		what := "the server does not separate reasoning from answers: Rowmill splits them at " + closeThink
-		if flag := parserFlag(t.kind); flag != "" {
+		if flag := reasoningParserFlag(t.kind); flag != "" {
 			what = "the server does not separate reasoning from answers: start it with " + flag
 		}
-		if form := formSettingName(p); form != "" {
+		if form := constraintSettingName(p); form != "" {
 			what += "; " + form + " prevents the model from reasoning"
 		}
 		list = append(list, what)
@@ -182,7 +182,7 @@ func (t modelTarget) truncationWarning() string {
 
 // ignorableSettings lists the settings of a job that an OpenAI-compatible server of unknown
 // kind may ignore.
-func ignorableSettings(p engine.Params) (list []string) {
+func ignorableSettings(p engine.JobParams) (list []string) {
 	if p.Model.Kind == rowmill.KindEmbedding {
 		return nil
 	}
@@ -198,9 +198,9 @@ func ignorableSettings(p engine.Params) (list []string) {
 	return list
 }
 
-// parserFlag returns the start option that makes a server of this kind separate
+// reasoningParserFlag returns the start option that makes a server of this kind separate
 // reasoning from answers; empty if no option is known.
-func parserFlag(kind string) string {
+func reasoningParserFlag(kind string) string {
 	switch kind {
 	case kindVLLM, kindSGLang:
 		return "--reasoning-parser"
@@ -223,7 +223,7 @@ func (e *Engine) noteMissingParser(t modelTarget) {
 	}
 	e.mu.Unlock()
 	if first {
-		remedy := parserFlag(t.kind)
+		remedy := reasoningParserFlag(t.kind)
 		if remedy == "" {
 			remedy = "no remedy is known for servers of kind " + t.kind
 		}

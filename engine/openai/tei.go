@@ -13,7 +13,7 @@ import (
 // It serves one model, which its /info describes
 // (huggingface/text-embeddings-inference, struct Info). ok is false if the server is
 // not TEI.
-func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found probeFacts, ok bool, err error) {
+func (e *Engine) probeTEI(ctx context.Context) (info engine.ServerInfo, found probeFacts, ok bool, err error) {
 	var said struct {
 		Model   lenientJSON[string]                     `json:"model_id"`
 		Type    lenientJSON[map[string]json.RawMessage] `json:"model_type"` // "embedding", "classifier" or "reranker"
@@ -33,8 +33,8 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found probeFac
 		return info, found, true, fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
 	}
 	name := said.Model.value
-	info = engine.Info{Kind: kindTEI, Version: printableOrEmpty(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: wholeOrZero(said.Longest)}}}
-	found = probeFacts{able: map[string]ability{name: embeds}, cuts: said.Cuts.value}
+	info = engine.ServerInfo{Kind: kindTEI, Version: printableOrEmpty(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: wholeOrZero(said.Longest)}}}
+	found = probeFacts{able: map[string]abilitySet{name: embeds}, cuts: said.Cuts.value}
 	dropImplausible(&info, &found)
 	addModelDetails(&info, found, listedModels{{ID: said.Model}})
 	return info, found, true, nil

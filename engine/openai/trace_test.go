@@ -31,8 +31,8 @@ func TestTraceparent(t *testing.T) {
 		_, _ = io.WriteString(w, answer)
 	})
 	const span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	chat, embed := prepared(t, e, engine.Params{Model: generator}), prepared(t, e, engine.Params{Model: embedder})
-	raw := prepared(t, e, engine.Params{Path: "/v1/responses", Model: rowmill.Model{ID: "m", Kind: rowmill.KindRaw}})
+	chat, embed := prepared(t, e, engine.JobParams{Model: generator}), prepared(t, e, engine.JobParams{Model: embedder})
+	raw := prepared(t, e, engine.JobParams{Path: "/v1/responses", Model: rowmill.Model{ID: "m", Kind: rowmill.KindRaw}})
 	for _, within := range []string{span, ""} {
 		if _, err := chat.Generate(t.Context(), engine.Row{Text: []byte("x"), Traceparent: within}); err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestCancelClosesTheConnection(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	_, err := prepared(t, e, engine.Params{Model: generator}).Generate(ctx, engine.Row{Text: []byte("x")})
+	_, err := prepared(t, e, engine.JobParams{Model: generator}).Generate(ctx, engine.Row{Text: []byte("x")})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -59,7 +59,7 @@ func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, good)
 	})
-	call := prepared(t, e, engine.Params{Model: generator})
+	call := prepared(t, e, engine.JobParams{Model: generator})
 	run := func(ctx context.Context, text string) error {
 		_, err := call.Generate(ctx, engine.Row{Text: []byte(text)})
 		return err
@@ -127,14 +127,14 @@ func TestTimeoutOfARow(t *testing.T) {
 		}
 	}
 	impatient := engine.Row{Text: []byte("x"), Timeout: 30 * time.Millisecond}
-	_, err := prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
+	_, err := prepared(t, e, engine.JobParams{Model: generator}).Generate(t.Context(), impatient)
 	timedOut("text", err)
-	_, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Timeout: time.Microsecond}, impatient})
+	_, _, err = prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), []engine.Row{{Timeout: time.Microsecond}, impatient})
 	timedOut("group", err)
 
 	// The timeout includes the time to connect.
 	impatient.Timeout = time.Nanosecond
-	_, err = prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
+	_, err = prepared(t, e, engine.JobParams{Model: generator}).Generate(t.Context(), impatient)
 	var got *engine.Error
 	if !errors.As(err, &got) || got.Code != "timeout" {
 		t.Errorf("while dialling: %v", err)
@@ -195,7 +195,7 @@ func TestRowsShareDeadlines(t *testing.T) {
 // none.
 func TestTimeoutOfAGroup(t *testing.T) {
 	t.Parallel()
-	c := &call{allowance: time.Hour}
+	c := &preparedCall{allowance: time.Hour}
 	for _, test := range []struct {
 		rows []engine.Row
 		want time.Duration
@@ -276,7 +276,7 @@ func unprobed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
 	e := must(New(cfg))(t)
 	t.Cleanup(e.Close)
-	e.storeProbe(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
+	e.storeProbe(engine.ServerInfo{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	return e
 }
 

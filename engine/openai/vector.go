@@ -129,7 +129,7 @@ func (r *replyReader) readPackedVector() []float32 {
 func (r *replyReader) readVectorList(dimension int) []float32 {
 	vector := make([]float32, 0, min(dimension, maxDimension))
 	for more := r.firstItem(); more; more = r.nextItem() {
-		v := float32(r.approximateNumber())
+		v := float32(r.readApproxNumber())
 		if math.IsInf(float64(v), 0) || len(vector) >= maxDimension {
 			r.fail("embedding with a number that is not finite, or too many")
 			return nil

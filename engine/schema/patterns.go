@@ -110,9 +110,9 @@ func (p *patternCompiler) refuse(format string, args ...any) error {
 	return p.refused
 }
 
-// placesOfPatterns returns the JSON pointer to the first use of each pattern in a
+// findPatternPointers returns the JSON pointer to the first use of each pattern in a
 // schema, by pattern text.
-func placesOfPatterns(document any) map[string]string {
+func findPatternPointers(document any) map[string]string {
 	places := map[string]string{}
 	add := func(text string, path []string) {
 		if _, known := places[text]; !known {

@@ -100,7 +100,7 @@ func parseAndCheck(raw json.RawMessage) (checked json.RawMessage, document any, 
 	if deep := nestingDepth(document); deep > maxLevels {
 		return nil, nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxLevels)
 	}
-	if place, number := firstOutOfRange(document); number != "" {
+	if place, number := findOutOfRange(document); number != "" {
 		return nil, nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
 	}
 	return compact.Bytes(), document, nil
@@ -111,7 +111,7 @@ func parseAndCheck(raw json.RawMessage) (checked json.RawMessage, document any, 
 type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
-	steps    stepCounter
+	steps    stepLimiter
 	patterns patternCompiler
 }
 
@@ -128,11 +128,11 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 			s, err = nil, fmt.Errorf("cannot be compiled as a JSON Schema: %v", reason)
 		}
 	}()
-	s = &Schema{steps: stepCounter{limit: maxSteps}, patterns: patternCompiler{places: placesOfPatterns(document), limit: maxMatchSteps}}
+	s = &Schema{steps: stepLimiter{limit: maxSteps}, patterns: patternCompiler{places: findPatternPointers(document), limit: maxMatchSteps}}
 	dropFormats(document)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
-	compiler.UseLoader(noRemote{})
+	compiler.UseLoader(refusingLoader{})
 	compiler.UseRegexpEngine(s.patterns.compile)
 	compiler.RegisterVocabulary(s.steps.vocabulary())
 	compiler.AssertVocabs()
@@ -146,7 +146,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	case s.patterns.refused != nil:
 		return nil, s.patterns.refused
 	}
-	return nil, fmt.Errorf("is not a valid JSON Schema: %s", plainReason(err))
+	return nil, fmt.Errorf("is not a valid JSON Schema: %s", formatCompileError(err))
 }
 
 // Violation describes how an answer violates the schema. It returns an empty text if
@@ -181,7 +181,7 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	if err != nil {
 		return "it is not JSON"
 	}
-	if place, number := firstOutOfRange(value); number != "" {
+	if place, number := findOutOfRange(value); number != "" {
 		return textfmt.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
 	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.limit
@@ -192,18 +192,18 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	return ""
 }
 
-// noRemote is a schema loader that loads no document: a client must not make the
+// refusingLoader is a schema loader that loads no document: a client must not make the
 // service fetch URLs other than the job's inputs.
-type noRemote struct{}
+type refusingLoader struct{}
 
 // Load returns an error for every document.
-func (noRemote) Load(url string) (any, error) {
+func (refusingLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", textfmt.Shorten(url, 256))
 }
 
-// plainReason returns the text of the compiler's error on one line of limited length,
+// formatCompileError returns the text of the compiler's error on one line of limited length,
 // without address.
-func plainReason(err error) string {
+func formatCompileError(err error) string {
 	reason := strings.ReplaceAll(err.Error(), address, "")
 	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
 }

@@ -199,7 +199,7 @@ func TestNumbersAreChecked(t *testing.T) {
 			t.Fatalf("%s takes more than a second", number)
 		}
 		exact, _ := json.Marshal(rapid.Float64().Draw(t, "float"))
-		if place, found := firstOutOfRange(json.Number(exact)); found != "" {
+		if place, found := findOutOfRange(json.Number(exact)); found != "" {
 			t.Fatalf("%s at %q is out of range", exact, place)
 		}
 	})

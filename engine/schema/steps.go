@@ -25,16 +25,16 @@ var (
 	errStopped      = errors.New("the context has ended")
 )
 
-// stepCounter counts the steps of the current validation. It is a keyword that every
+// stepLimiter counts the steps of the current validation. It is a keyword that every
 // subschema of the compiled schema has, so the library calls it in every step.
-type stepCounter struct {
+type stepLimiter struct {
 	ctx   context.Context
 	limit int // maximum steps per answer: maxSteps, lower in tests
 	taken int // steps of the current validation so far
 }
 
 // vocabulary returns a vocabulary for the library whose only keyword is s.
-func (s *stepCounter) vocabulary() *jsonschema.Vocabulary {
+func (s *stepLimiter) vocabulary() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL:     address + ":steps",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return s, nil },
@@ -43,7 +43,7 @@ func (s *stepCounter) vocabulary() *jsonschema.Vocabulary {
 
 // Validate counts one step. It panics if there were too many steps or if the context
 // has ended.
-func (s *stepCounter) Validate(*jsonschema.ValidatorContext, any) {
+func (s *stepLimiter) Validate(*jsonschema.ValidatorContext, any) {
 	switch s.taken++; {
 	case s.taken > s.limit:
 		panic(errTooManySteps)

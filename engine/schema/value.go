@@ -34,10 +34,10 @@ func isInRange(n json.Number) bool {
 	return err == nil && -maxExponent <= exponent && exponent <= maxExponent
 }
 
-// firstOutOfRange finds the first number in a decoded JSON value that is not isInRange.
+// findOutOfRange finds the first number in a decoded JSON value that is not isInRange.
 // It returns the JSON pointer to the number and its shortened text. number is empty if
 // all numbers are in range.
-func firstOutOfRange(value any) (place, number string) {
+func findOutOfRange(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
 		if !isInRange(value) {
@@ -45,13 +45,13 @@ func firstOutOfRange(value any) (place, number string) {
 		}
 	case []any:
 		for i, element := range value {
-			if place, number = firstOutOfRange(element); number != "" {
+			if place, number = findOutOfRange(element); number != "" {
 				return "/" + strconv.Itoa(i) + place, number
 			}
 		}
 	case map[string]any:
 		for name, member := range value {
-			if place, number = firstOutOfRange(member); number != "" {
+			if place, number = findOutOfRange(member); number != "" {
 				return "/" + pointer.Replace(textfmt.Shorten(name, 64)) + place, number
 			}
 		}

@@ -58,7 +58,7 @@ func (o *Models) listModels(servers []Server) []ListedModel {
 func (o *Models) isInCatalog(m engine.ServedModel) bool {
 	return slices.ContainsFunc(m.Names(), func(name string) bool {
 		_, id := o.catalog.Find(name)
-		return id || len(o.catalog.ByEngineName(name)) > 0
+		return id || len(o.catalog.FindByEngineName(name)) > 0
 	})
 }
 
@@ -67,7 +67,7 @@ func newListedModel(m rowmill.Model, family string, servers []Server) ListedMode
 	entry := ListedModel{Model: m}
 	var served []engine.ServedModel
 	for _, server := range servers {
-		if s, ok := (engine.Info{Models: server.Models}).FindModel(m); ok {
+		if s, ok := (engine.ServerInfo{Models: server.Models}).FindModel(m); ok {
 			served = append(served, s)
 			server.Models = []engine.ServedModel{s}
 			entry.Servers = append(entry.Servers, server)

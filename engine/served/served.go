@@ -97,12 +97,12 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	servers := o.servers()
 	target := o.catalog.ResolveAlias(name)
 	if m, found := o.catalog.Find(target); found {
-		return fillFromServers(m, descriptionsOf(servers, m), m.ID)
+		return fillFromServers(m, findServedModels(servers, m), m.ID)
 	}
 	m := rowmill.Model{ID: target, Sampling: map[string]any{}, NoPrice: true}
-	served := descriptionsOf(servers, m)
+	served := findServedModels(servers, m)
 	switch {
-	case len(served) > 0, len(o.catalog.ByEngineName(target)) > 0:
+	case len(served) > 0, len(o.catalog.FindByEngineName(target)) > 0:
 	case target != name:
 		return rowmill.Model{}, &UnusableModelError{Name: name, Reason: fmt.Sprintf(
 			"is an alias of %q, but no live server serves that model and the catalog has no entry for it; start a server of it, or add an entry", target)}
@@ -120,21 +120,21 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 // HasModel reports whether a model has this name, even if the model cannot be used now.
 func (o *Models) HasModel(name string) bool {
 	target := o.catalog.ResolveAlias(name)
-	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.ByEngineName(target)) > 0 {
+	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.FindByEngineName(target)) > 0 {
 		return true
 	}
-	return target != "" && len(descriptionsOf(o.servers(), rowmill.Model{ID: target})) > 0
+	return target != "" && len(findServedModels(o.servers(), rowmill.Model{ID: target})) > 0
 }
 
 // findCatalogEntry returns the catalog entry that lists name, or another name of the served
 // model, among its engine names. If several entries do, it returns the first entry with
 // the kind that the servers report, otherwise the first entry.
 func (o *Models) findCatalogEntry(name string, served []engine.ServedModel) (rowmill.Model, bool) {
-	entries := o.catalog.ByEngineName(name)
+	entries := o.catalog.FindByEngineName(name)
 	for _, s := range served {
 		for _, other := range s.Names() {
 			if len(entries) == 0 {
-				entries = o.catalog.ByEngineName(other)
+				entries = o.catalog.FindByEngineName(other)
 			}
 		}
 	}
@@ -150,10 +150,10 @@ func (o *Models) findCatalogEntry(name string, served []engine.ServedModel) (row
 	return entries[0], true
 }
 
-// descriptionsOf returns the description of model m by each server that serves it.
-func descriptionsOf(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
+// findServedModels returns the description of model m by each server that serves it.
+func findServedModels(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	for _, server := range servers {
-		if s, ok := (engine.Info{Models: server.Models}).FindModel(m); ok {
+		if s, ok := (engine.ServerInfo{Models: server.Models}).FindModel(m); ok {
 			served = append(served, s)
 		}
 	}

@@ -58,8 +58,8 @@ func (w *answerWriter) compose(a *answer, req *chatRequest, form contentForm, d 
 	if req.thinks {
 		a.hasReasoning = true
 		r := base.fork(1)
-		natural := lognormal(&r, w.profile.ReasoningTokens)
-		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, textLength{natural: natural, limit: limit})
+		natural := drawLognormal(&r, w.profile.ReasoningTokens)
+		a.text, a.pieces, complete = w.words.appendSentences(a.text, a.pieces, r, textLength{natural: natural, limit: limit})
 		if complete && len(a.pieces) < limit {
 			a.text = append(a.text, closeThink...)
 			a.pieces = append(a.pieces, int32(len(a.text)))
@@ -87,43 +87,43 @@ func (w *answerWriter) compose(a *answer, req *chatRequest, form contentForm, d 
 
 // composeContent appends at most room tokens of content, and reports whether the content
 // is complete.
-func (w *answerWriter) composeContent(a *answer, req *chatRequest, form contentForm, d *directives, r random, room int) (complete bool) {
-	if room <= 0 {
+func (w *answerWriter) composeContent(a *answer, req *chatRequest, form contentForm, d *directives, r splitMix64, maxTokens int) (complete bool) {
+	if maxTokens <= 0 {
 		return false
 	}
 	switch {
 	case form.raw != nil:
-		return a.appendText(form.raw, room)
+		return a.appendText(form.raw, maxTokens)
 	case form.json != nil && form.plain:
 		var text string
 		value, _ := form.json.Append(nil, &r, maxPlain)
 		if json.Unmarshal(value, &text) != nil {
 			return false // the text was longer than maxPlain, so value is not complete
 		}
-		return a.appendText([]byte(text), room)
+		return a.appendText([]byte(text), maxTokens)
 	case form.json != nil:
 		start := len(a.text)
-		text, _ := form.json.Append(a.text, &r, (room+1)*maxTokenBytes)
+		text, _ := form.json.Append(a.text, &r, (maxTokens+1)*maxTokenBytes)
 		a.text = text[:start]
-		return a.appendText(text[start:], room)
+		return a.appendText(text[start:], maxTokens)
 	}
-	want := textLength{natural: lognormal(&r, w.profile.AnswerTokens), limit: room}
+	want := textLength{natural: drawLognormal(&r, w.profile.AnswerTokens), limit: maxTokens}
 	if d.tokens > 0 {
 		want.natural, want.exact = d.tokens, true
 	}
 	want.natural = max(want.natural, int(req.MinTokens)-len(a.pieces))
 	if req.IgnoreEOS {
-		want.natural = room + 1
+		want.natural = maxTokens + 1
 	}
-	a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, want)
+	a.text, a.pieces, complete = w.words.appendSentences(a.text, a.pieces, r, want)
 	return complete
 }
 
 // appendText appends at most room tokens of a text. The bytes of text may already
 // follow a.text in the same memory.
-func (a *answer) appendText(text []byte, room int) (complete bool) {
+func (a *answer) appendText(text []byte, maxTokens int) (complete bool) {
 	start, at := len(a.text), 0
-	for ; at < len(text) && room > 0; room-- {
+	for ; at < len(text) && maxTokens > 0; maxTokens-- {
 		at = endOfToken(text, at)
 		a.pieces = append(a.pieces, int32(start+at))
 	}
@@ -131,8 +131,8 @@ func (a *answer) appendText(text []byte, room int) (complete bool) {
 	return at == len(text)
 }
 
-// lognormal draws a length from a lognormal distribution with the given median.
-func lognormal(r *random, median int) int {
+// drawLognormal draws a length from a lognormal distribution with the given median.
+func drawLognormal(r *splitMix64, median int) int {
 	length := float64(median) * math.Exp(answerSpread*r.normal())
 	return int(min(max(length, minNatural), maxNatural))
 }
@@ -175,10 +175,10 @@ func (a *answer) stopEarly(req *chatRequest) {
 
 // cut shortens the answer to its first n tokens. shown is the number of their bytes
 // that are sent.
-func (a *answer) cut(n, shown int) {
+func (a *answer) cut(n, sentBytes int) {
 	a.pieces = a.pieces[:n]
 	a.text = a.text[:a.pieces[n-1]]
-	a.sentBytes = shown
+	a.sentBytes = sentBytes
 	a.finish = "stop"
 	if a.reasoningPieces > n {
 		a.reasoningPieces = 0

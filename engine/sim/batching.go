@@ -72,11 +72,11 @@ func (b *BatchingEngine) Start(w EngineRequest) (EngineRun, error) {
 
 // Load returns how busy the engine was when its present step began. It reports no
 // number of slots: a real server does not either.
-func (b *BatchingEngine) Load() Load {
+func (b *BatchingEngine) Load() EngineLoad {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.engine.Load()
-	return Load{
+	return EngineLoad{
 		Running: int64(l.Running), Waiting: int64(l.Waiting), Preemptions: b.engine.Stats().Preemptions,
 		KVUse: float64(l.KVUsed) / float64(l.KVBlocks), KVBlocks: int64(l.KVBlocks),
 	}

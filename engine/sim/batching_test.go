@@ -14,14 +14,14 @@ import (
 )
 
 // gpu is the profile that tests run on.
-func gpu(t testing.TB) batching.Profile {
+func gpu(t testing.TB) batching.GPUProfile {
 	t.Helper()
-	p := must(batching.Lookup("llama-3.1-8b/h100"))(t)
+	p := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	return p
 }
 
 // fastGPU is the same, but for real time.
-func fastGPU(t testing.TB) batching.Profile { return gpu(t).Faster(100) }
+func fastGPU(t testing.TB) batching.GPUProfile { return gpu(t).Faster(100) }
 
 func newBatching(t testing.TB, c batching.Config) *BatchingEngine {
 	t.Helper()
@@ -93,7 +93,7 @@ func TestBatchingStreams(t *testing.T) {
 		p := gpu(t)
 		began := time.Now()
 		r := begin(t, b, EngineRequest{PromptTokens: 100, OutputTokens: 5})
-		due := p.FrontEnd + p.StepTime(batching.Batch{Prefill: 100, Attention: 100 * 50})
+		due := p.FrontEnd + p.StepTime(batching.StepWork{Prefill: 100, Attention: 100 * 50})
 		for n := 1; n <= 5; n++ {
 			ready, err := r.Wait(t.Context(), n)
 			if ready != n || err != nil {
@@ -102,7 +102,7 @@ func TestBatchingStreams(t *testing.T) {
 			if got := time.Since(began); got != due {
 				t.Errorf("token %d after %v, want %v", n, got, due)
 			}
-			due += p.StepTime(batching.Batch{Decoding: 1, Context: int64(100 + n)})
+			due += p.StepTime(batching.StepWork{Decoding: 1, Context: int64(100 + n)})
 		}
 		if ready, err := r.Wait(t.Context(), 2); ready != 5 || err != nil {
 			t.Errorf("asked again: %d tokens, %v", ready, err)
@@ -227,7 +227,7 @@ func TestGPUServer(t *testing.T) {
 }
 
 // smallGPU has memory for 64 blocks, 1024 tokens, of KV cache.
-func smallGPU(t testing.TB) batching.Profile {
+func smallGPU(t testing.TB) batching.GPUProfile {
 	p := fastGPU(t)
 	p.Overhead = 0
 	p.Memory = (p.DenseParams*p.BytesPerParam + p.KVBytes*batching.BlockTokens*64.5) / 0.9

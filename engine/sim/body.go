@@ -31,13 +31,13 @@ type chatBody struct {
 	Options  struct {
 		Usage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	lengths
-	sampling
-	shaping
+	lengthParams
+	samplingParams
+	formatParams
 }
 
-// lengths are the members that say where an answer ends.
-type lengths struct {
+// lengthParams are the members that say where an answer ends.
+type lengthParams struct {
 	MaxTokens           *jsonInt  `json:"max_tokens"`
 	MaxCompletionTokens *jsonInt  `json:"max_completion_tokens"` // the newer name of max_tokens
 	MinTokens           jsonInt   `json:"min_tokens"`
@@ -47,9 +47,9 @@ type lengths struct {
 	IgnoreEOS           bool      `json:"ignore_eos"`
 }
 
-// sampling has the members that say how tokens are chosen. Only Temperature and Seed
+// samplingParams has the members that say how tokens are chosen. Only Temperature and Seed
 // change an answer.
-type sampling struct {
+type samplingParams struct {
 	Temperature       float64            `json:"temperature"`
 	Seed              *jsonInt           `json:"seed"`
 	TopP              float64            `json:"top_p"`
@@ -67,8 +67,8 @@ type sampling struct {
 	ParallelCalls     bool               `json:"parallel_tool_calls"`
 }
 
-// shaping has the members that set the form of an answer.
-type shaping struct {
+// formatParams has the members that set the form of an answer.
+type formatParams struct {
 	Choices     jsonInt         `json:"n"` // number of answers; all answers are the same
 	Logprobs    bool            `json:"logprobs"`
 	TopLogprobs jsonInt         `json:"top_logprobs"`
@@ -85,12 +85,12 @@ type shaping struct {
 
 // newChatBody returns a body with vLLM's defaults.
 func newChatBody() chatBody {
-	return chatBody{sampling: sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, shaping: shaping{Choices: 1}}
+	return chatBody{samplingParams: samplingParams{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, formatParams: formatParams{Choices: 1}}
 }
 
 // check returns an error that names the first member that is out of its bounds.
 func (b *chatBody) check() error {
-	_, isText := texts(b.Stop)
+	_, isText := parseStringList(b.Stop)
 	err := cmp.Or(
 		checkBounds("max_tokens", b.MaxTokens.valueOr(1), 1, maxCount),
 		checkBounds("max_completion_tokens", b.MaxCompletionTokens.valueOr(1), 1, maxCount),
@@ -125,8 +125,8 @@ func (b *chatBody) check() error {
 	return nil
 }
 
-// checkBounds returns a failure if the value of a member is below low or above high.
-func checkBounds[T int64 | float64](name string, value, low, high T) *failure {
+// checkBounds returns an apiError if the value of a member is below low or above high.
+func checkBounds[T int64 | float64](name string, value, low, high T) *apiError {
 	if value >= low && value <= high {
 		return nil
 	}
@@ -187,9 +187,9 @@ func (w *jsonInt) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// texts returns the texts of a value that is a text or a list of texts. ok is false for
+// parseStringList returns the texts of a value that is a text or a list of texts. ok is false for
 // any other value.
-func texts(value any) (list []string, ok bool) {
+func parseStringList(value any) (list []string, ok bool) {
 	switch v := value.(type) {
 	case nil:
 		return nil, true
@@ -210,9 +210,9 @@ func texts(value any) (list []string, ok bool) {
 
 // embedded removes the names of chatBody's embedded structs from the path of a member.
 // encoding/json writes these names into the path.
-var embedded = strings.NewReplacer("lengths.", "", "sampling.", "", "shaping.", "")
+var embedded = strings.NewReplacer("lengthParams.", "", "samplingParams.", "", "formatParams.", "")
 
-// decodeBody decodes the JSON body of a request. The error is a *failure.
+// decodeBody decodes the JSON body of a request. The error is an *apiError.
 func decodeBody(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return badRequest("", "the body is not UTF-8")

@@ -12,7 +12,7 @@ type activeRequest struct {
 	*httpExchange
 	began    time.Time
 	injected chosenFault // the fault that the request gets
-	use      RunUsage     // the cached tokens and the preemptions, once they are known
+	use      RunUsage    // the cached tokens and the preemptions, once they are known
 
 	// note counts the call and writes its lines to the request log. It is called once.
 	// status is the HTTP status, 0 if the server sent no answer; ready is how many
@@ -25,13 +25,13 @@ type activeRequest struct {
 func (s *Server) startCall(c *activeRequest, delay time.Duration, work EngineRequest) EngineRun {
 	s.counts.faults[c.injected.fault].Add(1)
 	if err := sleep(c.context(), delay); err != nil {
-		s.abandon(c, 0, err)
+		s.abortCall(c, 0, err)
 		return nil
 	}
 	switch c.injected.fault {
 	case faultStatus:
 		c.note(c.injected.status, 0, false)
-		s.replyError(c.httpExchange, statusFailure(c.injected.status))
+		s.replyError(c.httpExchange, statusError(c.injected.status))
 		return nil
 	case faultReset:
 		c.note(0, 0, false)
@@ -40,7 +40,7 @@ func (s *Server) startCall(c *activeRequest, delay time.Duration, work EngineReq
 	}
 	run, err := s.pace.Start(work)
 	if err != nil {
-		f := startFailure(err)
+		f := engineStartError(err)
 		c.note(f.status, 0, false)
 		s.replyError(c.httpExchange, f)
 		return nil
@@ -56,7 +56,7 @@ func (s *Server) waitForTokens(c *activeRequest, run EngineRun, n int) bool {
 		ready, err = 0, s.hang(c.context())
 	}
 	if err != nil {
-		s.abandon(c, ready, err)
+		s.abortCall(c, ready, err)
 		return false
 	}
 	c.note(http.StatusOK, n, false)
@@ -92,8 +92,8 @@ func (s *Server) hang(ctx context.Context) error {
 	}
 }
 
-// abandon ends a call without an answer, and closes its connection. err is the reason.
-func (s *Server) abandon(c *activeRequest, ready int, err error) {
+// abortCall ends a call without an answer, and closes its connection. err is the reason.
+func (s *Server) abortCall(c *activeRequest, ready int, err error) {
 	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // false if the server ended the call
 	if cancelled {
 		s.counts.disconnects.Add(1)

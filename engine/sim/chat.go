@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// generation is a request for a chat completion while the server works on it, with its
+// chatGeneration is a request for a chat completion while the server works on it, with its
 // answer. A pool reuses it.
-type generation struct {
+type chatGeneration struct {
 	activeRequest
 	req        chatRequest
 	answer     answer
@@ -15,9 +15,9 @@ type generation struct {
 	serial     uint64 // number of the answer
 }
 
-func (s *Server) release(g *generation) {
+func (s *Server) release(g *chatGeneration) {
 	if cap(g.answer.text) > keepBytes || cap(g.req.prompt) > keepBytes {
-		g = new(generation)
+		g = new(chatGeneration)
 	}
 	g.activeRequest = activeRequest{}
 	s.pool.Put(g)
@@ -28,7 +28,7 @@ const notJSON = `[simulated] {"this is": not JSON`
 
 // serveChat serves /v1/chat/completions.
 func (s *Server) serveChat(x *httpExchange) {
-	g := s.pool.Get().(*generation)
+	g := s.pool.Get().(*chatGeneration)
 	defer s.release(g)
 	req := &g.req
 	if err := req.parse(x.body, s.findModel); err != nil {
@@ -73,7 +73,7 @@ func (s *Server) serveChat(x *httpExchange) {
 }
 
 // recordGeneration counts a generation that has ended and writes its line of the request log.
-func (s *Server) recordGeneration(g *generation, status, ready int, cancelled bool) {
+func (s *Server) recordGeneration(g *chatGeneration, status, ready int, cancelled bool) {
 	if status == http.StatusOK || cancelled {
 		s.counts.promptTokens.Add(int64(g.req.promptTokens))
 		s.counts.outputTokens.Add(int64(ready))

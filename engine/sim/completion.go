@@ -8,14 +8,14 @@ import (
 
 // appendHead appends the beginning of a completion or of a chunk, up to the value of
 // choices.
-func (g *generation) appendHead(dst []byte, object string) []byte {
+func (g *chatGeneration) appendHead(dst []byte, object string) []byte {
 	dst = fmt.Appendf(dst, `{"id":"chatcmpl-sim-%x","object":"%s","created":%d,"model":`, g.serial, object, g.began.Unix())
 	dst = textfmt.AppendString(dst, []byte(g.req.name))
 	return append(dst, `,"system_fingerprint":"rowmill-sim","simulated":true,"choices":[`...)
 }
 
 // appendCompletion writes the body of a whole answer.
-func (g *generation) appendCompletion(dst []byte) []byte {
+func (g *chatGeneration) appendCompletion(dst []byte) []byte {
 	dst = g.appendHead(dst, "chat.completion")
 	if g.injected.fault != faultEmpty {
 		for n := range int(g.req.Choices) {
@@ -29,7 +29,7 @@ func (g *generation) appendCompletion(dst []byte) []byte {
 }
 
 // appendChoice appends answer number n, an entry of choices.
-func (g *generation) appendChoice(dst []byte, n int) []byte {
+func (g *chatGeneration) appendChoice(dst []byte, n int) []byte {
 	a, req := &g.answer, &g.req
 	dst = fmt.Appendf(dst, `{"index":%d,"message":{"role":"assistant"`, n)
 	if a.hasReasoning {
@@ -67,7 +67,7 @@ func (a *answer) appendFinish(dst []byte) []byte {
 }
 
 // appendUsage writes the member usage.
-func (g *generation) appendUsage(dst []byte) []byte {
+func (g *chatGeneration) appendUsage(dst []byte) []byte {
 	input, output := g.req.promptTokens, len(g.answer.pieces)*int(g.req.Choices)
 	dst = fmt.Appendf(dst, `,"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}`,
 		input, output, input+output, g.use.CachedTokens)

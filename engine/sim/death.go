@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// lifeTimer has the timer that makes the server die or revive, see Faults.DieAfter
+// deathTimer has the timer that makes the server die or revive, see Faults.DieAfter
 // and ReviveAfter. It is guarded by Server.mu.
-type lifeTimer struct {
+type deathTimer struct {
 	timer *time.Timer // dies or revives the server; nil if no change is planned
 	plan  int         // counts the plans, so that the timer of an old plan changes nothing
 }
@@ -23,7 +23,7 @@ func (s *Server) planDeath(f Faults) {
 		s.revive()
 	}
 	if f.DieAfter > 0 {
-		s.planChange(time.Duration(f.DieAfter), func() { s.die(time.Duration(f.ReviveAfter)) })
+		s.scheduleTransition(time.Duration(f.DieAfter), func() { s.die(time.Duration(f.ReviveAfter)) })
 	}
 }
 
@@ -36,9 +36,9 @@ func (s *Server) cancelDeath() {
 	}
 }
 
-// planChange calls change after the time d, with s.mu locked. It does nothing if planDeath
+// scheduleTransition calls change after the time d, with s.mu locked. It does nothing if planDeath
 // or cancelDeath has replaced the plan.
-func (s *Server) planChange(d time.Duration, change func()) {
+func (s *Server) scheduleTransition(d time.Duration, change func()) {
 	plan := s.life.plan
 	s.life.timer = time.AfterFunc(d, func() {
 		s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *Server) die(reviveAfter time.Duration) {
 	}
 	s.log.Info("simulated inference server accepts no connections, because of die_after in its faults", slog.Duration("revives_after", reviveAfter))
 	if reviveAfter > 0 {
-		s.planChange(reviveAfter, s.revive)
+		s.scheduleTransition(reviveAfter, s.revive)
 	}
 }
 
@@ -74,11 +74,11 @@ func (s *Server) revive() {
 	if s.listener != nil {
 		if err := s.listener.revive(context.Background()); err != nil {
 			s.log.Warn("simulated inference server cannot listen at its address again: it retries", slog.Any("err", err))
-			s.planChange(revivePause, s.revive)
+			s.scheduleTransition(revivePause, s.revive)
 			return
 		}
 	}
-	s.faults.restart()
+	s.faults.restartStartupDelay()
 	s.dead.Store(false)
 	s.log.Info("simulated inference server accepts connections again")
 }

@@ -11,7 +11,7 @@ import (
 // directives are the instructions for tests in a prompt, such as [[sim:fail=503]]; the
 // package comment lists them.
 type directives struct {
-	fault  fault
+	fault  faultKind
 	status int // HTTP status to answer with, if fault is faultStatus
 	times  int // how often the fault happens for this prompt; 0 means every time
 

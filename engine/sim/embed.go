@@ -32,7 +32,7 @@ func (r *embedRequest) parse(body []byte, find func(name string) (*servedModel, 
 		return err
 	}
 	var isText bool
-	r.inputs, isText = texts(r.Input)
+	r.inputs, isText = parseStringList(r.Input)
 	_, isList := r.Input.([]any)
 	switch {
 	case r.Model == nil:
@@ -58,7 +58,7 @@ func (r *embedRequest) parse(body []byte, find func(name string) (*servedModel, 
 	}
 	for _, input := range r.inputs {
 		n := countTokens(input)
-		if err := r.model.checkContext(n, 0, "input"); err != nil {
+		if err := r.model.checkContextLength(n, 0, "input"); err != nil {
 			return err
 		}
 		r.tokens = append(r.tokens, n)
@@ -166,7 +166,7 @@ func embedText(vector []float32, m *servedModel, text []byte) {
 	r := d.random()
 	sum := 0.0
 	for i := range vector {
-		number := 2*r.unit() - 1
+		number := 2*r.uniform() - 1
 		vector[i] = float32(number)
 		sum += number * number
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// failure is the error in the answer to a refused request.
-type failure struct {
+// apiError is the error in the answer to a refused request.
+type apiError struct {
 	status int
 	kind   string // vLLM's type, such as BadRequestError
 	param  string // the wrong field of the request; empty for none
@@ -19,20 +19,20 @@ type failure struct {
 }
 
 // Error returns the text.
-func (f *failure) Error() string { return f.text }
+func (f *apiError) Error() string { return f.text }
 
-// badRequest returns the failure of a request with a wrong field. param names the field;
+// badRequest returns the apiError of a request with a wrong field. param names the field;
 // empty for none.
-func badRequest(param, format string, args ...any) *failure {
-	return &failure{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
+func badRequest(param, format string, args ...any) *apiError {
+	return &apiError{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
 }
 
 // retrySoon is the Retry-After of a server that is full or set to fail.
 const retrySoon = time.Second
 
-// statusFailure returns the failure for an injected fault with this HTTP status.
-func statusFailure(status int) *failure {
-	f := &failure{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
+// statusError returns the apiError for an injected fault with this HTTP status.
+func statusError(status int) *apiError {
+	f := &apiError{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
 	switch {
 	case status == 400:
 		f.kind, f.text = "BadRequestError", "simulated refusal: this request is rejected for good"
@@ -48,18 +48,18 @@ func statusFailure(status int) *failure {
 	return f
 }
 
-// startFailure returns the failure of a request that the engine did not accept.
-func startFailure(err error) *failure {
+// engineStartError returns the apiError of a request that the engine did not accept.
+func engineStartError(err error) *apiError {
 	if errors.Is(err, ErrTooLong) {
 		return badRequest("input_tokens", "%v", err)
 	}
-	f := statusFailure(503)
+	f := statusError(503)
 	f.text = err.Error()
 	return f
 }
 
 // appendBody appends the JSON body of the error, in vLLM's form.
-func (f *failure) appendBody(dst []byte) []byte {
+func (f *apiError) appendBody(dst []byte) []byte {
 	param := []byte("null")
 	if f.param != "" {
 		param = textfmt.AppendString(nil, []byte(f.param))

@@ -73,11 +73,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fault is a kind of injected fault.
-type fault uint8
+// faultKind is a kind of injected fault.
+type faultKind uint8
 
 const (
-	faultNone fault = iota
+	faultNone faultKind = iota
 	faultStatus
 	faultReset
 	faultHang
@@ -92,7 +92,7 @@ var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malform
 
 // chosenFault is the fault that a request gets, with the HTTP status for faultStatus.
 type chosenFault struct {
-	fault  fault
+	fault  faultKind
 	status int
 }
 
@@ -146,17 +146,17 @@ func (f Faults) Validate() error {
 // comes again, it may get other faults than in another run.
 const maxHits = 1 << 16
 
-// faultPlan decides which requests get a fault.
-type faultPlan struct {
+// faultInjector decides which requests get a fault.
+type faultInjector struct {
 	mu          sync.Mutex
 	given       Faults
 	hasRates    bool // at least one rate in given is not zero
 	ready       time.Time
 	faultCounts map[uint64]int // number of faults since the prompt was last answered without a fault, by hash of the prompt
-	seed        random
+	seed        splitMix64
 }
 
-func (p *faultPlan) set(f Faults) {
+func (p *faultInjector) set(f Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.given = f
@@ -167,21 +167,21 @@ func (p *faultPlan) set(f Faults) {
 	p.ready = time.Now().Add(time.Duration(f.StartupDelay))
 }
 
-// restart starts the StartupDelay again: the server answers 503 until it is over.
-func (p *faultPlan) restart() {
+// restartStartupDelay starts the StartupDelay again: the server answers 503 until it is over.
+func (p *faultInjector) restartStartupDelay() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = time.Now().Add(time.Duration(p.given.StartupDelay))
 }
 
-func (p *faultPlan) get() Faults {
+func (p *faultInjector) get() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.given
 }
 
 // startupRemaining returns how long the server will still answer 503 because of StartupDelay.
-func (p *faultPlan) startupRemaining() time.Duration {
+func (p *faultInjector) startupRemaining() time.Duration {
 	p.mu.Lock()
 	ready := p.ready
 	p.mu.Unlock()
@@ -190,7 +190,7 @@ func (p *faultPlan) startupRemaining() time.Duration {
 
 // chooseFault returns the fault of a request. Directives in the prompt have priority over
 // the rates.
-func (p *faultPlan) chooseFault(prompt uint64, d *directives) chosenFault {
+func (p *faultInjector) chooseFault(prompt uint64, d *directives) chosenFault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d.fault == faultNone && !p.hasRates {
@@ -204,9 +204,9 @@ func (p *faultPlan) chooseFault(prompt uint64, d *directives) chosenFault {
 	case d.fault != faultNone && hits < d.times:
 		chosen = chosenFault{d.fault, d.status}
 	default:
-		r := p.seed ^ random(prompt) ^ random(uint64(hits)*0x9e3779b97f4a7c15)
+		r := p.seed ^ splitMix64(prompt) ^ splitMix64(uint64(hits)*0x9e3779b97f4a7c15)
 		r = r.fork(3)
-		at := r.unit()
+		at := r.uniform()
 		for _, r := range p.given.rates() {
 			if at -= *r.rate; at < 0 {
 				chosen = r.chosenFault

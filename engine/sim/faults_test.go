@@ -195,7 +195,7 @@ func TestHitsAreForgotten(t *testing.T) {
 
 func TestHitsAreBounded(t *testing.T) {
 	t.Parallel()
-	p := &faultPlan{}
+	p := &faultInjector{}
 	p.set(Faults{Rate500: 1})
 	for prompt := range uint64(maxHits + 1000) {
 		if p.chooseFault(prompt, &directives{}).status != 500 {

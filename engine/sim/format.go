@@ -17,13 +17,13 @@ const maxSchemas = 256
 const anyObject = `{"type":"object","properties":{"simulated":{"const":true},"answer":{"type":"string","minLength":40,"maxLength":120},` +
 	`"confidence":{"type":"number","minimum":0,"maximum":1}},"required":["simulated","answer","confidence"],"additionalProperties":false}`
 
-// schemas is a cache that compiles each JSON schema once.
-type schemas struct {
+// schemaCache is a cache that compiles each JSON schema once.
+type schemaCache struct {
 	mu    sync.Mutex
 	known map[string]func() (*jsongen.Generator, error)
 }
 
-func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
+func (c *schemaCache) compile(schema []byte) (*jsongen.Generator, error) {
 	c.mu.Lock()
 	compiled := c.known[string(schema)]
 	if compiled == nil {
@@ -39,7 +39,7 @@ func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
 }
 
 // requiredForm returns the form that the answer to a request must have.
-func (c *schemas) requiredForm(req *chatRequest) (form contentForm, err error) {
+func (c *schemaCache) requiredForm(req *chatRequest) (form contentForm, err error) {
 	if req.called, err = chosenTool(nilIfNull(req.Tools), nilIfNull(req.ToolChoice)); err == nil && req.called != nil {
 		form.json, err = c.compile(req.called.Parameters)
 	}
@@ -66,7 +66,7 @@ type outputRule struct {
 
 // ruleGenerator returns the generator of JSON strings that match the regex or the
 // choices of r.
-func (c *schemas) ruleGenerator(r *outputRule) (*jsongen.Generator, error) {
+func (c *schemaCache) ruleGenerator(r *outputRule) (*jsongen.Generator, error) {
 	made := map[string]any{"type": "string"}
 	switch {
 	case r.Regex != nil && r.Choice == nil:
@@ -98,7 +98,7 @@ type responseFormat struct {
 
 // formatGenerator returns the generator of answers in the requested format; nil for
 // free text.
-func (c *schemas) formatGenerator(f *responseFormat) (*jsongen.Generator, error) {
+func (c *schemaCache) formatGenerator(f *responseFormat) (*jsongen.Generator, error) {
 	if f == nil || f.Type == "text" {
 		return nil, nil
 	}

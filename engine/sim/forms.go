@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// An apiForm is an API for generations other than chat completions. The server converts a
+// A chatAdapter is an API for generations other than chat completions. The server converts a
 // request of the form into a chat completion, with the same prompt, time and faults, and
 // converts the answer back.
-type apiForm interface {
+type chatAdapter interface {
 	// toChatRequest converts a request of this API into a request for a chat completion.
 	toChatRequest(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
 	// fromChatReply returns the answer in the form of this API.
@@ -43,8 +43,8 @@ type chatReply struct {
 	} `json:"usage"`
 }
 
-// serveForm returns a handler that serves requests of a form.
-func serveForm(f apiForm) func(*Server, *httpExchange) {
+// adapterHandler returns a handler that serves requests of a form.
+func adapterHandler(f chatAdapter) func(*Server, *httpExchange) {
 	return func(s *Server, x *httpExchange) {
 		var asked map[string]json.RawMessage
 		err := json.Unmarshal(x.body, &asked)
@@ -69,7 +69,7 @@ func serveForm(f apiForm) func(*Server, *httpExchange) {
 
 // convertReply converts the body of a chat completion to form f. It returns an answer
 // without choices unchanged.
-func convertReply(f apiForm, body []byte) []byte {
+func convertReply(f chatAdapter, body []byte) []byte {
 	var c chatReply
 	if json.Unmarshal(body, &c) != nil || len(c.Choices) == 0 {
 		return body

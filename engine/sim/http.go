@@ -29,7 +29,7 @@ type httpExchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
-	form apiForm // API form of the answer; nil means a chat completion
+	form chatAdapter // API form of the answer; nil means a chat completion
 	*buffers
 }
 
@@ -56,7 +56,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		s.replyError(x, &failure{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", s.maxBody)})
+		s.replyError(x, &apiError{status: 413, kind: "RequestTooLargeError", text: fmt.Sprintf("the body exceeds %d bytes", s.maxBody)})
 	case err != nil:
 		s.replyError(x, badRequest("", "read body: %v", err))
 	default:

@@ -10,7 +10,7 @@ import (
 // request does not ask for them. They are made up: most tokens are nearly certain, few
 // are unlikely. As on a real server, they include reasoning and </think>, and the
 // chosen token is not always the likeliest, except at temperature 0.
-func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte {
+func (g *chatGeneration) appendLogprobs(dst []byte, r *splitMix64, from, to int) []byte {
 	if !g.req.Logprobs {
 		return append(dst, "null"...)
 	}
@@ -25,7 +25,7 @@ func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte 
 }
 
 // appendLogprob appends the entry of token i. bits are 64 random bits.
-func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
+func (g *chatGeneration) appendLogprob(dst []byte, bits uint64, i int) []byte {
 	token, top, v := g.answer.token(i), int(g.req.TopLogprobs), g.answer.words
 	level := int(bits % logprobLevels)
 	// One token in eight was not the likeliest.
@@ -43,12 +43,12 @@ func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 		}
 		switch {
 		case rank == 0 && surpassed:
-			dst = v.appendEntry(dst, v.other(token, which), level/2)
+			dst = v.appendEntry(dst, v.otherWord(token, which), level/2)
 		case rank == 0 || rank == 1 && chosen:
 			dst = v.appendEntry(dst, token, level)
 		default:
 			below := level + (logprobLevels-1-level)*rank/(top+1)
-			dst = v.appendEntry(dst, v.other(token, which+rank), below)
+			dst = v.appendEntry(dst, v.otherWord(token, which+rank), below)
 		}
 		dst = append(dst, '}')
 	}
@@ -70,8 +70,8 @@ func (v *vocabulary) appendEntry(dst, token []byte, level int) []byte {
 	return append(dst, ']')
 }
 
-// other returns a word of the vocabulary that is not the token. which selects the word.
-func (v *vocabulary) other(token []byte, which int) []byte {
+// otherWord returns a word of the vocabulary that is not the token. which selects the word.
+func (v *vocabulary) otherWord(token []byte, which int) []byte {
 	word := v.words[which%len(v.words)]
 	if word == string(token) {
 		word = v.words[(which+1)%len(v.words)]

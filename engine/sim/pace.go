@@ -19,7 +19,7 @@ type LatencyModel interface {
 	Start(w EngineRequest) (EngineRun, error)
 
 	// Load returns how busy the engine is now.
-	Load() Load
+	Load() EngineLoad
 }
 
 // EngineRequest is what a LatencyModel needs to know of a request: the prompt, and the
@@ -52,8 +52,8 @@ type RunUsage struct {
 	Preempted    int // how often the request lost its place in the batch and was computed again
 }
 
-// Load is how busy an engine is.
-type Load struct {
+// EngineLoad is how busy an engine is.
+type EngineLoad struct {
 	Running     int64   // requests in the batch
 	Waiting     int64   // requests in the queue
 	KVUse       float64 // share of the KV cache in use, 0 to 1
@@ -112,8 +112,8 @@ func (f *fixedLatency) Start(w EngineRequest) (EngineRun, error) {
 }
 
 // Load returns the numbers of running and waiting requests, and the use of the KV cache.
-func (f *fixedLatency) Load() Load {
-	return Load{
+func (f *fixedLatency) Load() EngineLoad {
+	return EngineLoad{
 		Running:  int64(len(f.slots)),
 		Waiting:  f.waiting.Load(),
 		KVUse:    min(float64(f.tokens.Load())/float64(f.capacity), 1),

@@ -116,8 +116,8 @@ func (s *steps) Start(w EngineRequest) (EngineRun, error) {
 	return s, nil
 }
 
-func (s *steps) Load() Load {
-	return Load{Running: 3, KVBlocks: 9, KVUse: 0.5, Preemptions: 2, Slots: 4}
+func (s *steps) Load() EngineLoad {
+	return EngineLoad{Running: 3, KVBlocks: 9, KVUse: 0.5, Preemptions: 2, Slots: 4}
 }
 
 func (s *steps) Wait(_ context.Context, n int) (int, error) { return n, nil }

@@ -20,11 +20,11 @@ type chatRequest struct {
 	thinks bool     // the answer begins with reasoning
 
 	digest   digest // digest of all inputs that determine the answer
-	promptID digest // digest of model and messages; faultPlan counts repetitions by it
+	promptID digest // digest of model and messages; faultInjector counts repetitions by it
 	hashed   []byte // memory that the method hash reuses
 }
 
-// parse reads a chat completion. Its error is a *failure.
+// parse reads a chat completion. Its error is an *apiError.
 func (r *chatRequest) parse(body []byte, find func(name string) (*servedModel, error)) error {
 	*r = chatRequest{chatBody: newChatBody(), conversation: conversation{prompt: r.prompt[:0]}, hashed: r.hashed[:0]}
 	if err := decodeBody(body, &r.chatBody); err != nil {
@@ -51,10 +51,10 @@ func (r *chatRequest) parse(body []byte, find func(name string) (*servedModel, e
 	if r.model.embeds {
 		return badRequest("model", "The model %s does not support Chat Completions API", strconv.Quote(r.name))
 	}
-	r.stops, _ = texts(r.Stop)
+	r.stops, _ = parseStringList(r.Stop)
 	thinking := r.wantsThinking()
 	r.thinks = r.model.thinks && (thinking == nil || *thinking)
-	if err := r.model.checkContext(r.promptTokens, r.maxTokens(), "messages"); err != nil {
+	if err := r.model.checkContextLength(r.promptTokens, r.maxTokens(), "messages"); err != nil {
 		return err
 	}
 	r.computeDigest()
@@ -121,17 +121,17 @@ func (c *conversation) add(messages []message) error {
 	return nil
 }
 
-// checkContext returns an error, in vLLM's words, if a prompt and its answer exceed the
-// model's context. what names the part of the request to reduce.
-func (m *servedModel) checkContext(prompt, answer int, what string) error {
-	f := &failure{status: 400, kind: "BadRequestError", param: "input_tokens"}
+// checkContextLength returns an error, in vLLM's words, if a prompt and its answer exceed the
+// model's context. field names the part of the request to reduce.
+func (m *servedModel) checkContextLength(prompt, answer int, field string) error {
+	f := &apiError{status: 400, kind: "BadRequestError", param: "input_tokens"}
 	switch {
 	case prompt > m.context, prompt == m.context && !m.embeds: // an answer needs room for at least one token
 		f.text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your request has %d input tokens. "+
-			"Please reduce the length of the %s.", m.context, prompt, what)
+			"Please reduce the length of the %s.", m.context, prompt, field)
 	case prompt+answer > m.context:
 		f.text = fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the %s, %d in the completion). "+
-			"Please reduce the length of the %s or completion.", m.context, prompt+answer, prompt, what, answer, what)
+			"Please reduce the length of the %s or completion.", m.context, prompt+answer, prompt, field, answer, field)
 	default:
 		return nil
 	}

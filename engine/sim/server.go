@@ -29,11 +29,11 @@ type Server struct {
 	gpu      *BatchingEngine // the pace, if Config.GPU is set; otherwise nil
 	models   map[string]*servedModel
 	names    []string // keys of models, in the order of the configuration
-	schemas  schemas
-	faults   faultPlan
+	schemas  schemaCache
+	faults   faultInjector
 	requests *requestLog
 	counts   counters
-	pool     sync.Pool // *generation
+	pool     sync.Pool // *chatGeneration
 	created  time.Time
 	serial   atomic.Uint64 // number of the last answer
 
@@ -41,7 +41,7 @@ type Server struct {
 	stopOnce sync.Once
 	dead     atomic.Bool
 	mu       sync.Mutex
-	life     lifeTimer
+	life     deathTimer
 	listener *listener // nil until Start
 	buffers  sync.Pool // *buffers
 }
@@ -82,9 +82,9 @@ func New(c Config) (*Server, error) {
 		created:  time.Now(),
 		stopping: make(chan struct{}),
 	}
-	s.faults.seed = random(c.Seed)
+	s.faults.seed = splitMix64(c.Seed)
 	s.faults.set(c.Faults)
-	s.pool.New = func() any { return new(generation) }
+	s.pool.New = func() any { return new(chatGeneration) }
 	longest := 0
 	for _, m := range c.Models {
 		longest = max(longest, s.addModel(m, c))
@@ -109,35 +109,35 @@ func New(c Config) (*Server, error) {
 // addModel adds a model under all its names, and returns its context length in tokens.
 // Models that share a name become one served model: it can reason if any of the models
 // can, and its context is the shortest.
-func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
-	context = m.ContextLength
+func (s *Server) addModel(m rowmill.Model, c Config) (contextTokens int) {
+	contextTokens = m.ContextLength
 	if c.MaxContext > 0 {
-		context = c.MaxContext
-	} else if context == 0 {
-		context = defaultContext
+		contextTokens = c.MaxContext
+	} else if contextTokens == 0 {
+		contextTokens = defaultContext
 	}
 	for _, name := range append([]string{m.ID}, m.EngineNames...) {
 		entry := s.models[name]
 		if entry == nil {
-			entry = &servedModel{id: m.ID, context: context, seed: c.Seed}
+			entry = &servedModel{id: m.ID, context: contextTokens, seed: c.Seed}
 			s.models[name] = entry
 			s.names = append(s.names, name)
 		}
-		entry.context = min(entry.context, context)
+		entry.context = min(entry.context, contextTokens)
 		entry.thinks = entry.thinks || m.Kind == rowmill.KindReasoning
 		if m.Kind == rowmill.KindEmbedding {
 			entry.embeds, entry.dimension = true, m.Dimension
 		}
 	}
-	return context
+	return contextTokens
 }
 
-// findModel returns the model with this name. The error is a *failure with status 404.
+// findModel returns the model with this name. The error is an *apiError with status 404.
 func (s *Server) findModel(name string) (*servedModel, error) {
 	if m, ok := s.models[name]; ok {
 		return m, nil
 	}
-	return nil, &failure{
+	return nil, &apiError{
 		status: http.StatusNotFound, kind: "NotFoundError", param: "model",
 		text: fmt.Sprintf("The model %q does not exist.", name),
 	}
@@ -157,7 +157,7 @@ func (s *Server) SetFaults(f Faults) error {
 func (s *Server) Faults() Faults { return s.faults.get() }
 
 // Load returns how busy the server is.
-func (s *Server) Load() Load { return s.pace.Load() }
+func (s *Server) Load() EngineLoad { return s.pace.Load() }
 
 // Start listens on addr, such as "127.0.0.1:8000" or ":0", and returns when requests
 // are accepted. A server can be started only once.
@@ -234,9 +234,9 @@ type route struct {
 // endpoints has the routes of the server, by URL path.
 var endpoints = map[string][]route{
 	"/v1/chat/completions": {{http.MethodPost, (*Server).serveChat, false}},
-	"/v1/completions":      {{http.MethodPost, serveForm(completionsAPI{}), false}},
-	"/v1/responses":        {{http.MethodPost, serveForm(responsesAPI{}), false}},
-	"/v1/messages":         {{http.MethodPost, serveForm(messagesAPI{}), false}},
+	"/v1/completions":      {{http.MethodPost, adapterHandler(completionsAPI{}), false}},
+	"/v1/responses":        {{http.MethodPost, adapterHandler(responsesAPI{}), false}},
+	"/v1/messages":         {{http.MethodPost, adapterHandler(messagesAPI{}), false}},
 	"/v1/embeddings":       {{http.MethodPost, (*Server).serveEmbeddings, false}},
 	"/tokenize":            {{http.MethodPost, (*Server).serveTokenize, false}},
 	"/v1/models":           {{http.MethodGet, (*Server).listModels, false}},
@@ -255,7 +255,7 @@ func constantHandler(value any) func(*Server, *httpExchange) {
 func (s *Server) serve(x *httpExchange) {
 	routes := endpoints[x.r.URL.Path]
 	if routes == nil {
-		s.replyError(x, &failure{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
+		s.replyError(x, &apiError{status: 404, kind: "NotFoundError", text: "there is no " + strconv.Quote(x.r.URL.Path) + " on the simulated server"})
 		return
 	}
 	for _, r := range routes {
@@ -267,21 +267,21 @@ func (s *Server) serve(x *httpExchange) {
 			return
 		}
 		if wait := s.faults.startupRemaining(); wait > 0 && !r.always {
-			s.replyError(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
+			s.replyError(x, &apiError{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
 			return
 		}
 		r.serve(s, x)
 		return
 	}
-	s.replyError(x, &failure{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
+	s.replyError(x, &apiError{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
 }
 
-// replyError answers with an error. If err is not a *failure, it is a fault of the simulator
-// and the status is 500.
+// replyError answers with an error. If err is not an *apiError, it is a fault of the
+// simulator and the status is 500.
 func (s *Server) replyError(x *httpExchange, err error) {
-	var f *failure
+	var f *apiError
 	if !errors.As(err, &f) {
-		f = &failure{status: 500, kind: "InternalServerError", text: err.Error()}
+		f = &apiError{status: 500, kind: "InternalServerError", text: err.Error()}
 	}
 	s.counts.status[f.status].Add(1)
 	x.writeAnswer(f.status, typeJSON, f.wait, f.appendBody(x.buffer()))

@@ -11,9 +11,9 @@ import (
 
 // eventStream is the state of a chat completion that is sent as server-sent events.
 type eventStream struct {
-	g      *generation
+	g      *chatGeneration
 	run    EngineRun
-	random random // draws the log probabilities
+	random splitMix64 // draws the log probabilities
 
 	sent  int    // number of tokens sent
 	begun bool   // the first chunk was made
@@ -22,7 +22,7 @@ type eventStream struct {
 }
 
 // sendEvents sends events as their tokens become ready.
-func (s *Server) sendEvents(g *generation, run EngineRun) {
+func (s *Server) sendEvents(g *chatGeneration, run EngineRun) {
 	s.counts.status[http.StatusOK].Add(1)
 	g.setHeaders(typeSSE)
 	st := &eventStream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}

@@ -81,7 +81,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(`{"model":"plain","messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}`))
 	s := must(New(Config{Models: testModels(), Profile: InstantProfile()}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		g := new(generation)
+		g := new(chatGeneration)
 		if g.req.parse(data, s.findModel) != nil {
 			return
 		}

@@ -72,9 +72,9 @@ type textLength struct {
 	limit   int  // largest length: the text is cut after this many tokens
 }
 
-// write appends free text: words in sentences. It returns true if the text ended by
+// appendSentences appends free text: words in sentences. It returns true if the text ended by
 // itself, and false if want.limit cut it.
-func (v *vocabulary) write(text []byte, pieces []int32, r random, want textLength) ([]byte, []int32, bool) {
+func (v *vocabulary) appendSentences(text []byte, pieces []int32, r splitMix64, want textLength) ([]byte, []int32, bool) {
 	base := len(pieces)
 	stop := v.classes['.'][0]
 	put := func(word string) (more, complete bool) {
@@ -98,10 +98,10 @@ func (v *vocabulary) write(text []byte, pieces []int32, r random, want textLengt
 		}
 	}
 	for {
-		sentence := sentences[r.below(len(sentences))]
+		sentence := sentences[r.intN(len(sentences))]
 		for i := range len(sentence) {
 			class := v.classes[sentence[i]]
-			if more, complete := put(class[r.below(len(class))]); !more {
+			if more, complete := put(class[r.intN(len(class))]); !more {
 				return text, pieces, complete
 			}
 		}

@@ -79,7 +79,7 @@ func (g *Gate) WithSessions(s *Sessions) *Gate {
 func (g *Gate) RequireAuth(c *gin.Context) {
 	who, session, err := g.authenticate(c)
 	if err == nil {
-		if wait := g.limits.countRequest(who); wait > 0 {
+		if wait := g.limits.admitRequest(who); wait > 0 {
 			err = tooManyRequests(who.PerMinute, wait)
 		}
 	}

@@ -59,7 +59,7 @@ type TokenVerifier interface {
 type Keyring struct {
 	store     store.Store
 	admin     atomic.Pointer[[][sha256.Size]byte] // SHA-256 hashes of the administrator keys in the configuration
-	issuer    TokenVerifier                              // verifies tokens; nil if tokens are not accepted
+	issuer    TokenVerifier                       // verifies tokens; nil if tokens are not accepted
 	perMinute int                                 // requests per minute of keys that have no limit of their own; 0: no limit
 	now       func() time.Time
 	lists     singleflight.Group
@@ -203,7 +203,9 @@ func (k *Keyring) principalOf(key store.APIKey) (caller.Principal, error) {
 }
 
 // IsExpired reports whether a key has expired.
-func IsExpired(k store.APIKey, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
+func IsExpired(k store.APIKey, now time.Time) bool {
+	return k.Expires != nil && !now.Before(*k.Expires)
+}
 
 // lookupKey returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
 // from the store again unless the list was fresh when lookupKey was called. The age is

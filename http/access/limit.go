@@ -22,7 +22,7 @@ type limiter struct {
 	// requests of a whole minute. This is the virtual scheduling form of the leaky bucket
 	// (ITU-T I.371), with a time in place of the bucket's level.
 	fullAt    map[string]time.Time
-	sweepSize int // size of fullAt at which countRequest removes idle keys
+	sweepSize int // size of fullAt at which admitRequest removes idle keys
 }
 
 // sweepAt is the size of fullAt at which idle keys are first dropped. fullAt holds at most
@@ -55,9 +55,9 @@ func (l *limiter) simulateRequest(who caller.Principal, now time.Time) (fullAt t
 	return fullAt, max(0, fullAt.Sub(now)-time.Minute)
 }
 
-// countRequest counts a request of a key and returns 0. If the request is over the limit,
-// countRequest does not count it and returns how long the key must wait.
-func (l *limiter) countRequest(who caller.Principal) (wait time.Duration) {
+// admitRequest counts a request of a key and returns 0. If the request is over the limit,
+// admitRequest does not count it and returns how long the key must wait.
+func (l *limiter) admitRequest(who caller.Principal) (wait time.Duration) {
 	if who.PerMinute <= 0 {
 		return 0
 	}

@@ -13,7 +13,7 @@ func TestLimiter_DropsIdleKeys(t *testing.T) {
 	l := newLimiter(c.now)
 	for i := range 5 * sweepAt {
 		c.pass(time.Second)
-		if wait := l.countRequest(caller.Principal{KeyID: string(rune('a'+i%26)) + time.Duration(i).String(), PerMinute: 60}); wait != 0 {
+		if wait := l.admitRequest(caller.Principal{KeyID: string(rune('a'+i%26)) + time.Duration(i).String(), PerMinute: 60}); wait != 0 {
 			t.Fatalf("the first request of a key waits %v", wait)
 		}
 	}
@@ -29,7 +29,7 @@ func TestLimiter_ConfiguredKeys(t *testing.T) {
 	l := newLimiter(c.now)
 	for _, fingerprint := range []string{"one", "two"} {
 		who := caller.Principal{Fingerprint: fingerprint, PerMinute: 1}
-		if first, second := l.countRequest(who), l.countRequest(who); first != 0 || second == 0 {
+		if first, second := l.admitRequest(who), l.admitRequest(who); first != 0 || second == 0 {
 			t.Errorf("key %s waits %v, then %v; want no wait only for the first request", fingerprint, first, second)
 		}
 	}
@@ -42,7 +42,7 @@ func TestLimiter_ExactLimitPerMinute(t *testing.T) {
 		l := newLimiter(c.now)
 		who := caller.Principal{KeyID: "k", PerMinute: perMinute}
 		taken := 0
-		for l.countRequest(who) == 0 {
+		for l.admitRequest(who) == 0 {
 			taken++
 		}
 		if taken != perMinute {

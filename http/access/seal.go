@@ -36,7 +36,7 @@ const (
 // nil secret means the seal key in the store, which is created when a node first needs
 // it. If no secrets are configured, only the seal key in the store is used.
 type SessionSealer struct {
-	values store.Values
+	values store.NamedValues
 	now    func() time.Time
 	given  atomic.Pointer[[]cipher.AEAD] // ciphers of the configured secrets; a nil element means the seal key in the store
 
@@ -50,7 +50,7 @@ type sealDocument struct {
 	Key []byte `json:"key"`
 }
 
-func newSessionSealer(values store.Values, now func() time.Time) *SessionSealer {
+func newSessionSealer(values store.NamedValues, now func() time.Time) *SessionSealer {
 	s := &SessionSealer{values: values, now: now}
 	s.given.Store(&[]cipher.AEAD{nil})
 	return s

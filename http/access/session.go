@@ -71,7 +71,7 @@ type Sessions struct {
 
 // NewSessions returns the browser sessions of a server. values is the store of the seal
 // key.
-func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now func() time.Time) *Sessions {
+func NewSessions(x *exchange.Exchange, keys *Keyring, values store.NamedValues, now func() time.Time) *Sessions {
 	return &Sessions{
 		Exchange: x, keys: keys, Seal: newSessionSealer(values, now), now: now,
 		origins: http.NewCrossOriginProtection(), failures: newLimiter(now),
@@ -107,7 +107,7 @@ func (s *Sessions) signIn(c *gin.Context) (any, error) {
 	who, err := s.keys.authenticateKey(c.Request.Context(), key, SchemeKey)
 	if refused := (*request.Error)(nil); errors.As(err, &refused) {
 		if refused.Status == http.StatusUnauthorized {
-			s.failures.countRequest(from)
+			s.failures.admitRequest(from)
 		}
 		s.Logger.Warn("a sign-in to the console was refused", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
 	}

@@ -87,9 +87,9 @@ func errorTypeOf(status int) string {
 
 // errorBody is the JSON body of an error, as Anthropic's clients expect it.
 type errorBody struct {
-	Type      string  `json:"type"` // "error"
+	Type      string      `json:"type"` // "error"
 	Error     errorDetail `json:"error"`
-	RequestID string  `json:"request_id"`
+	RequestID string      `json:"request_id"`
 }
 
 type errorDetail struct {

@@ -129,7 +129,7 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 // page before before_id newer ones. Each page is sorted newest first.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	page, cursor := store.Page{Limit: int(exchange.QueryInt(c, &p, "limit", defaultBatches, 1, maxBatches))}, ""
+	page, cursor := store.PageRequest{Limit: int(exchange.QueryInt(c, &p, "limit", defaultBatches, 1, maxBatches))}, ""
 	for _, way := range []string{"after_id", "before_id"} {
 		from, given := c.GetQuery(way)
 		if !given {
@@ -211,7 +211,7 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 		return nil, err
 	case isDeleted(record) && record.DataRemoved != nil:
 		return nil, batch.NotFoundError("batch", id)
-	case !record.Job.Status.Terminal():
+	case !record.Job.Status.IsTerminal():
 		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before you delete it", d.view(record).Status)
 	}
 	ctx := context.WithoutCancel(c.Request.Context()) // the deletion finishes even if the client disconnects

@@ -32,7 +32,7 @@ type lineWriter struct {
 }
 
 // appendLine appends the result line of one request to b, without a line end.
-func (w lineWriter) appendLine(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+func (w lineWriter) appendLine(b []byte, row *rowmill.Row, out *rowmill.RowOutput) ([]byte, error) {
 	b = append(b, `{"custom_id":`...)
 	b = append(batch.AppendID(b, row.ID), `,"result":{"type":"`...)
 	switch {
@@ -56,7 +56,7 @@ func (w lineWriter) appendLine(b []byte, row *rowmill.Row, out *rowmill.Output) 
 // sent an error in Anthropic's form, newRowErrorBody copies its message, and also its type
 // if Anthropic's API has this type. Few servers use this form, and vLLM uses other type
 // names.
-func (w lineWriter) newRowErrorBody(row *rowmill.Row, out *rowmill.Output) errorBody {
+func (w lineWriter) newRowErrorBody(row *rowmill.Row, out *rowmill.RowOutput) errorBody {
 	body := errorBody{"error", errorDetail{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
 	status, refused := results.ReplyStatus(out)
 	switch {

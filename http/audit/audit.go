@@ -1,5 +1,5 @@
 // Package audit records the actions of administrators, and actions on many jobs at once.
-// Handlers run such an action through Auditor.RecordAction.
+// Handlers run such an action through Auditor.RecordAndRun.
 package audit
 
 import (
@@ -52,17 +52,17 @@ type Action struct {
 // An Auditor writes and lists the audit record.
 type Auditor struct {
 	*exchange.Exchange
-	Store store.Audit
+	Store store.AuditLog
 	Now   func() time.Time
 }
 
 // Route adds the route that lists the audit record.
 func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 
-// RecordAction writes an entry to the audit record and then calls do. If the entry cannot be
-// written, it does not call do. If do fails or its outcome is unknown, RecordAction writes a
+// RecordAndRun writes an entry to the audit record and then calls do. If the entry cannot be
+// written, it does not call do. If do fails or its outcome is unknown, RecordAndRun writes a
 // second entry.
-func (a *Auditor) RecordAction(c *gin.Context, action Action, do func(context.Context) error) error {
+func (a *Auditor) RecordAndRun(c *gin.Context, action Action, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	details, err := json.Marshal(action.Details)
 	if err != nil {
@@ -93,17 +93,17 @@ type auditView struct {
 	Account string          `json:"account"`
 	Action  string          `json:"action"`
 	Target  *string         `json:"target"`
-	By      auditKey        `json:"by"`
+	By      actingKey       `json:"by"`
 	Request *string         `json:"request_id"`
 	Details json.RawMessage `json:"details"`
 	Failed  *string         `json:"failed"`
 }
 
-// auditKey is the key that was used for an action. The account is null if the service
+// actingKey is the key that was used for an action. The account is null if the service
 // itself acted, and the id is null for a configured key. If the key belongs to another
 // account than the reader's, the id and the name are null, except for a reader of the
 // account default.
-type auditKey struct {
+type actingKey struct {
 	Account *string `json:"account"`
 	ID      *string `json:"key_id"`
 	Name    *string `json:"key_name"`
@@ -114,7 +114,7 @@ type auditKey struct {
 func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 	view := auditView{
 		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.NilIfZero(e.Target), Request: exchange.NilIfZero(e.Request),
-		Details: e.Details, Failed: exchange.NilIfZero(e.Failed), By: auditKey{Account: exchange.NilIfZero(e.ByAccount)},
+		Details: e.Details, Failed: exchange.NilIfZero(e.Failed), By: actingKey{Account: exchange.NilIfZero(e.ByAccount)},
 	}
 	if reader.Account == caller.DefaultAccount || reader.Account == e.ByAccount {
 		view.By.ID, view.By.Name = exchange.NilIfZero(e.ByKey), exchange.NilIfZero(e.ByName)
@@ -124,7 +124,7 @@ func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 
 // list answers GET /v1/audit with a page of the audit record.
 func (a *Auditor) list(c *gin.Context) (any, error) {
-	account, err := caller.AdministeredAccountOrAll(c, c.Query("account"))
+	account, err := caller.ResolveAdminAccountOrAll(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}

@@ -161,13 +161,13 @@ func (b *Batches) isBatchOfDialect(record store.Record) bool {
 // true. more is true if further batches follow. page.After must be a batch of the
 // account, hidden or not. cursor is the name of the query parameter that set
 // page.After, for errors.
-func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
+func (b *Batches) List(c *gin.Context, page store.PageRequest, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
 		if _, err := b.Find(c, b.BatchID(page.After)); err != nil {
 			return nil, false, AddNotFoundField(err, cursor)
 		}
 	}
-	return ReadVisiblePage(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
+	return ReadVisiblePage(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.PageRequest) ([]store.Record, bool, error) {
 		return b.Store.ListBatches(c.Request.Context(), caller.PrincipalOf(c).Account, b.Dialect, page)
 	})
 }
@@ -175,7 +175,7 @@ func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden fu
 // ReadVisiblePage returns a page of the elements for which hidden returns false. It calls read
 // until the page is full or the list ends, because clients take an empty page for the
 // end of the list.
-func ReadVisiblePage[T any](page store.Page, hidden func(T) bool, id func(T) string, read func(store.Page) ([]T, bool, error)) (found []T, more bool, err error) {
+func ReadVisiblePage[T any](page store.PageRequest, hidden func(T) bool, id func(T) string, read func(store.PageRequest) ([]T, bool, error)) (found []T, more bool, err error) {
 	for want := page.Limit; ; page.Limit = want - len(found) {
 		part, more, err := read(page)
 		if err != nil {

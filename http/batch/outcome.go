@@ -23,7 +23,7 @@ type ResultFile struct {
 	Name string // name of the file, such as "output.jsonl"
 	// Line appends the line of a request to b: JSON without a line end. If Line appends
 	// nothing, the file has no line for the request.
-	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
+	Line func(b []byte, row *rowmill.Row, out *rowmill.RowOutput) ([]byte, error)
 	// OnComplete is called when the file is complete. OnComplete may be nil.
 	OnComplete func(ctx context.Context, made store.Artifact) error
 }
@@ -42,7 +42,7 @@ func IsFinalized(record store.Record) bool {
 // Finalize makes the files of an ended batch and returns the new record. Concurrent
 // callers wait for the same work.
 func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Record, error) {
-	if !record.Job.Status.Terminal() || IsFinalized(record) {
+	if !record.Job.Status.IsTerminal() || IsFinalized(record) {
 		return record, nil
 	}
 	made, err := b.makeFiles(context.WithoutCancel(ctx), record)
@@ -66,9 +66,9 @@ func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Rec
 	}
 	final := store.Artifact{Key: layout.SpooledRowsKey(record.Job.ID)}
 	for _, one := range outcomes {
-		made, err := b.Archive.MakeLines(ctx, record, one.Name, func(w io.Writer, each func(results.RowVisitor) error) error {
+		made, err := b.Archive.MakeLinesFile(ctx, record, one.Name, func(w io.Writer, each func(results.RowVisitor) error) error {
 			lines := lineFileWriter{w: bufio.NewWriterSize(w, 64<<10)}
-			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return lines.writeRow(one, row, out) }), lines.w.Flush())
+			return errors.Join(each(func(row *rowmill.Row, out *rowmill.RowOutput) error { return lines.writeRow(one, row, out) }), lines.w.Flush())
 		})
 		if err == nil && one.OnComplete != nil {
 			err = one.OnComplete(ctx, made)
@@ -91,7 +91,7 @@ type lineFileWriter struct {
 // line at every character that Unicode calls a line break, also inside strings. So writeRow
 // escapes these characters, which occur only in strings. CR and LF need no escape here,
 // because JSON strings never contain them.
-func (l *lineFileWriter) writeRow(outcome ResultFile, row *rowmill.Row, out *rowmill.Output) (err error) {
+func (l *lineFileWriter) writeRow(outcome ResultFile, row *rowmill.Row, out *rowmill.RowOutput) (err error) {
 	l.buffer, err = outcome.Line(l.buffer[:0], row, out)
 	if err != nil {
 		return fmt.Errorf("write the line of row %d: %w", row.Index, err)

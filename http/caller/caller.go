@@ -71,10 +71,10 @@ func (who Principal) StoreIn(c *gin.Context) { c.Set(contextPrincipal, who) }
 // PrincipalOf returns the sender of a request. access.Gate must have let the request pass.
 func PrincipalOf(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
-// AdministeredAccount returns the account that an administrator's request is about: the named
+// ResolveAdminAccount returns the account that an administrator's request is about: the named
 // account, or the administrator's own. Only an administrator of the account "default" may
 // name another account.
-func AdministeredAccount(c *gin.Context, named string) (string, error) {
+func ResolveAdminAccount(c *gin.Context, named string) (string, error) {
 	who := PrincipalOf(c)
 	switch {
 	case who.Role != RoleAdmin:
@@ -107,7 +107,7 @@ func CheckAccountName(name string) error {
 // the query or the body names. It calls read to read the other fields of the body. It
 // refuses a caller who is no administrator before it reads the body.
 func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.JSONObject)) (account string, err error) {
-	if _, err := AdministeredAccount(c, ""); err != nil {
+	if _, err := ResolveAdminAccount(c, ""); err != nil {
 		return "", err
 	}
 	body, err := x.ReadObject(c, limit)
@@ -118,7 +118,7 @@ func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read fu
 	var other string
 	if body.Read("account", "a string", &other) {
 		if named != "" && named != other {
-			body.Add("account", "is %q in the body and %q in the query; name one", textfmt.Shorten(other, 64), textfmt.Shorten(named, 64))
+			body.AddProblem("account", "is %q in the body and %q in the query; name one", textfmt.Shorten(other, 64), textfmt.Shorten(named, 64))
 		}
 		if named = other; named == "" {
 			return "", CheckAccountName(named)
@@ -128,13 +128,13 @@ func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read fu
 	if err := body.Err(); err != nil {
 		return "", err
 	}
-	return AdministeredAccount(c, named)
+	return ResolveAdminAccount(c, named)
 }
 
 // CheckOperator returns an error if the caller is not an operator. Nodes serve all
 // accounts, so only administrators of the account "default" are operators.
 func CheckOperator(c *gin.Context) error {
-	_, err := AdministeredAccount(c, DefaultAccount)
+	_, err := ResolveAdminAccount(c, DefaultAccount)
 	return err
 }
 
@@ -143,16 +143,16 @@ func CheckOperator(c *gin.Context) error {
 func ResolveReadAccount(c *gin.Context) (string, error) {
 	own := PrincipalOf(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
-		return AdministeredAccount(c, named)
+		return ResolveAdminAccount(c, named)
 	}
 	return own, nil
 }
 
-// AdministeredAccountOrAll is AdministeredAccount for lists, with one difference: if an
+// ResolveAdminAccountOrAll is ResolveAdminAccount for lists, with one difference: if an
 // administrator of the account "default" names no account, it returns "", which means all
 // accounts.
-func AdministeredAccountOrAll(c *gin.Context, named string) (string, error) {
-	account, err := AdministeredAccount(c, named)
+func ResolveAdminAccountOrAll(c *gin.Context, named string) (string, error) {
+	account, err := ResolveAdminAccount(c, named)
 	if named == "" && account == DefaultAccount {
 		account = ""
 	}

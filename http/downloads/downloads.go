@@ -104,7 +104,7 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 		return err
 	}
 	ctx, id := c.Request.Context(), record.Job.ID
-	if format == "parquet" && (!some || record.Job.Status.Terminal()) {
+	if format == "parquet" && (!some || record.Job.Status.IsTerminal()) {
 		return d.sendParquet(c, record, v, some)
 	}
 	source, err := d.openResults(ctx, record, some)
@@ -113,7 +113,7 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	}
 	defer source.Close()
 	if sdk.UsesDialect(c) {
-		source.Schema = sdk.ConvertSchema(record, source.Schema)
+		source.Schema = sdk.ToSDKSchema(record, source.Schema)
 	}
 	contentType, extension, write := "application/json", "json", results.WriteJSON
 	switch format {
@@ -142,9 +142,9 @@ func (d *Downloads) openResults(ctx context.Context, record store.Record, partia
 // If partial is true, the file has the committed rows of a job that did not succeed.
 func (d *Downloads) makeParquetFile(ctx context.Context, record store.Record, v results.FileVariant, partial bool) (store.Artifact, error) {
 	if partial {
-		return d.Archive.PartialParquet(ctx, record, v)
+		return d.Archive.MakePartialParquet(ctx, record, v)
 	}
-	return d.Archive.Parquet(ctx, record, v)
+	return d.Archive.MakeParquet(ctx, record, v)
 }
 
 // sendParquet answers with the Parquet file of a variant. If partial is true, the file has
@@ -175,7 +175,7 @@ func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	record, some, err := d.jobWithResults(c, v, partial)
-	if err == nil && some && !record.Job.Status.Terminal() {
+	if err == nil && some && !record.Job.Status.IsTerminal() {
 		err = request.Errorf(http.StatusConflict, "job_not_over",
 			"the job is %s; a URL of its results works only after its end. Use GET /v1/jobs/%s/results?partial=true until then", record.Job.Status, record.Job.ID).WithField("status", record.Job.Status)
 	}

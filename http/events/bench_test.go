@@ -27,7 +27,7 @@ func benchmarkSecond(b *testing.B, listeners int) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	storetest.Fill(b, s, 1000, false)
+	storetest.FillJobs(b, s, 1000, false)
 	h := New(Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Most: listeners,
 		Waiting: func(*rowmill.Job, string) string { return "" },

@@ -93,7 +93,7 @@ type Hub struct {
 	seq       int64 // sequence number of the latest change
 	topics    map[Topic]*topicState
 	listeners map[*Listener]struct{}
-	stop      context.CancelFunc          // stops the polling; nil while there are no listeners
+	stop      context.CancelFunc            // stops the polling; nil while there are no listeners
 	readings  *cache.TTL[string, cachedJob] // cache of the jobs that were read since the last poll, by job id
 }
 
@@ -120,7 +120,7 @@ type itemState struct {
 	shown    string // text for clients that is in no record: the list of nodes, or the reason why a job waits
 }
 
-func (i trackedItem) hasEnded() bool { return i.revision.Status.Terminal() }
+func (i trackedItem) hasEnded() bool { return i.revision.Status.IsTerminal() }
 
 // New returns a hub without listeners. The hub polls the store only while it has
 // listeners.
@@ -351,7 +351,7 @@ func (h *Hub) applyPoll(t *topicState, s pollTarget, revisions map[string]store.
 			continue
 		}
 		now := itemState{revision: mark}
-		if s.topic.Job != "" && !mark.Status.Terminal() { // only for the topic of a single job: the reasons of all jobs of an account would cause too many events
+		if s.topic.Job != "" && !mark.Status.IsTerminal() { // only for the topic of a single job: the reasons of all jobs of an account would cause too many events
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
 		h.updateItem(t, id, now, began, first)
@@ -369,15 +369,15 @@ func (h *Hub) applyPoll(t *topicState, s pollTarget, revisions map[string]store.
 
 // updateItem stores the state of an item, and notifies the topic's listeners if the state
 // changed and this is not the first poll of the topic. The caller must hold h.mu.
-func (h *Hub) updateItem(t *topicState, id string, now itemState, at time.Time, first bool) {
-	if before, known := t.items[id]; known && before.itemState == now {
+func (h *Hub) updateItem(t *topicState, id string, state itemState, at time.Time, isFirstPoll bool) {
+	if before, known := t.items[id]; known && before.itemState == state {
 		return
 	}
-	if !first {
+	if !isFirstPoll {
 		h.seq++
 	}
-	t.items[id] = trackedItem{now, h.seq, at}
-	if first {
+	t.items[id] = trackedItem{state, h.seq, at}
+	if isFirstPoll {
 		return
 	}
 	for l := range t.listeners {

@@ -63,7 +63,7 @@ func (r *records) ListActiveJobs(_ context.Context, accounts []string, since tim
 	found := make([][]string, len(accounts))
 	for i, account := range accounts {
 		for id, mark := range r.marks {
-			if strings.HasPrefix(id, account+"/") && (!mark.Status.Terminal() || !r.born[id].Before(since)) {
+			if strings.HasPrefix(id, account+"/") && (!mark.Status.IsTerminal() || !r.born[id].Before(since)) {
 				found[i] = append(found[i], id)
 			}
 		}

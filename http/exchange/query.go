@@ -87,9 +87,9 @@ func OrEmptyList[T any](list []T) []T {
 // entityTag returns the ETag of a document with a version number.
 func entityTag(version int64) string { return fmt.Sprintf(`"%d"`, version) }
 
-// SetETag sets the header ETag of the answer to the version of the answered document. It
+// SetETagOnSuccess sets the header ETag of the answer to the version of the answered document. It
 // does nothing if err is not nil.
-func SetETag(c *gin.Context, version int64, err error) {
+func SetETagOnSuccess(c *gin.Context, version int64, err error) {
 	if err == nil {
 		c.Header("ETag", entityTag(version))
 	}

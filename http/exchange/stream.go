@@ -88,15 +88,15 @@ func (w *lazyHeaderWriter) Write(p []byte) (int, error) {
 // Writer returns a writer to the client. Write fails if the client accepts no byte for
 // StallTimeout.
 func (x *Exchange) Writer(c *gin.Context) http.ResponseWriter {
-	return &stallWriter{ResponseWriter: c.Writer, stallTimeout: x.StallTimeout}
+	return &deadlineWriter{ResponseWriter: c.Writer, stallTimeout: x.StallTimeout}
 }
 
-type stallWriter struct {
+type deadlineWriter struct {
 	http.ResponseWriter
 	stallTimeout time.Duration
 }
 
-func (w *stallWriter) Write(p []byte) (int, error) {
+func (w *deadlineWriter) Write(p []byte) (int, error) {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stallTimeout))
 	return w.ResponseWriter.Write(p)
 }

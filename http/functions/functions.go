@@ -75,7 +75,7 @@ func (f *Functions) listRevisions(c *gin.Context) error {
 	name := c.Param("function")
 	return f.streamFunctions(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", textfmt.Shorten(name, 64))
-		return functionError(f.Intake.Functions.Revisions(ctx, account, name, yield), missing)
+		return functionError(f.Intake.Functions.EachRevision(ctx, account, name, yield), missing)
 	})
 }
 
@@ -115,7 +115,7 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	details := gin.H{"model": made.Model, "publish": publish}
-	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
+	err = f.Audit.RecordAndRun(c, audit.Action{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
 		made, err = f.Intake.Functions.AddRevision(ctx, account, made, publish)
 		return functionError(err, functionNotFoundError(made.Name))
 	})
@@ -129,7 +129,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	account, err := caller.ReadAdminRequest(f.Exchange, c, exchange.SmallObject, func(body *request.JSONObject) {
 		const must = "it must be the number of a revision, from 1"
 		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
-			body.Add("revision", "is %d; %s", revision, must)
+			body.AddProblem("revision", "is %d; %s", revision, must)
 		}
 		body.RejectUnknown("account and revision")
 	})
@@ -139,7 +139,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	name := c.Param("function")
 	shown := textfmt.Shorten(name, 64)
 	var now rowmill.Function
-	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
+	err = f.Audit.RecordAndRun(c, audit.Action{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
 		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.checkModel)
 		return functionError(err, revisionNotFoundError(name, revision))
 	})
@@ -159,11 +159,11 @@ func (f *Functions) checkModel(old rowmill.Function) error {
 // unpublish answers DELETE /v1/functions/:function. The revisions of the Function stay.
 func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	name := c.Param("function")
-	account, err := caller.AdministeredAccount(c, c.Query("account"))
+	account, err := caller.ResolveAdminAccount(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
-	err = f.Audit.RecordAction(c, audit.Action{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
+	err = f.Audit.RecordAndRun(c, audit.Action{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
 		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), functionNotFoundError(name))
 	})
 	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err

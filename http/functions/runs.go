@@ -56,7 +56,7 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 		"cost_usd": (*exchange.Decimal)(record.Job.JobCost),
 	}
 	if sdk.UsesDialect(c) {
-		answer, reasoning := sdk.ConvertOutput(record, body["output"])
+		answer, reasoning := sdk.ToSDKOutput(record, body["output"])
 		body["output"] = answer
 		if reasoning != nil {
 			body["reasoning_content"] = *reasoning
@@ -105,12 +105,12 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 	revision := 0
 	numbered := body.Read("revision", "a whole number", &revision)
 	if numbered && revision < 1 {
-		body.Add("revision", "is %d; it must be the number of a revision, from 1", revision)
+		body.AddProblem("revision", "is %d; it must be the number of a revision, from 1", revision)
 		return nil, nil //nolint:nilnil // the body's problems say why there is no call
 	}
 	if body.Read("definition", "an object", &definition) {
 		if numbered {
-			body.Add("revision", "and definition: send one of the two")
+			body.AddProblem("revision", "and definition: send one of the two")
 		}
 		return intake.NewDraftCall(body.Problems, "definition", name, definition)
 	}
@@ -134,7 +134,7 @@ func (f *Functions) awaitJobEnd(ctx context.Context, jobID string) (store.Record
 	defer poll.Stop()
 	for every := firstPoll; ; every = min(every*3/2, longestPoll) {
 		record, err := f.Jobs.Store.Get(waiting, jobID)
-		if err == nil && record.Job.Status.Terminal() {
+		if err == nil && record.Job.Status.IsTerminal() {
 			return record, nil
 		}
 		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // an unavailable store may answer again
@@ -175,7 +175,7 @@ func (f *Functions) cancelAbandonedJob(ctx context.Context, jobID string) (store
 // no result.
 func (f *Functions) readResultRow(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
-		row, err = f.Archive.Row(ctx, record, 0)
+		row, err = f.Archive.ReadRow(ctx, record, 0)
 	} else {
 		err = f.noResultError(ctx, record)
 	}

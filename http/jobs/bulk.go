@@ -62,7 +62,7 @@ func (j *Jobs) cancelSelected(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
-	err = j.Audit.RecordAction(c, audit.Action{Name: audit.JobsCancel, Account: caller.PrincipalOf(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
+	err = j.Audit.RecordAndRun(c, audit.Action{Name: audit.JobsCancel, Account: caller.PrincipalOf(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
 		cancelled, err := j.cancelJobs(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
@@ -79,14 +79,14 @@ func (j *Jobs) readBulkCancel(c *gin.Context) (asked bulkCancelRequest, err erro
 	}
 	ids := body.Read("job_ids", "an array of ids of jobs", &asked.ids)
 	if n := len(asked.ids); ids && (n == 0 || n > maxBulk) {
-		body.Add("job_ids", "are %d; send 1 to %d at once", n, maxBulk)
+		body.AddProblem("job_ids", "are %d; send 1 to %d at once", n, maxBulk)
 	}
 	if fields, given := body.ReadInnerObject("filter"); given {
-		f := bodyFilter(fields)
+		f := readBodyFilter(fields)
 		asked.filter = &f
 	}
 	if ids == (asked.filter != nil) && body.Problems.Len() == 0 {
-		body.Add("job_ids", "and filter: send one of the two")
+		body.AddProblem("job_ids", "and filter: send one of the two")
 	}
 	body.Read("dry_run", "true or false", &asked.dry)
 	body.RejectUnknown("job_ids, filter and dry_run")
@@ -99,7 +99,7 @@ func (j *Jobs) selectOpen(c *gin.Context, asked bulkCancelRequest, view *bulkVie
 	open = []string{} // JSON [] if no job matches
 	take := func(job *rowmill.Job) {
 		view.Matched++
-		if job.Status.Terminal() {
+		if job.Status.IsTerminal() {
 			view.Over++
 			return
 		}

@@ -88,8 +88,8 @@ func (l *statusList) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(l))
 }
 
-// bodyFilter reads a job filter from the object in a request body.
-func bodyFilter(fields request.JSONObject) jobFilter {
+// readBodyFilter reads a job filter from the object in a request body.
+func readBodyFilter(fields request.JSONObject) jobFilter {
 	var text rawJobFilter
 	var statuses statusList
 	fields.Read("status", "an array of statuses, or a text of them with commas between", &statuses)

@@ -36,7 +36,7 @@ const listPage = 200
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers cache.TTL[answerCacheKey, any]       // answers that CacheAnswers caches
+	answers cache.TTL[answerCacheKey, any]  // answers that CacheAnswers caches
 	counts  cache.TTL[string, jobCounts]    // job counts by account
 	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
 	track   sampleTracker
@@ -155,7 +155,7 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 // WithWaitReason returns the job with its current message. If the job waits for a reason that
 // its record does not contain, the message is this reason.
 func (j *Jobs) WithWaitReason(job *rowmill.Job, account string) *rowmill.Job {
-	if job.Status.Terminal() {
+	if job.Status.IsTerminal() {
 		return job
 	}
 	waiting := j.Service.WaitReason(job, account)
@@ -224,7 +224,7 @@ var statusMessages = map[rowmill.Status]string{
 // statusMessage returns a sentence for people about a job's status.
 func statusMessage(job *rowmill.Job) string {
 	switch {
-	case job.Message != "" && !job.Status.Terminal():
+	case job.Message != "" && !job.Status.IsTerminal():
 		return job.Message
 	case job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 && job.NumRows != nil:
 		return fmt.Sprintf("Job completed; %d of %d rows failed", job.FailedRows, *job.NumRows)
@@ -350,7 +350,7 @@ func (j *Jobs) streamAllJobs(c *gin.Context, who caller.Principal) error {
 				page = sdk.WithCompletionTime(page)
 			}
 			for _, job := range page {
-				view, err := listItem(who, j.WithWaitReason(job, who.Account))
+				view, err := newListItem(who, j.WithWaitReason(job, who.Account))
 				if err == nil {
 					err = yield(view)
 				}

@@ -47,19 +47,19 @@ type sampleTracker struct {
 }
 
 // addSample adds a sample of a job and returns the oldest sample of the job.
-func (t *sampleTracker) addSample(job string, now progressSample) progressSample {
+func (t *sampleTracker) addSample(job string, sample progressSample) progressSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.samples == nil {
 		t.samples = map[string][]progressSample{}
 	}
 	kept := t.samples[job]
-	kept = slices.DeleteFunc(kept, func(s progressSample) bool { return now.at.Sub(s.at) > samplesKept })
-	if len(kept) == 0 || now.at.Sub(kept[len(kept)-1].at) >= samplesEvery {
-		kept = append(kept, now)
+	kept = slices.DeleteFunc(kept, func(s progressSample) bool { return sample.at.Sub(s.at) > samplesKept })
+	if len(kept) == 0 || sample.at.Sub(kept[len(kept)-1].at) >= samplesEvery {
+		kept = append(kept, sample)
 	}
 	if t.samples[job] == nil && len(t.samples) >= maxSampled {
-		t.evictSamples(now.at)
+		t.evictSamples(sample.at)
 	}
 	t.samples[job] = kept
 	return kept[0]
@@ -112,9 +112,9 @@ func (j *Jobs) showProgress(c *gin.Context) (any, error) {
 		JobID: job.ID, Status: string(NewView(caller.PrincipalOf(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
 		ElapsedSeconds: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.WithWaitReason(&job, record.Spec.Account)),
 	}}
-	whole := rateSince(job.Started, end, progressSample{rows: job.RowsTakenOver}, newProgressSample(&job, end))
-	if job.Status.Terminal() {
-		view.RowsPerSecond, view.TokensPerSecond = whole.view()
+	whole := averageRate(job.Started, end, progressSample{rows: job.RowsTakenOver}, newProgressSample(&job, end))
+	if job.Status.IsTerminal() {
+		view.RowsPerSecond, view.TokensPerSecond = whole.rounded()
 		return view, nil
 	}
 	view.WaitsFor = exchange.NilIfZero(j.Service.WaitReason(&job, record.Spec.Account))
@@ -127,9 +127,9 @@ func (j *Jobs) showProgress(c *gin.Context) (any, error) {
 	oldest := j.track.addSample(job.ID, newProgressSample(&job, now))
 	rate := whole
 	if now.Sub(oldest.at) >= minSpan {
-		rate = rateSince(&oldest.at, now, oldest, newProgressSample(&job, now))
+		rate = averageRate(&oldest.at, now, oldest, newProgressSample(&job, now))
 	}
-	view.RowsPerSecond, view.TokensPerSecond = rate.view()
+	view.RowsPerSecond, view.TokensPerSecond = rate.rounded()
 	view.ETASeconds, view.ETALow, view.ETAHigh = estimateETA(&job, rate, whole)
 	return view, nil
 }
@@ -145,10 +145,10 @@ type progressRate struct {
 	rows, tokens float64 // per second
 }
 
-// rateSince returns the average rate between two samples: from was taken at start, to
+// averageRate returns the average rate between two samples: from was taken at start, to
 // at end. The rate is unknown if start is nil (the job has not started), or if no time
 // has passed.
-func rateSince(start *time.Time, end time.Time, from, to progressSample) progressRate {
+func averageRate(start *time.Time, end time.Time, from, to progressSample) progressRate {
 	if start == nil || end.Sub(*start) <= 0 {
 		return progressRate{}
 	}
@@ -156,8 +156,8 @@ func rateSince(start *time.Time, end time.Time, from, to progressSample) progres
 	return progressRate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
 }
 
-// view returns the rate for an answer: rounded, or nil if the rate is unknown.
-func (r progressRate) view() (rows, tokens *float64) {
+// rounded returns the rate for an answer: rounded, or nil if the rate is unknown.
+func (r progressRate) rounded() (rows, tokens *float64) {
 	if !r.known {
 		return nil, nil
 	}

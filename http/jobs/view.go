@@ -28,7 +28,7 @@ type estimateView struct {
 func NewView(who caller.Principal, record *rowmill.Job) View {
 	job := *record
 	if who.Dialect == sdk.Name {
-		job = sdk.ConvertJob(job)
+		job = sdk.ToSDKJob(job)
 	}
 	job.Warnings = exchange.OrEmptyList(job.Warnings)
 	if job.Sampling == nil {
@@ -44,10 +44,10 @@ func NewView(who caller.Principal, record *rowmill.Job) View {
 	return view
 }
 
-// listItem returns a job in the form that lists have in the caller's dialect.
-func listItem(who caller.Principal, job *rowmill.Job) (any, error) {
+// newListItem returns a job in the form that lists have in the caller's dialect.
+func newListItem(who caller.Principal, job *rowmill.Job) (any, error) {
 	if who.Dialect == sdk.Name {
-		return sdk.ListItem(NewView(who, job))
+		return sdk.ToSDKListItem(NewView(who, job))
 	}
 	return NewView(who, job), nil
 }
@@ -61,15 +61,15 @@ const (
 	maxEncodedBytes = 4 << 10
 )
 
-// encode returns the result of listItem as JSON. It caches the texts of ended jobs. The
+// encode returns the result of newListItem as JSON. It caches the texts of ended jobs. The
 // cache key is the pointer to the job, because the store returns the same pointer until
 // the job changes (see store.Jobs).
 func (j *Jobs) encode(who caller.Principal, job *rowmill.Job) ([]byte, error) {
-	cached := who.Dialect != sdk.Name && job.Status.Terminal()
+	cached := who.Dialect != sdk.Name && job.Status.IsTerminal()
 	if text, known := j.encoded.Get(job); cached && known {
 		return text, nil
 	}
-	view, err := listItem(who, job)
+	view, err := newListItem(who, job)
 	if err != nil {
 		return nil, err
 	}

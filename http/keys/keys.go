@@ -46,7 +46,7 @@ func confirmAuthenticated(*gin.Context) (any, error) { return gin.H{"authenticat
 // Keys answers requests about the API keys of accounts.
 type Keys struct {
 	*exchange.Exchange
-	Store store.Keys
+	Store store.APIKeys
 	Ring  *access.Keyring
 	Audit *audit.Auditor
 	Most  int // greatest number of keys of an account
@@ -65,7 +65,7 @@ func (k *Keys) Route(v1 gin.IRoutes) {
 
 // list answers GET /v1/keys with one page of keys.
 func (k *Keys) list(c *gin.Context) (any, error) {
-	account, err := caller.AdministeredAccountOrAll(c, c.Query("account"))
+	account, err := caller.ResolveAdminAccountOrAll(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	key.Account = account
-	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAndRun(c, audit.Action{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		if err := k.Store.PutKey(ctx, key); err != nil {
 			return fmt.Errorf("store a key: %w", err)
 		}
@@ -144,19 +144,19 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 func (k *Keys) readNewKey(body *request.JSONObject, key *store.APIKey) {
 	if body.Read("name", "a string", &key.Name) {
 		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
-			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
+			body.AddProblem("name", "must be plain text of at most %d characters", maxKeyName)
 		}
 	}
 	if body.Read("role", "a string", &key.Role) && !caller.IsRole(key.Role) {
-		body.Add("role", "is %q; it must be %s, %s or %s", textfmt.Shorten(key.Role, 32), caller.RoleAdmin, caller.RoleUser, caller.RoleReader)
+		body.AddProblem("role", "is %q; it must be %s, %s or %s", textfmt.Shorten(key.Role, 32), caller.RoleAdmin, caller.RoleUser, caller.RoleReader)
 	}
 	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
-		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", textfmt.Shorten(key.Dialect, 32), sdk.Name)
+		body.AddProblem("dialect", "is %q; it must be %s, or null for the answers of this document", textfmt.Shorten(key.Dialect, 32), sdk.Name)
 	}
 	var expires time.Time
 	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
 		if !expires.After(k.Now()) {
-			body.Add("expires_at", "is %s, which is in the past; it must be in the future", expires.Format(time.RFC3339))
+			body.AddProblem("expires_at", "is %s, which is in the past; it must be in the future", expires.Format(time.RFC3339))
 		}
 		expires = expires.UTC()
 		key.Expires = &expires
@@ -164,7 +164,7 @@ func (k *Keys) readNewKey(body *request.JSONObject, key *store.APIKey) {
 	var perMinute int
 	if body.Read("requests_per_minute", "a whole number, or null for the configured limit", &perMinute) {
 		if perMinute < 1 || perMinute > maxPerMinute {
-			body.Add("requests_per_minute", "is %d; it must be from 1 to %d, or null for the configured limit", perMinute, maxPerMinute)
+			body.AddProblem("requests_per_minute", "is %d; it must be from 1 to %d, or null for the configured limit", perMinute, maxPerMinute)
 		}
 		key.RequestsPerMinute = &perMinute
 	}
@@ -174,7 +174,7 @@ func (k *Keys) readNewKey(body *request.JSONObject, key *store.APIKey) {
 // findKeyInPath returns the key in the path, and all other keys. If the caller does not administer
 // the key's account, the answer is the same as for a key that does not exist.
 func (k *Keys) findKeyInPath(c *gin.Context) (key store.APIKey, others []store.APIKey, err error) {
-	if _, err := caller.AdministeredAccount(c, ""); err != nil {
+	if _, err := caller.ResolveAdminAccount(c, ""); err != nil {
 		return key, nil, err
 	}
 	all, err := k.Store.ListKeys(c.Request.Context())
@@ -184,7 +184,7 @@ func (k *Keys) findKeyInPath(c *gin.Context) (key store.APIKey, others []store.A
 	id := c.Param("key_id")
 	at := slices.IndexFunc(all, func(k store.APIKey) bool { return k.ID == id })
 	if at >= 0 {
-		_, err = caller.AdministeredAccount(c, all[at].Account)
+		_, err = caller.ResolveAdminAccount(c, all[at].Account)
 	}
 	if at < 0 || err != nil {
 		return key, nil, request.Errorf(http.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", textfmt.Shorten(id, 64))
@@ -205,7 +205,7 @@ func (k *Keys) rotate(c *gin.Context) (any, error) {
 	before, now := key.Hash, k.Now().UTC()
 	secret := access.ReplaceSecret(&key)
 	key.Rotated = &now
-	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAndRun(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.ReplaceKey(ctx, key, before)
 	})
 	k.Ring.InvalidateKeys()
@@ -229,7 +229,7 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create keys; rotate it, or create another administrator's key first", caller.DefaultAccount)
 	}
-	err = k.Audit.RecordAction(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.RecordAndRun(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
 	})
 	k.Ring.InvalidateKeys()

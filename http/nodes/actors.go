@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Actor describes an actor of a node: a part of the program with its own goroutine and a
+// ActorStatus describes an actor of a node: a part of the program with its own goroutine and a
 // mailbox.
-type Actor struct {
+type ActorStatus struct {
 	NodeID   string    `json:"node_id"`
 	Node     string    `json:"node"` // name of the node
 	ID       string    `json:"id"`   // id of the actor, unique on its node
@@ -28,15 +28,15 @@ type Actor struct {
 	Depth    int64     `json:"mailbox_depth"`
 	// Oldest is the least time that the oldest message in the mailbox has waited, in
 	// seconds.
-	Oldest      float64    `json:"oldest_message_seconds"`
-	Tasks       int        `json:"tasks"` // slow tasks that run outside the actor, such as a merge of parts
-	Task        *string    `json:"task"`  // name of the task that has run longest
-	TaskSeconds float64    `json:"task_seconds"`
-	LastError   *LastError `json:"last_error"`
+	Oldest      float64     `json:"oldest_message_seconds"`
+	Tasks       int         `json:"tasks"` // slow tasks that run outside the actor, such as a merge of parts
+	Task        *string     `json:"task"`  // name of the task that has run longest
+	TaskSeconds float64     `json:"task_seconds"`
+	LastError   *ActorError `json:"last_error"`
 }
 
-// LastError is the last error of an actor.
-type LastError struct {
+// ActorError is the last error of an actor.
+type ActorError struct {
 	Message string    `json:"message"`
 	At      time.Time `json:"at"` // time of the error, by the clock of the actor's node
 }
@@ -56,7 +56,7 @@ type ActorQueryStatus struct {
 	LeftOut int     `json:"left_out"` // number of actors that the node did not list, because of the list's limit
 }
 
-// actorKinds lists the values of Actor.Kind.
+// actorKinds lists the values of ActorStatus.Kind.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
 // maxAge is the largest value of the parameter min_age, in seconds.

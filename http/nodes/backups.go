@@ -21,8 +21,8 @@ import (
 // stored outside its data directory.
 var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
 
-// A Backup is a consistent snapshot of all data. It exists until Close.
-type Backup interface {
+// A BackupSnapshot is a consistent snapshot of all data. It exists until Close.
+type BackupSnapshot interface {
 	SnapshotTime() time.Time // time of the snapshot
 	// Write writes the snapshot as an archive, in the format of package backup.
 	Write(ctx context.Context, w io.Writer) error
@@ -34,8 +34,8 @@ const mediaTar = "application/x-tar"
 
 // sendBackup answers POST /v1/backup with a new backup of all data.
 func (n *Nodes) sendBackup(c *gin.Context) error {
-	var held Backup
-	err := n.Audit.RecordAction(c, audit.Action{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
+	var held BackupSnapshot
+	err := n.Audit.RecordAndRun(c, audit.Action{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
 		held, err = n.Service.Backup(ctx)
 		return backupError(err)
 	})

@@ -59,7 +59,7 @@ type Service interface {
 	// the longest running work come first. If f names a node, the error may be
 	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
 	// name).
-	Actors(ctx context.Context, f ActorFilter) ([]Actor, []ActorQueryStatus, error)
+	Actors(ctx context.Context, f ActorFilter) ([]ActorStatus, []ActorQueryStatus, error)
 	// Diagnose makes every node test its own setup, and returns the results. It takes
 	// seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
@@ -74,7 +74,7 @@ type Service interface {
 	// Backup makes a snapshot of all records and objects. For this it copies the records,
 	// and gives each object a second name. The error is rowmill.ErrConflict while another
 	// backup is open, and ErrNoBackup if records or objects are stored outside this node.
-	Backup(ctx context.Context) (Backup, error)
+	Backup(ctx context.Context) (BackupSnapshot, error)
 	// CheckStorage compares the records with the objects in the bucket. If read is true, it
 	// also reads all results and parts of ended jobs.
 	CheckStorage(ctx context.Context, read bool) (deployment.NodeReport, error)
@@ -130,7 +130,7 @@ func (n *Nodes) listLiveNodes(ctx context.Context) []client.Node {
 func (n *Nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
 	shown := textfmt.Shorten(id, 128)
-	err := n.Audit.RecordAction(c, audit.Action{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
+	err := n.Audit.RecordAndRun(c, audit.Action{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
 		return n.Service.DrainNode(ctx, id)
 	})
 	if err = nodeError(err, id); errors.Is(err, ErrAway) {

@@ -179,7 +179,7 @@ func (i *Verifier) mapClaims(claims jwt.Claims, rest map[string]any) (TokenOwner
 	unknown := func(format string, args ...any) (TokenOwner, error) {
 		return TokenOwner{}, &RefusedTokenError{Reason: fmt.Sprintf(format, args...), ValidToken: true}
 	}
-	accounts := mappedNames(rest, i.cfg.AccountClaim, i.cfg.Accounts, len(i.cfg.Accounts) == 0)
+	accounts := mapClaimValues(rest, i.cfg.AccountClaim, i.cfg.Accounts, len(i.cfg.Accounts) == 0)
 	switch {
 	case len(accounts) > 1:
 		return unknown("the token's claim %s maps to several accounts", i.cfg.AccountClaim)
@@ -191,7 +191,7 @@ func (i *Verifier) mapClaims(claims jwt.Claims, rest map[string]any) (TokenOwner
 	if b.Account == "" {
 		return unknown("the token maps to no account: its claim %s has no value that is configured here", i.cfg.AccountClaim)
 	}
-	roles := mappedNames(rest, i.cfg.RoleClaim, i.cfg.Roles, false)
+	roles := mapClaimValues(rest, i.cfg.RoleClaim, i.cfg.Roles, false)
 	b.Role = i.cfg.Role
 	for _, role := range i.cfg.Ranks {
 		if slices.Contains(roles, role) {
@@ -205,10 +205,10 @@ func (i *Verifier) mapClaims(claims jwt.Claims, rest map[string]any) (TokenOwner
 	return b, nil
 }
 
-// mappedNames returns the account or role names for the values of a claim, without
+// mapClaimValues returns the account or role names for the values of a claim, without
 // duplicates. The map names has the name for each value. If asIs is true, the values
 // themselves are the names.
-func mappedNames(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
+func mapClaimValues(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
 	if claim == "" {
 		return nil
 	}

@@ -46,7 +46,7 @@ type batchView struct {
 	CancellingAt     *int64            `json:"cancelling_at,omitempty"`
 	CancelledAt      *int64            `json:"cancelled_at,omitempty"`
 	RequestCounts    requestCounts     `json:"request_counts"` // never left out: clients read its members
-	Usage            tokenUsage             `json:"usage"`
+	Usage            tokenUsage        `json:"usage"`
 	Metadata         map[string]string `json:"metadata"`
 }
 
@@ -60,18 +60,18 @@ type requestCounts struct {
 }
 
 type tokenUsage struct {
-	InputTokens   int64         `json:"input_tokens"`
-	InputDetails  inputDetails  `json:"input_tokens_details"`
-	OutputTokens  int64         `json:"output_tokens"`
-	OutputDetails outputDetails `json:"output_tokens_details"`
-	TotalTokens   int64         `json:"total_tokens"`
+	InputTokens   int64              `json:"input_tokens"`
+	InputDetails  inputTokenDetails  `json:"input_tokens_details"`
+	OutputTokens  int64              `json:"output_tokens"`
+	OutputDetails outputTokenDetails `json:"output_tokens_details"`
+	TotalTokens   int64              `json:"total_tokens"`
 }
 
-type inputDetails struct {
+type inputTokenDetails struct {
 	Cached int64 `json:"cached_tokens"`
 }
 
-type outputDetails struct {
+type outputTokenDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
@@ -103,7 +103,7 @@ func (d *Dialect) viewOf(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
 		ID: d.batches.BatchID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
-		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
+		CompletionWindow: raw.Window, Status: batchStatusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
 		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
 		Usage: tokenUsage{InputTokens: exchange.OrZero(job.InputTokens), OutputTokens: exchange.OrZero(job.OutputTokens)},
 	}
@@ -156,8 +156,8 @@ func (v *batchView) setEndTimes(ended *time.Time) {
 	}
 }
 
-// statusOf returns the status of a batch in OpenAI's API.
-func statusOf(record store.Record) string {
+// batchStatusOf returns the status of a batch in OpenAI's API.
+func batchStatusOf(record store.Record) string {
 	finalized := batch.IsFinalized(record)
 	switch job := record.Job; job.Status {
 	case rowmill.StatusSucceeded:

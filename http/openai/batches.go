@@ -56,21 +56,21 @@ type batchRequest struct {
 	outputSeconds int64 // how long the files of the batch are kept, in seconds; 0: as long as the account's retention
 }
 
-// readBatch reads and checks the body of a request that creates a batch.
-func (d *Dialect) readBatch(c *gin.Context) (a batchRequest, err error) {
+// readBatchRequest reads and checks the body of a request that creates a batch.
+func (d *Dialect) readBatchRequest(c *gin.Context) (a batchRequest, err error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject) // unknown fields are ignored, as in submissions
 	if err != nil {
 		return a, err
 	}
 	if body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch") && !strings.HasPrefix(a.file, prefixFile) {
-		body.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", textfmt.Shorten(a.file, 64), prefixFile)
+		body.AddProblem("input_file_id", "is %q; it must be the id of a file, which begins with %s", textfmt.Shorten(a.file, 64), prefixFile)
 	}
 	if body.Require("endpoint", "a string", &a.endpoint, fmt.Sprintf("it must be one of %v", paths)) && !slices.Contains(paths, a.endpoint) {
-		body.Add("endpoint", "is %q; it must be one of %v", textfmt.Shorten(a.endpoint, 64), paths)
+		body.AddProblem("endpoint", "is %q; it must be one of %v", textfmt.Shorten(a.endpoint, 64), paths)
 	}
 	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
 		if a.duration = parseWindow(a.window); a.duration == 0 {
-			body.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", textfmt.Shorten(a.window, 64))
+			body.AddProblem("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", textfmt.Shorten(a.window, 64))
 		}
 	}
 	if body.Read("metadata", "an object of strings", &a.metadata) {
@@ -90,7 +90,7 @@ func readExpiry(body *request.JSONObject, field string, seconds *int64) bool {
 	n, _ := after["seconds"].(float64)
 	*seconds = int64(n)
 	if after["anchor"] != "created_at" || n != float64(*seconds) || *seconds < minExpiry || *seconds > maxExpiry {
-		body.Add(field, "must have the anchor created_at and seconds from %d to %d", minExpiry, maxExpiry)
+		body.AddProblem(field, "must have the anchor created_at and seconds from %d to %d", minExpiry, maxExpiry)
 		return false
 	}
 	return true
@@ -128,7 +128,7 @@ func parseWindow(text string) time.Duration {
 // create answers POST /v1/batches: it stores a batch of the requests in an uploaded
 // file.
 func (d *Dialect) create(c *gin.Context) (any, error) {
-	want, err := d.readBatch(c)
+	want, err := d.readBatchRequest(c)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 // which names the model for all lines. A file without a valid first line gets a job
 // too; that job fails with a list of all errors in the file.
 func (d *Dialect) newBatchRecord(c *gin.Context, f store.File, want batchRequest) (store.Record, error) {
-	model, err := d.modelOf(c, f, want.endpoint)
+	model, err := d.readBatchModel(c, f, want.endpoint)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -169,9 +169,9 @@ func (d *Dialect) newBatchRecord(c *gin.Context, f store.File, want batchRequest
 	}, want.duration), nil
 }
 
-// modelOf returns the model of a file's first request, or an unknown model if the first
+// readBatchModel returns the model of a file's first request, or an unknown model if the first
 // line is invalid.
-func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
+func (d *Dialect) readBatchModel(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return rowmill.Model{}, batch.AddNotFoundField(batch.NotFoundError("file", f.ID), "input_file_id")
@@ -180,7 +180,7 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
 	}
 	defer object.Close()
-	name, found, err := input.BatchModel(object, object.Size(), path, d.Limits.Input)
+	name, found, err := input.ReadBatchModel(object, object.Size(), path, d.Limits.Input)
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("read the input of a batch: %w", err)
 	}
@@ -232,7 +232,7 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	for i, record := range records {
 		views[i] = d.viewOf(record)
 	}
-	return listPage(views, more, func(v batchView) string { return v.ID }), nil
+	return newListPage(views, more, func(v batchView) string { return v.ID }), nil
 }
 
 // cancel answers POST /v1/batches/{batch_id}/cancel. If the batch was cancelled before,

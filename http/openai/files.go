@@ -55,7 +55,9 @@ func viewFile(f store.File) client.File {
 }
 
 // isExpired reports whether a file has expired.
-func (d *Dialect) isExpired(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
+func (d *Dialect) isExpired(f store.File) bool {
+	return f.Expires != nil && !d.Now().Before(*f.Expires)
+}
 
 // isFileID reports whether id has the form of a file id.
 func isFileID(id string) bool {
@@ -135,8 +137,8 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 
 // queryPage reads the query parameters that select a page of a list, except the cursor.
 // byDefault and maxLimit are the default and the largest number of elements on a page.
-func queryPage(c *gin.Context, p *request.Problems, byDefault, maxLimit int64) store.Page {
-	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, maxLimit))}
+func queryPage(c *gin.Context, p *request.Problems, byDefault, maxLimit int64) store.PageRequest {
+	asked := store.PageRequest{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, maxLimit))}
 	switch order := c.DefaultQuery("order", "desc"); order {
 	case "desc":
 	case "asc":
@@ -165,7 +167,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 			return nil, batch.AddNotFoundField(err, "after")
 		}
 	}
-	files, more, err := batch.ReadVisiblePage(asked, d.isExpired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+	files, more, err := batch.ReadVisiblePage(asked, d.isExpired, func(f store.File) string { return f.ID }, func(page store.PageRequest) ([]store.File, bool, error) {
 		return d.Store.ListFiles(c.Request.Context(), caller.PrincipalOf(c).Account, c.Query("purpose"), page)
 	})
 	if err != nil {
@@ -175,7 +177,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	for i, f := range files {
 		views[i] = viewFile(f)
 	}
-	return listPage(views, more, func(v client.File) string { return v.ID }), nil
+	return newListPage(views, more, func(v client.File) string { return v.ID }), nil
 }
 
 // checkCursor returns an error if a cursor is not the id of a file of the account. It
@@ -192,10 +194,10 @@ func (d *Dialect) checkCursor(c *gin.Context, id string) error {
 	return err
 }
 
-// listPage returns a page of a list as OpenAI's API shows it. If the page is empty,
+// newListPage returns a page of a list as OpenAI's API shows it. If the page is empty,
 // first_id and last_id are empty texts: clients do not accept null and, in a list of
 // files, need both fields.
-func listPage[T any](data []T, more bool, id func(T) string) gin.H {
+func newListPage[T any](data []T, more bool, id func(T) string) gin.H {
 	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": "", "last_id": ""}
 	if len(data) > 0 {
 		body["first_id"], body["last_id"] = id(data[0]), id(data[len(data)-1])

@@ -51,7 +51,7 @@ func (d *Dialect) describeResultFiles(ctx context.Context, record store.Record) 
 		return nil, err
 	}
 	l := newLineWriter(record)
-	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
+	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.RowOutput) ([]byte, error)) {
 		made = append(made, batch.ResultFile{Name: name, Line: line, OnComplete: func(ctx context.Context, a store.Artifact) error {
 			err := d.createRecord(ctx, store.File{
 				ID: resultFileID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
@@ -115,7 +115,7 @@ func newLineWriter(record store.Record) lineWriter {
 
 // appendAnswer appends the line of a request that has an answer. For other requests it
 // appends nothing.
-func (l lineWriter) appendAnswer(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+func (l lineWriter) appendAnswer(b []byte, row *rowmill.Row, out *rowmill.RowOutput) ([]byte, error) {
 	if out.Failed() {
 		return b, nil
 	}
@@ -125,7 +125,7 @@ func (l lineWriter) appendAnswer(b []byte, row *rowmill.Row, out *rowmill.Output
 
 // appendError appends the line of a request that has no answer. For other requests it
 // appends nothing.
-func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.RowOutput) ([]byte, error) {
 	if !out.Failed() {
 		return b, nil
 	}

@@ -113,10 +113,10 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	u := upload{id: prefixUpload + batch.JobIDDigits(rowmill.NewJobID()), status: uploadPending}
 	u.Account, u.Created, u.Keep = caller.PrincipalOf(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
-		body.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
+		body.AddProblem("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
 	}
 	if body.Require("filename", "a string", &u.Filename, "give the file a name") && (u.Filename == "" || utf8.RuneCountInString(u.Filename) > maxUploadName) {
-		body.Add("filename", "must have 1 to %d characters", maxUploadName)
+		body.AddProblem("filename", "must have 1 to %d characters", maxUploadName)
 	}
 	if body.Require("purpose", "a string", &u.Purpose, "it must be one of "+strings.Join(purposes, ", ")) {
 		checkPurpose(body.Problems, u.Purpose)
@@ -139,10 +139,10 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 
 // writeObject stores an object with the content that fill writes. If fill or the commit fails, it
 // stores nothing.
-func (d *Dialect) writeObject(ctx context.Context, key, kind string, fill func(io.Writer) error) error {
+func (d *Dialect) writeObject(ctx context.Context, key, contentType string, fill func(io.Writer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	w, err := d.Bucket.Create(ctx, key, kind)
+	w, err := d.Bucket.Create(ctx, key, contentType)
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (d *Dialect) writeObject(ctx context.Context, key, kind string, fill func(i
 	return err
 }
 
-// uploadOf returns the upload whose id is in the path if it belongs to the caller's
+// findUpload returns the upload whose id is in the path if it belongs to the caller's
 // account, or a 404.
-func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
+func (d *Dialect) findUpload(c *gin.Context) (*upload, error) {
 	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
 	none := batch.NotFoundError("upload", textfmt.Shorten(u.id, 64))
 	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsUUIDHex(digits) {
@@ -217,7 +217,7 @@ func (u *upload) checkPending() error {
 
 // showUpload answers GET /v1/uploads/{upload_id} with the state of an upload.
 func (d *Dialect) showUpload(c *gin.Context) (any, error) {
-	u, err := d.uploadOf(c)
+	u, err := d.findUpload(c)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (d *Dialect) showUpload(c *gin.Context) (any, error) {
 
 // addPart answers POST /v1/uploads/{upload_id}/parts: it stores one part of the file.
 func (d *Dialect) addPart(c *gin.Context) (any, error) {
-	u, err := d.uploadOf(c)
+	u, err := d.findUpload(c)
 	if err == nil {
 		err = u.checkPending()
 	}
@@ -263,7 +263,7 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 // cancelUpload answers POST /v1/uploads/{upload_id}/cancel: it cancels an upload and
 // removes its parts.
 func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
-	u, err := d.uploadOf(c)
+	u, err := d.findUpload(c)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	u, err := d.uploadOf(c)
+	u, err := d.findUpload(c)
 	switch {
 	case err != nil:
 		return nil, err

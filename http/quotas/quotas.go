@@ -50,7 +50,7 @@ type accountQuotas struct {
 // jobs.
 type Quotas struct {
 	*exchange.Exchange
-	Store      store.Values
+	Store      store.NamedValues
 	Configured []client.Quota
 	Audit      *audit.Auditor
 }
@@ -79,9 +79,9 @@ func (q *Quotas) loadQuotas(ctx context.Context, account string) (accountQuotas,
 	return q.applicableQuotas(account, own, version), nil
 }
 
-// SetQuotas sets the account in the specification of a job, and copies the quotas of
+// ApplyQuotas sets the account in the specification of a job, and copies the quotas of
 // this account to the specification.
-func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Spec) error {
+func (q *Quotas) ApplyQuotas(ctx context.Context, account string, spec *rowmill.Spec) error {
 	bounds, err := q.loadQuotas(ctx, account)
 	if err != nil {
 		return err
@@ -124,12 +124,12 @@ func (q *Quotas) showOwnQuotas(c *gin.Context) (any, error) {
 // show answers GET /v1/quotas with the quotas of an account. It is only for
 // administrators.
 func (q *Quotas) show(c *gin.Context) (any, error) {
-	account, err := caller.AdministeredAccount(c, c.Query("account"))
+	account, err := caller.ResolveAdminAccount(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
 	bounds, err := q.loadQuotas(c.Request.Context(), account)
-	exchange.SetETag(c, bounds.version, err)
+	exchange.SetETagOnSuccess(c, bounds.version, err)
 	return bounds, err
 }
 
@@ -150,7 +150,7 @@ func (q *Quotas) replaceOwnQuotas(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = q.Audit.RecordAction(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
+	err = q.Audit.RecordAndRun(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
 		version, err := store.RewriteValue(ctx, q.Store, ValueName(account), own, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
@@ -158,7 +158,7 @@ func (q *Quotas) replaceOwnQuotas(c *gin.Context) (any, error) {
 		bounds = q.applicableQuotas(account, own, version)
 		return nil
 	})
-	exchange.SetETag(c, bounds.version, err)
+	exchange.SetETagOnSuccess(c, bounds.version, err)
 	return bounds, err
 }
 
@@ -172,9 +172,9 @@ func readQuotas(body *request.JSONObject) ownQuotas {
 			err := q.Priority.Validate()
 			switch {
 			case err != nil:
-				entry.Add("priority", "%v", err)
+				entry.AddProblem("priority", "%v", err)
 			case seen[q.Priority]:
-				entry.Add("priority", "%d occurs twice in the list; name it once", q.Priority)
+				entry.AddProblem("priority", "%d occurs twice in the list; name it once", q.Priority)
 			}
 			seen[q.Priority] = true
 		}
@@ -186,7 +186,7 @@ func readQuotas(body *request.JSONObject) ownQuotas {
 	var usd float64
 	if body.Read("cost_quota_usd", "a number of US dollars, or null for no limit", &usd) {
 		if usd < 0 || usd > rowmill.Money(math.MaxInt64).USD() {
-			body.Add("cost_quota_usd", "is %v; it must be from 0 to %.0f US dollars, or null for no limit", usd, rowmill.Money(math.MaxInt64).USD())
+			body.AddProblem("cost_quota_usd", "is %v; it must be from 0 to %.0f US dollars, or null for no limit", usd, rowmill.Money(math.MaxInt64).USD())
 		}
 		own.CostQuota = (*exchange.Decimal)(&usd)
 	}
@@ -201,7 +201,7 @@ func readQuota(entry *request.JSONObject, field, unit string) *int64 {
 		return nil
 	}
 	if n < 1 {
-		entry.Add(field, "is %d; it must be at least 1, or null for the configured one", n)
+		entry.AddProblem(field, "is %d; it must be at least 1, or null for the configured one", n)
 	}
 	return &n
 }

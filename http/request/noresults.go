@@ -18,14 +18,14 @@ func CheckHasResults(record store.Record, v results.FileVariant) error {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return Errorf(http.StatusConflict, "no_results",
 			"an estimate job has no results; its record holds cost_estimate once it has succeeded").WithField("status", status)
-	case status != rowmill.StatusSucceeded && status.Terminal():
+	case status != rowmill.StatusSucceeded && status.IsTerminal():
 		return Errorf(http.StatusConflict, "job_not_succeeded",
 			"the job is %s; only succeeded jobs have results. partial=true gives the rows that it has committed", status).WithField("status", status)
 	case status != rowmill.StatusSucceeded:
 		return Errorf(http.StatusConflict, "job_not_succeeded",
 			"the job is %s; its results are ready once it has succeeded", status).WithField("status", status)
 	}
-	return checkAvailable(record, v)
+	return checkVariantExists(record, v)
 }
 
 // CheckHasPartialRows returns an error that says why a job that has not succeeded has no partial
@@ -35,18 +35,18 @@ func CheckHasPartialRows(record store.Record, v results.FileVariant) error {
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").WithField("status", status)
-	case record.DataRemoved == nil && !record.IsCutIntoShards() && status.Terminal():
+	case record.DataRemoved == nil && !record.IsCutIntoShards() && status.IsTerminal():
 		return Errorf(http.StatusConflict, "no_rows",
 			"the job is %s and ended before its rows were counted, so it has no rows", status).WithField("status", status)
 	case record.DataRemoved == nil && !record.IsCutIntoShards():
 		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").WithField("status", status)
 	}
-	return checkAvailable(record, v)
+	return checkVariantExists(record, v)
 }
 
-// checkAvailable returns an error if a job will never have a variant of its results: the
+// checkVariantExists returns an error if a job will never have a variant of its results: the
 // data was removed, or log probabilities were not recorded.
-func checkAvailable(record store.Record, v results.FileVariant) error {
+func checkVariantExists(record store.Record, v results.FileVariant) error {
 	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved

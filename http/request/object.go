@@ -79,7 +79,7 @@ func (o *JSONObject) Read(field, wantType string, into any) bool {
 	}
 	delete(o.fields, field)
 	if err := Decode(raw, into); err != nil {
-		o.Add(field, "must be %s", wantType)
+		o.AddProblem(field, "must be %s", wantType)
 		return false
 	}
 	return true
@@ -89,7 +89,7 @@ func (o *JSONObject) Read(field, wantType string, into any) bool {
 // absent field.
 func (o *JSONObject) Require(field, wantType string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
-		o.Add(field, "is missing; %s", missing)
+		o.AddProblem(field, "is missing; %s", missing)
 		return false
 	}
 	return o.Read(field, wantType, into)
@@ -101,8 +101,8 @@ func (o *JSONObject) IsNull(field string) bool { return o.nulls[field] }
 // Drop removes a field without reading it.
 func (o *JSONObject) Drop(field string) { delete(o.fields, field) }
 
-// Add adds a problem of a field to Problems.
-func (o *JSONObject) Add(field, format string, args ...any) {
+// AddProblem adds a problem of a field to Problems.
+func (o *JSONObject) AddProblem(field, format string, args ...any) {
 	o.Problems.Add(o.prefix+field, format, args...)
 }
 
@@ -118,7 +118,7 @@ func (o *JSONObject) ReadInnerObjects(field string) []JSONObject {
 		name := fmt.Sprintf("%s[%d]", field, i)
 		inner := JSONObject{prefix: o.prefix + name + ".", Problems: o.Problems}
 		if inner.decode(raw) != nil {
-			o.Add(name, "must be an object")
+			o.AddProblem(name, "must be an object")
 			continue
 		}
 		found = append(found, inner)
@@ -136,7 +136,7 @@ func (o *JSONObject) ReadInnerObject(field string) (inner JSONObject, given bool
 	delete(o.fields, field)
 	inner = JSONObject{prefix: o.prefix + field + ".", Problems: o.Problems}
 	if inner.decode(raw) != nil {
-		o.Add(field, "must be an object")
+		o.AddProblem(field, "must be an object")
 		return inner, false
 	}
 	return inner, true
@@ -155,9 +155,9 @@ func (o *JSONObject) RejectUnknown(known string) {
 	for i, name := range o.UnreadFields() {
 		name = cmp.Or(textfmt.Shorten(name, 64), `""`)
 		if i == maxUnknown {
-			o.Add(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)
+			o.AddProblem(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)
 			break
 		}
-		o.Add(name, "is unknown; the fields are %s", known)
+		o.AddProblem(name, "is unknown; the fields are %s", known)
 	}
 }

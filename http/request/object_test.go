@@ -70,7 +70,7 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 	if diff := cmp.Diff(want, FromError(o.Problems.Err()).Fields); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if e := FromError(o.Problems.ErrAs(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
+	if e := FromError(o.Problems.ErrWithStatus(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
 		t.Errorf("%d with %d fields", e.Status, len(e.Fields))
 	}
 }
@@ -100,11 +100,11 @@ func TestObject_OfManyFields(t *testing.T) {
 func TestProblems_CodeOfAll(t *testing.T) {
 	t.Parallel()
 	var p Problems
-	if p.Err() != nil || p.ErrAs(400, "x") != nil {
+	if p.Err() != nil || p.ErrWithStatus(400, "x") != nil {
 		t.Error("no problem is an error")
 	}
-	p.AddCode("special", rowmill.FieldError{Field: "a", Message: "b"})
-	p.AddCode("special")
+	p.AddWithCode("special", rowmill.FieldError{Field: "a", Message: "b"})
+	p.AddWithCode("special")
 	if e := FromError(p.Err()); e.Code != "special" {
 		t.Errorf("code %s", e.Code)
 	}

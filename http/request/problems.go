@@ -16,11 +16,11 @@ type Problems struct {
 
 // Add adds a broken rule of a field with the code CodeInvalid.
 func (p *Problems) Add(field, format string, args ...any) {
-	p.AddCode(CodeInvalid, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	p.AddWithCode(CodeInvalid, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddCode adds broken rules that have their own error code.
-func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
+// AddWithCode adds broken rules that have their own error code.
+func (p *Problems) AddWithCode(code string, fields ...rowmill.FieldError) {
 	if len(fields) == 0 {
 		return
 	}
@@ -32,11 +32,11 @@ func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	p.fields = append(p.fields, fields...)
 }
 
-// AddPart adds the problems of a document that is inside the request. field is the name
+// AddNested adds the problems of a document that is inside the request. field is the name
 // of the field that contains the document.
-func (p *Problems) AddPart(field string, part *Problems) {
+func (p *Problems) AddNested(field string, part *Problems) {
 	for _, f := range part.fields {
-		p.AddCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
+		p.AddWithCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
 	}
 }
 
@@ -61,9 +61,9 @@ func (p *Problems) Err() error {
 	return &rowmill.InvalidError{Code: p.code, Fields: p.fields}
 }
 
-// ErrAs returns the problems as one error, like Err, but with the given status and
+// ErrWithStatus returns the problems as one error, like Err, but with the given status and
 // code.
-func (p *Problems) ErrAs(status int, code string) error {
+func (p *Problems) ErrWithStatus(status int, code string) error {
 	if err := p.Err(); err != nil {
 		e := Errorf(status, code, "%s", err.Error())
 		e.Fields = p.fields

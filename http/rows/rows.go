@@ -66,7 +66,7 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := r.Archive.Row(c.Request.Context(), record, n)
+	view, err := r.Archive.ReadRow(c.Request.Context(), record, n)
 	switch total, status := record.Job.NumRows, record.Job.Status; {
 	case errors.Is(err, archive.ErrNoRow) && total != nil:
 		err = request.Errorf(http.StatusNotFound, "row_not_found", "the job has no row %d; its rows are numbered 0 to %d", n, *total-1)
@@ -110,7 +110,7 @@ func (r *Rows) listFailedRows(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	list, job := r.Archive.ListFailures, record.Job
-	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.IsCutIntoShards() {
+	if notRun && job.Status.IsTerminal() && job.Status != rowmill.StatusSucceeded && record.IsCutIntoShards() {
 		list = r.Archive.ListFailedAndMissing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)
@@ -219,7 +219,7 @@ func (r *Rows) showPreview(c *gin.Context) (any, error) {
 	}
 	found := archive.Preview{Record: record, End: offset}
 	if record.IsCutIntoShards() || record.DataRemoved != nil {
-		if found, err = r.Archive.Preview(c.Request.Context(), record, offset, limit); err != nil {
+		if found, err = r.Archive.ReadPreview(c.Request.Context(), record, offset, limit); err != nil {
 			return nil, err
 		}
 	}

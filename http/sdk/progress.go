@@ -43,7 +43,7 @@ func (d *Dialect) streamProgress(c *gin.Context) error {
 	defer tick.Stop()
 	for {
 		readable := request.CheckHasResults(record, results.FileVariant{}) == nil
-		if err := lines.write(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
+		if err := lines.write(record.Job, readable, d.Now()); err != nil || record.Job.Status.IsTerminal() || d.Draining() {
 			return nil // the client disconnected, the job has ended, or the node drains
 		}
 		select {

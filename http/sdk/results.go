@@ -27,7 +27,7 @@ func (d *Dialect) sendResults(c *gin.Context) error {
 	}
 	defer source.Close()
 	if UsesDialect(c) {
-		schema = ConvertSchema(record, schema)
+		schema = ToSDKSchema(record, schema)
 	}
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"results":`)

@@ -60,10 +60,10 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 // codeCancelled is the code of the failure_reason of a cancelled job.
 const codeCancelled = "cancelled"
 
-// statusOf returns a job status in the form of the dialect. All statuses before running
+// toSDKStatus returns a job status in the form of the dialect. All statuses before running
 // become STARTING, because clients that wait for a job to start know no other such
 // status.
-func statusOf(status rowmill.Status) string {
+func toSDKStatus(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusPending, rowmill.StatusSubmitted:
 		status = rowmill.StatusStarting
@@ -71,17 +71,17 @@ func statusOf(status rowmill.Status) string {
 	return strings.ToUpper(string(status))
 }
 
-// ConvertJob returns a copy of a job with the status and the failure reason in the form of the
+// ToSDKJob returns a copy of a job with the status and the failure reason in the form of the
 // dialect.
-func ConvertJob(job rowmill.Job) rowmill.Job {
+func ToSDKJob(job rowmill.Job) rowmill.Job {
 	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
 		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
 	}
-	job.Status = rowmill.Status(statusOf(job.Status))
+	job.Status = rowmill.Status(toSDKStatus(job.Status))
 	return job
 }
 
-// removedIfNull lists the fields of a job that ListItem removes if they are null.
+// removedIfNull lists the fields of a job that ToSDKListItem removes if they are null.
 var removedIfNull = []string{
 	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
 	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
@@ -93,11 +93,11 @@ var zeroValues = map[string]json.RawMessage{
 	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
 }
 
-// ListItem returns the fields of a job for a list, with as few nulls as possible.
+// ToSDKListItem returns the fields of a job for a list, with as few nulls as possible.
 // record is the job in the form of the dialect. Clients make a table of the list and
 // take the type of each column from the first hundred jobs. If a column is null in all
 // of these jobs and has a value in a later job, the client fails.
-func ListItem(record any) (map[string]json.RawMessage, error) {
+func ToSDKListItem(record any) (map[string]json.RawMessage, error) {
 	text, err := exchange.Encode(record)
 	if err != nil {
 		return nil, err
@@ -149,17 +149,17 @@ func hasNestedJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// ConvertSchema returns the schema of a job's results as clients of the dialect expect it: an
+// ToSDKSchema returns the schema of a job's results as clients of the dialect expect it: an
 // answer that is a JSON object becomes columns and not a text.
-func ConvertSchema(record store.Record, s results.Schema) results.Schema {
+func ToSDKSchema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = hasNestedJSON(record)
 	return s
 }
 
-// ConvertOutput returns the output of a Function's run in the form of the dialect. With a JSON
+// ToSDKOutput returns the output of a Function's run in the form of the dialect. With a JSON
 // Schema the answer is JSON instead of text. For a reasoning model with a JSON Schema,
-// ConvertOutput also returns the reasoning; otherwise reasoning is nil.
-func ConvertOutput(record store.Record, output any) (answer any, reasoning *string) {
+// ToSDKOutput also returns the reasoning; otherwise reasoning is nil.
+func ToSDKOutput(record store.Record, output any) (answer any, reasoning *string) {
 	text, isText := output.(string)
 	switch {
 	case !isText || len(record.Spec.Schema) == 0:
@@ -179,26 +179,26 @@ func (d *Dialect) ShowStatus(c *gin.Context) (any, error) {
 	head, err := d.Jobs.FindHead(c, id)
 	var status string
 	if err == nil {
-		status = d.shownStatus(c, head)
+		status = d.statusToShow(c, head)
 	}
 	if err != nil {
 		if e := request.FromError(err); e.Status == http.StatusNotFound {
-			err = e.WithField("job_status", gin.H{textfmt.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).WithField("metadata", gin.H{})
+			err = e.WithField("job_status", gin.H{textfmt.Shorten(id, 64): toSDKStatus(rowmill.StatusUnknown)}).WithField("metadata", gin.H{})
 		}
 		return nil, err
 	}
 	return gin.H{"job_status": gin.H{head.Job.ID: status}}, nil
 }
 
-// shownStatus returns the status to show to a client. Some clients that wait for a job
+// statusToShow returns the status to show to a client. Some clients that wait for a job
 // to start do not accept SUCCEEDED. So a job that succeeded before any client asked is
 // shown as RUNNING once. The job's record stores that a client has asked, so that all
 // nodes know. If this write fails, the client gets the real status.
-func (d *Dialect) shownStatus(c *gin.Context, head *store.JobHead) string {
+func (d *Dialect) statusToShow(c *gin.Context, head *store.JobHead) string {
 	job := &head.Job
-	status := statusOf(job.Status)
+	status := toSDKStatus(job.Status)
 	justSucceeded := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < showRunningFor
-	if head.ShownRunning || job.Status.Terminal() && !justSucceeded {
+	if head.ShownRunning || job.Status.IsTerminal() && !justSucceeded {
 		return status
 	}
 	if err := d.Store.MarkShownRunning(c.Request.Context(), job.ID); err != nil {
@@ -207,7 +207,7 @@ func (d *Dialect) shownStatus(c *gin.Context, head *store.JobHead) string {
 		return status
 	}
 	if justSucceeded {
-		return statusOf(rowmill.StatusRunning)
+		return toSDKStatus(rowmill.StatusRunning)
 	}
 	return status
 }

@@ -53,7 +53,7 @@ func (s *Settings) previewRetention(c *gin.Context) (any, error) {
 	}
 	view := client.RetentionPreview{Account: account, RetentionDays: exchange.ToInt64Ptr(chosen.RetentionDays), LookedAt: int64(len(held)), LookedAtAll: all}
 	for _, days := range store.RetentionPresets() {
-		view.Presets = append(view.Presets, computeEffect(days, held, all, now))
+		view.Presets = append(view.Presets, computeRetentionEffect(days, held, all, now))
 	}
 	view.Presets = append(view.Presets, client.RetentionEffect{})
 	return view, nil
@@ -87,13 +87,13 @@ func (s *Settings) listRetainedJobs(ctx context.Context, account string, now tim
 	return jobs, all, g.Wait()
 }
 
-// computeEffect returns the effect of a retention of days: how many of the jobs in held
-// would lose their data now. held must be in the order of the jobs' ends. all is false
-// if held does not have all ended jobs.
-func computeEffect(days int, held []retainedJob, all bool, now time.Time) client.RetentionEffect {
+// computeRetentionEffect returns the effect of a retention of days: how many of the jobs
+// would lose their data now. jobs must be in the order of the jobs' ends. all is false if
+// jobs does not have all ended jobs.
+func computeRetentionEffect(days int, jobs []retainedJob, all bool, now time.Time) client.RetentionEffect {
 	effect := client.RetentionEffect{RetentionDays: exchange.ToInt64Ptr(&days)}
 	before := now.AddDate(0, 0, -days)
-	for _, job := range held {
+	for _, job := range jobs {
 		switch {
 		case job.removed:
 			continue

@@ -20,7 +20,7 @@ import (
 // stored.
 type settingsView struct {
 	Account string `json:"account"`
-	store.Settings
+	store.AccountSettings
 
 	version int64 // version of the stored value; 0: nothing is stored
 }
@@ -42,7 +42,7 @@ func (s *Settings) Route(v1 gin.IRoutes) {
 // loadSettings returns the settings of an account and their version.
 func (s *Settings) loadSettings(c *gin.Context, account string) (view settingsView, err error) {
 	view.Account = account
-	view.Settings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)
+	view.AccountSettings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)
 	return view, err
 }
 
@@ -53,7 +53,7 @@ func (s *Settings) show(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	view, err := s.loadSettings(c, account)
-	exchange.SetETag(c, view.version, err)
+	exchange.SetETagOnSuccess(c, view.version, err)
 	return view, err
 }
 
@@ -66,7 +66,7 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 		if body.Read("retention_days", "one of 1, 7, 30 and 90, or null for never", &days) {
 			change = true
 			if !slices.Contains(store.RetentionPresets(), *days) {
-				body.Add("retention_days", "is %d; it must be one of 1, 7, 30 and 90, or null for never", *days)
+				body.AddProblem("retention_days", "is %d; it must be one of 1, 7, 30 and 90, or null for never", *days)
 			}
 		}
 		body.RejectUnknown("account and retention_days")
@@ -83,8 +83,8 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 	}
 	if change {
 		view.RetentionDays = days
-		err = s.Audit.RecordAction(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
-			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValueName(account), view.Settings, view.version)
+		err = s.Audit.RecordAndRun(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.AccountSettings}, func(ctx context.Context) error {
+			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValueName(account), view.AccountSettings, view.version)
 			if err != nil {
 				return fmt.Errorf("store the settings of an account: %w", err)
 			}
@@ -92,6 +92,6 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 			return nil
 		})
 	}
-	exchange.SetETag(c, view.version, err)
+	exchange.SetETagOnSuccess(c, view.version, err)
 	return view, err
 }

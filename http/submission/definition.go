@@ -39,22 +39,22 @@ func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields
 	}
 	readable := body.Problems.Len() == before
 	if readable { // otherwise a field with the wrong type would also be reported as missing
-		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
+		body.Problems.AddWithCode(request.CodeInvalid, function.Check(&f)...)
 	}
 	if models.HasModel(f.Name) {
-		body.Add(fieldName, "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
+		body.AddProblem(fieldName, "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
-		body.Add(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", len(*f.System), maxSystemBytes)
+		body.AddProblem(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", len(*f.System), maxSystemBytes)
 	}
 	model, err := models.Find(f.Model)
 	found := err == nil
 	if !found && readable {
-		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error() + "; a Function cannot use another Function as its model"})
+		body.Problems.AddWithCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error() + "; a Function cannot use another Function as its model"})
 	}
 	embedding := found && model.Kind == rowmill.KindEmbedding
 	if embedding && f.System != nil {
-		body.Add(fieldSystem, "cannot be used by an embedding model, which embeds the prompt alone; leave it out")
+		body.AddProblem(fieldSystem, "cannot be used by an embedding model, which embeds the prompt alone; leave it out")
 	}
 	var raw json.RawMessage
 	if body.Read(fieldSchema, "an object", &raw) {
@@ -69,7 +69,7 @@ func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields
 	switch {
 	case constraint.field == "":
 	case raw != nil:
-		body.Add(constraint.field, "constrains the output, as %s does; send one of the two", fieldSchema)
+		body.AddProblem(constraint.field, "constrains the output, as %s does; send one of the two", fieldSchema)
 	case constraint.schema != nil:
 		schemaField = constraint.field
 		f.Schema = readSchema(body.Problems, constraint.field, constraint.schema, embedding)
@@ -80,7 +80,7 @@ func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields
 		body.Drop(field)
 	}
 	body.RejectUnknown("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + otherFields)
-	compileSchema(body.Problems, schemaField, f.Schema)
+	checkSchemaCompiles(body.Problems, schemaField, f.Schema)
 	return f
 }
 
@@ -97,9 +97,9 @@ func readDefinedSampling(body *request.JSONObject, model rowmill.Model) (map[str
 	}
 	effective, _, err := catalog.MergeSampling(model, given)
 	if err != nil {
-		body.Problems.AddCode(err.Code, err.Fields...)
+		body.Problems.AddWithCode(err.Code, err.Fields...)
 	} else if model.Kind == rowmill.KindEmbedding && len(given) > 0 {
-		body.Add(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
+		body.AddProblem(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
 	}
 	checkConstraint(body.Problems, effective)
 	return given, constraint

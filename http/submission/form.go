@@ -49,12 +49,12 @@ type outputConstraint struct {
 	schema json.RawMessage // the JSON Schema as the client wrote it; nil if the constraint is of another kind
 }
 
-// takeConstraint removes the output constraint from given, the decoded sampling_params, and
+// extractConstraint removes the output constraint from given, the decoded sampling_params, and
 // returns it. raw is the JSON text of given. If the constraint is not a JSON Schema, the
 // rule goes back into given under the name structured_outputs.
-func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[string]any) (constraint outputConstraint) {
+func extractConstraint(problems *request.Problems, raw json.RawMessage, given map[string]any) (constraint outputConstraint) {
 	fault := func(field, format string, args ...any) {
-		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+		problems.AddWithCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	var params map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &params) // cannot fail: given was decoded from raw
@@ -95,7 +95,7 @@ func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[s
 			fault(constraint.field, "has a json_object that is not true or false")
 		}
 	default:
-		rule, _ := decodeNumbers(rules[kind]) // cannot fail: the rule is part of decoded JSON
+		rule, _ := decodeWithNumbers(rules[kind]) // cannot fail: the rule is part of decoded JSON
 		given[paramConstraint] = map[string]any{kind: rule}
 	}
 	return constraint
@@ -144,6 +144,6 @@ func checkConstraint(problems *request.Problems, params map[string]any) {
 		return
 	}
 	if _, err := schema.CompileConstraint(rule); err != nil {
-		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling + "." + paramConstraint, Message: err.Error()})
+		problems.AddWithCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling + "." + paramConstraint, Message: err.Error()})
 	}
 }

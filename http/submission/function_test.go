@@ -30,7 +30,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 		var got []string
 		for line := range strings.Lines(string(w.object(record.Spec.Spooled))) {
 			if line[0] == '"' {
-				got = append(got, function.ValueText([]byte(line)))
+				got = append(got, function.FormatValue([]byte(line)))
 				continue
 			}
 			row, err := function.ParseRow([]byte(line))
@@ -102,7 +102,7 @@ func TestFunction_URLInputsKeepTheFunction(t *testing.T) {
 	w := setup(t)
 	w.publish(grade)
 	spec := w.submitted(`{"model":"grade","inputs":"https://example.org/a.csv","id_column_name":"id"}`).Spec
-	want := &rowmill.FunctionRun{
+	want := &rowmill.FunctionPrompt{
 		Inputs: []rowmill.FunctionInput{{Name: "essay", Required: true, Description: "the text"}, {Name: "level"}},
 		Prompt: "Grade {{essay}} at level {{ level }}.",
 	}

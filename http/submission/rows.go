@@ -159,7 +159,7 @@ func (sub *Submission) readStringRow(s *jsonScanner, index int64) error {
 	if err != nil {
 		return err
 	}
-	if err := sub.rows.addText(raw); err != nil {
+	if err := sub.rows.addStringRow(raw); err != nil {
 		return fmt.Errorf("store row %d of a submission: %w", index, err)
 	}
 	return nil
@@ -182,7 +182,7 @@ func (sub *Submission) readObjectRow(s *jsonScanner, index int64) error {
 		}
 		raw = line.Bytes()
 	}
-	if err := sub.rows.addLine(raw); err != nil {
+	if err := sub.rows.addJSONRow(raw); err != nil {
 		return fmt.Errorf("store row %d of a submission: %w", index, err)
 	}
 	return nil

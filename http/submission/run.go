@@ -53,9 +53,9 @@ func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, d
 	}
 	f := ReadDefinition(&body, in.Models, "")
 	if f.Name != name && !body.Problems.Has(fieldName) {
-		body.Add(fieldName, "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
+		body.AddProblem(fieldName, "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
 	}
-	if problems.AddPart(field, body.Problems); body.Problems.Len() > 0 {
+	if problems.AddNested(field, body.Problems); body.Problems.Len() > 0 {
 		return nil, nil //nolint:nilnil // the problems say why there is no call
 	}
 	return newCall(f)
@@ -78,7 +78,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 	case len(input) == 0:
 		wrong.Add("input", "is missing; send an object with the Function's inputs, or a prompt as a string")
 	case input[0] == '"':
-		if text := function.ValueText(input); len(text) > sub.MaxRow {
+		if text := function.FormatValue(input); len(text) > sub.MaxRow {
 			wrong.Add("input", "has %d bytes; it may have at most %d, so shorten it", len(text), sub.MaxRow)
 		}
 	case input[0] == '{':
@@ -99,12 +99,12 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 	default:
 		wrong.Add("input", "must be an object with the Function's inputs, or a prompt as a string")
 	}
-	if err := wrong.ErrAs(http.StatusUnprocessableEntity, "invalid_input"); err != nil {
+	if err := wrong.ErrWithStatus(http.StatusUnprocessableEntity, "invalid_input"); err != nil {
 		return err
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, input); err != nil {
 		return fmt.Errorf("remove white space from a value that was checked before: %w", err)
 	}
-	return sub.rows.addLine(line.Bytes())
+	return sub.rows.addJSONRow(line.Bytes())
 }

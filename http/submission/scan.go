@@ -57,8 +57,8 @@ func (s *jsonScanner) syntaxError(format string, args ...any) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
 
-// readError turns an error from reading the body into an error for the client.
-func (s *jsonScanner) readError(err error) error {
+// convertReadError turns an error from reading the body into an error for the client.
+func (s *jsonScanner) convertReadError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return s.syntaxError("the body ends too early")
@@ -72,7 +72,7 @@ func (s *jsonScanner) readError(err error) error {
 func (s *jsonScanner) nextByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err != nil {
-		return 0, s.readError(err)
+		return 0, s.convertReadError(err)
 	}
 	s.offset++
 	return b, nil
@@ -108,7 +108,7 @@ func (s *jsonScanner) expectEnd() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return s.readError(err)
+			return s.convertReadError(err)
 		}
 		s.offset++
 		switch b {
@@ -129,7 +129,7 @@ func (s *jsonScanner) readString(limit int) (raw []byte, err error) {
 		if decoded > limit {
 			s.kept = s.kept[:0]
 		}
-		n, err := s.readPlain(scanWindow)
+		n, err := s.readPlainBytes(scanWindow)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +229,7 @@ func (n *nestingTracker) consumeByte(b byte) (ended bool) {
 // than limit bytes, readValue reads to its end, checks only brackets and quotes, and
 // returns errTooLong.
 func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
-	if endsScalar(first) || first == ':' {
+	if isScalarEnd(first) || first == ':' {
 		return nil, s.syntaxError("a value is expected here")
 	}
 	var shape nestingTracker
@@ -238,7 +238,7 @@ func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
 	size := 1
 	for ended := shape.consumeByte(first) && !scalar; !ended; {
 		if shape.inString && !shape.escaped {
-			n, err := s.readPlain(limit - size)
+			n, err := s.readPlainBytes(limit - size)
 			if err != nil {
 				return nil, err
 			}
@@ -248,7 +248,7 @@ func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if scalar && endsScalar(b) {
+		if scalar && isScalarEnd(b) {
 			s.unread()
 			break
 		}
@@ -272,9 +272,9 @@ func (s *jsonScanner) readValue(first byte, limit int) ([]byte, error) {
 	return s.kept, nil
 }
 
-// endsScalar reports whether b is a byte that ends a number, true, false or null before
+// isScalarEnd reports whether b is a byte that ends a number, true, false or null before
 // it.
-func endsScalar(b byte) bool {
+func isScalarEnd(b byte) bool {
 	switch b {
 	case ',', ']', '}', ' ', '\t', '\r', '\n':
 		return true
@@ -282,18 +282,18 @@ func endsScalar(b byte) bool {
 	return false
 }
 
-// readPlain consumes the buffered bytes of a string up to a quote, a backslash or a
-// control character. It adds at most keep of these bytes to s.kept, and returns how
-// many it consumed.
-func (s *jsonScanner) readPlain(keep int) (n int, err error) {
+// readPlainBytes consumes the buffered bytes of a string up to a quote, a backslash or a
+// control character. It adds at most maxKept of these bytes to s.kept, and returns how many
+// it consumed.
+func (s *jsonScanner) readPlainBytes(maxKept int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {
-			return 0, s.readError(err)
+			return 0, s.convertReadError(err)
 		}
 	}
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
 	n = textfmt.PlainPrefixLen(window)
-	s.kept = append(s.kept, window[:max(0, min(n, keep))]...)
+	s.kept = append(s.kept, window[:max(0, min(n, maxKept))]...)
 	_, _ = s.r.Discard(n) // cannot fail: the bytes are buffered
 	s.offset += int64(n)
 	return n, nil

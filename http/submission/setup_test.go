@@ -121,7 +121,7 @@ func (w *world) take(body string) (store.Record, error) {
 	if err != nil {
 		return store.Record{}, err
 	}
-	return job.Record(time.Now()), nil
+	return job.ToRecord(time.Now()), nil
 }
 
 // submitted returns the record for a body, which must be accepted.

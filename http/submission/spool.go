@@ -36,12 +36,12 @@ type rowSpool struct {
 	dropped bool // discardRows was called; later rows are not stored
 }
 
-// addText adds a row that is a JSON string. raw is the text between the quotes; addText
+// addStringRow adds a row that is a JSON string. raw is the text between the quotes; addStringRow
 // copies it.
-func (k *rowSpool) addText(raw []byte) error { return k.addRow(`"`, raw, `"`) }
+func (k *rowSpool) addStringRow(raw []byte) error { return k.addRow(`"`, raw, `"`) }
 
-// addLine adds a row that is JSON in one line. addLine copies raw.
-func (k *rowSpool) addLine(raw []byte) error { return k.addRow("", raw, "") }
+// addJSONRow adds a row that is JSON in one line. addJSONRow copies raw.
+func (k *rowSpool) addJSONRow(raw []byte) error { return k.addRow("", raw, "") }
 
 func (k *rowSpool) addRow(before string, raw []byte, after string) error {
 	if k.dropped {

@@ -30,15 +30,15 @@ type Parser struct {
 	Models    *served.Models
 	Functions function.Library
 	Bucket    blob.Bucket // has the rows that are too large for a record, and the uploaded files
-	Files     Files
+	Files     FileFinder
 	Now       func() time.Time
 	MaxRow    int  // limit of a decoded row, in bytes
 	MaxInline int  // limit of the rows in the record, in bytes of JSON
 	Dedup     bool // value of dedup for submissions that do not set it: true means that equal rows run once
 }
 
-// Files reads the records of uploaded files.
-type Files interface {
+// FileFinder reads the records of uploaded files.
+type FileFinder interface {
 	// GetFile returns the record of a file, even if the file has expired, or
 	// rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (store.File, error)
@@ -58,11 +58,11 @@ type Submission struct {
 
 	schemaField string // name of the field that has the job's JSON Schema
 
-	url    string   // the URL in inputs; empty if there is none
-	file   string   // the file id in inputs; empty if there is none
-	inline bool     // true if inputs is an array of rows
-	seen   rowFacts // facts about the rows
-	rows   *rowSpool   // storage of the rows
+	url    string    // the URL in inputs; empty if there is none
+	file   string    // the file id in inputs; empty if there is none
+	inline bool      // true if inputs is an array of rows
+	seen   rowFacts  // facts about the rows
+	rows   *rowSpool // storage of the rows
 }
 
 // newSubmission returns an empty submission with a new job id.
@@ -155,8 +155,8 @@ type CheckedJob struct {
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub         *Submission
-	call        *FunctionCall      // nil for a model without a Function
-	file        store.File // the file that inputs names
+	call        *FunctionCall // nil for a model without a Function
+	file        store.File    // the file that inputs names
 	name        *string
 	description *string
 	warnings    []string
@@ -200,8 +200,8 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	}}
 }
 
-// Record returns the record of the job. The job's status is pending.
-func (job *CheckedJob) Record(now time.Time) store.Record {
+// ToRecord returns the record of the job. The job's status is pending.
+func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Name, made.Description = job.name, job.description
@@ -247,7 +247,7 @@ func (in *Parser) FindCall(ctx context.Context, account, model string) (*Functio
 
 // newCall returns a FunctionCall for a definition that has no problems.
 func newCall(f rowmill.Function) (*FunctionCall, error) {
-	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
+	prompt, err := function.NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (sub *Submission) validate(job *CheckedJob) {
 		sub.checkInputs(job)
 		sub.copyFunction(job)
 	}
-	spec.Sampling = sub.jobSampling(job)
+	spec.Sampling = sub.resolveSampling(job)
 
 	sub.decodeField(fieldSeeds, "a boolean", &spec.SeedPerRow)
 	sub.decodeField(fieldEstimate, "a boolean", &spec.Estimate)
@@ -81,7 +81,7 @@ func (sub *Submission) validate(job *CheckedJob) {
 		job.warn(sub.unknownWarning())
 	}
 	if f == nil { // the schema of a Function was compiled when it was published
-		compileSchema(&sub.problems, sub.schemaField, spec.Schema)
+		checkSchemaCompiles(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
@@ -129,7 +129,7 @@ func (sub *Submission) findModel(job *CheckedJob) rowmill.Model {
 	}
 	m, err := sub.Models.Find(name)
 	refuse := func(format string, args ...any) {
-		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(format, args...)})
+		sub.problems.AddWithCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(format, args...)})
 	}
 	var (
 		unknown  *served.UnknownModelError
@@ -168,7 +168,7 @@ func (sub *Submission) copyFunction(job *CheckedJob) {
 		spec.System = *f.System
 	}
 	spec.Column, spec.Schema = "", f.Schema
-	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
+	spec.Function = &rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
 // checkInputs checks the field inputs, and the fields that may only be used if inputs
@@ -238,10 +238,10 @@ func (sub *Submission) checkPrompt(job *CheckedJob) {
 	}
 }
 
-// jobSampling returns the sampling parameters of the job: the model's parameters,
+// resolveSampling returns the sampling parameters of the job: the model's parameters,
 // replaced by the Function's parameters and then by the client's. A JSON Schema in the
 // client's parameters becomes the job's schema.
-func (sub *Submission) jobSampling(job *CheckedJob) map[string]any {
+func (sub *Submission) resolveSampling(job *CheckedJob) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
 		var (
@@ -262,7 +262,7 @@ func (sub *Submission) jobSampling(job *CheckedJob) map[string]any {
 	}
 	effective, warnings, err := catalog.MergeSampling(model, given)
 	if err != nil {
-		sub.problems.AddCode(err.Code, err.Fields...)
+		sub.problems.AddWithCode(err.Code, err.Fields...)
 	}
 	checkConstraint(&sub.problems, effective)
 	job.warnings = append(job.warnings, warnings...)
@@ -299,9 +299,9 @@ func readSchema(problems *request.Problems, field string, raw json.RawMessage, e
 	return compact
 }
 
-// compileSchema compiles a JSON Schema and adds its problems. It does nothing if there
+// checkSchemaCompiles compiles a JSON Schema and adds its problems. It does nothing if there
 // are other problems already, because a refused request should not cost a compilation.
-func compileSchema(problems *request.Problems, field string, checked json.RawMessage) {
+func checkSchemaCompiles(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
 	}
@@ -314,18 +314,18 @@ func compileSchema(problems *request.Problems, field string, checked json.RawMes
 // client wrote them, and the output constraint, which it removes from the parameters.
 // ok is false if raw is not an object or null.
 func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, constraint outputConstraint, ok bool) {
-	decoded, err := decodeNumbers(raw)
+	decoded, err := decodeWithNumbers(raw)
 	given, ok = decoded.(map[string]any)
 	if err != nil || decoded != nil && !ok {
-		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
+		problems.AddWithCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
 		return nil, outputConstraint{}, false
 	}
-	return given, takeConstraint(problems, raw, given), true
+	return given, extractConstraint(problems, raw, given), true
 }
 
-// decodeNumbers decodes JSON. It returns numbers as json.Number, which keeps them as
+// decodeWithNumbers decodes JSON. It returns numbers as json.Number, which keeps them as
 // the client wrote them.
-func decodeNumbers(raw json.RawMessage) (value any, err error) {
+func decodeWithNumbers(raw json.RawMessage) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	err = decoder.Decode(&value)

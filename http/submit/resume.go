@@ -78,7 +78,7 @@ func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Quotas.SetQuotas(ctx, old.Spec.Account, &record.Spec); err != nil {
+	if err := r.Quotas.ApplyQuotas(ctx, old.Spec.Account, &record.Spec); err != nil {
 		return nil, err
 	}
 	stored, repeated, err := r.storeJobRecord(ctx, caller.PrincipalOf(c), record, idem)
@@ -141,19 +141,19 @@ func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, e
 	switch want.rows {
 	case "", rowsMissing, rowsFailed:
 	default:
-		body.Add("rows", "must be %q or %q", rowsMissing, rowsFailed)
+		body.AddProblem("rows", "must be %q or %q", rowsMissing, rowsFailed)
 	}
 	var priority rowmill.Priority
 	if body.Read("job_priority", "the integer "+rowmill.PriorityValues, &priority) {
 		want.priority = &priority
 		if err := priority.Validate(); err != nil {
-			body.Add("job_priority", "%v", err)
+			body.AddProblem("job_priority", "%v", err)
 		}
 	}
 	var name string
 	if body.Read("name", "a string", &name) {
 		if want.name = &name; len([]rune(name)) > submission.MaxNameRunes {
-			body.Add("name", "has more than %d characters; shorten it", submission.MaxNameRunes)
+			body.AddProblem("name", "has more than %d characters; shorten it", submission.MaxNameRunes)
 		}
 	}
 	body.Read("again", "true or false", &want.again)
@@ -164,7 +164,7 @@ func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, e
 // newContinuation returns the record of the new job, or an error with the reason why the old
 // job cannot be continued.
 func newContinuation(old store.Record, want resumeRequest, now time.Time) (store.Record, error) {
-	rows, err := rowsToRun(old, want.rows)
+	rows, err := chooseRowsToRun(old, want.rows)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -186,9 +186,9 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	return record, nil
 }
 
-// rowsToRun returns which rows the new job runs: rowsMissing or rowsFailed. It returns
+// chooseRowsToRun returns which rows the new job runs: rowsMissing or rowsFailed. It returns
 // an error if the new job would have no rows to run or would fail.
-func rowsToRun(old store.Record, rows string) (string, error) {
+func chooseRowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {
 		return "", request.Errorf(http.StatusConflict, code, format, args...).WithField("status", job.Status)
@@ -203,7 +203,7 @@ func rowsToRun(old store.Record, rows string) (string, error) {
 	switch {
 	case job.RunType == rowmill.RunEstimate:
 		return refuse("estimate_job", "an estimate job cannot be resumed; submit it again")
-	case !job.Status.Terminal():
+	case !job.Status.IsTerminal():
 		return refuse("job_not_over", "the job is %s and has not ended; cancel it or wait for its end before you resume it", job.Status)
 	case old.DataRemoved != nil:
 		return "", archive.ErrRemoved

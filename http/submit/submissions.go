@@ -159,13 +159,13 @@ func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, 
 // Create applies the account's quotas to a job and stores it. existed is true if an
 // earlier request with the same idem created the job.
 func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.CheckedJob, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	if err := s.Quotas.SetQuotas(ctx, who.Account, &job.Spec); err != nil {
+	if err := s.Quotas.ApplyQuotas(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
 	}
 	if err := job.StoreRows(); err != nil {
 		return stored, false, err
 	}
-	return s.storeJobRecord(ctx, who, job.Record(s.Now()), idem)
+	return s.storeJobRecord(ctx, who, job.ToRecord(s.Now()), idem)
 }
 
 // CreateBatch applies the account's quotas to a batch, calls spool to write the batch's
@@ -176,7 +176,7 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 	if err := s.CheckAccepting(c); err != nil {
 		return stored, err
 	}
-	if err := s.Quotas.SetQuotas(ctx, who.Account, &record.Spec); err != nil {
+	if err := s.Quotas.ApplyQuotas(ctx, who.Account, &record.Spec); err != nil {
 		return stored, err
 	}
 	if err = submission.MarkSpooling(ctx, s.Intake.Bucket, record.Job.ID); err == nil {

@@ -49,12 +49,12 @@ type usageGrouping struct{ day, model, key bool }
 type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
-	*usedKey
+	*usageKey
 	usageTotals
 }
 
-// usedKey is the API key of a group, if the usage is grouped by key.
-type usedKey struct {
+// usageKey is the API key of a group, if the usage is grouped by key.
+type usageKey struct {
 	ID   *string `json:"key_id"`   // null if the key is unknown
 	Name *string `json:"key_name"` // null if the key has no name or was revoked
 }
@@ -183,7 +183,7 @@ func (g usageGrouping) newUsageLine(u store.KeyUsage, names map[string]string) u
 		line.Day = u.Day.Format(time.DateOnly)
 	}
 	if g.key {
-		line.usedKey = &usedKey{ID: exchange.NilIfZero(u.Key), Name: exchange.NilIfZero(names[u.Key])}
+		line.usageKey = &usageKey{ID: exchange.NilIfZero(u.Key), Name: exchange.NilIfZero(names[u.Key])}
 	}
 	return line
 }

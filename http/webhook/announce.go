@@ -17,7 +17,7 @@ const deliveryPrefix = "msg_"
 // recognize a repeated event. An endpoint that was created after the end of the job
 // gets no event; the comparison of the times allows for clock differences.
 func CreateDeliveries(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
-	if !rec.Job.Status.Terminal() || rec.IsCleanedUp() { // the cleanup after a job's end runs after CreateDeliveries
+	if !rec.Job.Status.IsTerminal() || rec.IsCleanedUp() { // the cleanup after a job's end runs after CreateDeliveries
 		return false, nil
 	}
 	all, err := LoadEndpoints(ctx, s, rec.Spec.Account)

@@ -29,10 +29,10 @@ func IsSuccess(a store.DeliveryAttempt) bool {
 	return a.Error == "" && a.Status >= http.StatusOK && a.Status < http.StatusMultipleChoices
 }
 
-// AfterAttempt returns the delivery d with an attempt added. The new state is finished, or
+// ApplyAttempt returns the delivery d with an attempt added. The new state is finished, or
 // pending with a time for the next attempt. randomFraction is a random number from 0 to 1
 // that varies the pause before the next attempt.
-func (s RetrySchedule) AfterAttempt(d store.WebhookDelivery, a store.DeliveryAttempt, now time.Time, randomFraction float64) store.WebhookDelivery {
+func (s RetrySchedule) ApplyAttempt(d store.WebhookDelivery, a store.DeliveryAttempt, now time.Time, randomFraction float64) store.WebhookDelivery {
 	d.Tries++
 	kept := d.Attempts[max(0, len(d.Attempts)+1-maxAttempts):]
 	d.Attempts = append(append([]store.DeliveryAttempt(nil), kept...), a)
@@ -49,7 +49,7 @@ func (s RetrySchedule) AfterAttempt(d store.WebhookDelivery, a store.DeliveryAtt
 // Abandon returns the delivery d as failed, without another request to the receiver.
 // The delivery's log shows the reason as a failed attempt.
 func Abandon(d store.WebhookDelivery, reason string, now time.Time) store.WebhookDelivery {
-	d = RetrySchedule(nil).AfterAttempt(d, store.DeliveryAttempt{At: now.UTC(), Error: reason}, now, 0)
+	d = RetrySchedule(nil).ApplyAttempt(d, store.DeliveryAttempt{At: now.UTC(), Error: reason}, now, 0)
 	return finishDelivery(d, store.DeliveryFailed, now)
 }
 

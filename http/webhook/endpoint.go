@@ -59,8 +59,8 @@ func (e *Endpoint) Rotate(now time.Time) {
 	e.Secret = newSecret()
 }
 
-// ShownSecret returns the beginning of the secret, which the API may show.
-func (e *Endpoint) ShownSecret() string { return e.Secret[:min(len(e.Secret), shownLength)] }
+// SecretPrefix returns the beginning of the secret, which the API may show.
+func (e *Endpoint) SecretPrefix() string { return e.Secret[:min(len(e.Secret), shownLength)] }
 
 // SetDisabled disables the endpoint for a reason. An empty reason enables it.
 func (e *Endpoint) SetDisabled(reason string, now time.Time) {
@@ -93,7 +93,7 @@ type Endpoints struct {
 }
 
 // LoadEndpoints returns the endpoints of an account.
-func LoadEndpoints(ctx context.Context, values store.Values, account string) (all Endpoints, err error) {
+func LoadEndpoints(ctx context.Context, values store.NamedValues, account string) (all Endpoints, err error) {
 	doc, version, err := values.GetValue(ctx, valueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Endpoints{}, nil
@@ -133,7 +133,7 @@ func (all *Endpoints) Remove(id string) {
 
 // Save stores the endpoints of an account. It returns rowmill.ErrConflict if another
 // request changed the stored endpoints after LoadEndpoints.
-func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
+func (all *Endpoints) Save(ctx context.Context, values store.NamedValues, account string) error {
 	version, err := store.RewriteValue(ctx, values, valueName(account), *all, all.version)
 	if err != nil {
 		return fmt.Errorf("store the webhooks of an account: %w", err)

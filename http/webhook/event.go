@@ -71,13 +71,13 @@ func (e *Endpoint) wantedTypes(job *rowmill.Job, spec *rowmill.Spec) (types []st
 
 // nativeEvent is the JSON body of an event in this API's own form.
 type nativeEvent struct {
-	Type      string    `json:"type"`
-	Timestamp time.Time `json:"timestamp"`
-	Data      jobData   `json:"data"`
+	Type      string       `json:"type"`
+	Timestamp time.Time    `json:"timestamp"`
+	Data      jobEventData `json:"data"`
 }
 
-// jobData describes the job in an event, so that most receivers need no further request.
-type jobData struct {
+// jobEventData describes the job in an event, so that most receivers need no further request.
+type jobEventData struct {
 	JobID         string           `json:"job_id"`
 	BatchID       *string          `json:"batch_id"` // the batch id as the client of the batch knows it; null for a job that is no batch
 	Status        rowmill.Status   `json:"status"`
@@ -92,14 +92,14 @@ type jobData struct {
 
 // openAIEvent is the JSON body of an event in OpenAI's form.
 type openAIEvent struct {
-	ID      string     `json:"id"`
-	Object  string     `json:"object"`
-	Created int64      `json:"created_at"`
-	Type    string     `json:"type"`
-	Data    openAIData `json:"data"`
+	ID      string          `json:"id"`
+	Object  string          `json:"object"`
+	Created int64           `json:"created_at"`
+	Type    string          `json:"type"`
+	Data    openAIEventData `json:"data"`
 }
 
-type openAIData struct {
+type openAIEventData struct {
 	ID string `json:"id"`
 }
 
@@ -121,14 +121,14 @@ func isBatchEventType(kind string) bool { return strings.HasPrefix(kind, "batch.
 
 // eventBody returns the JSON body of an event about a job that ended at the given time.
 func eventBody(kind string, job *rowmill.Job, raw *rowmill.RawBatch, at time.Time) (string, error) {
-	var event any = nativeEvent{Type: kind, Timestamp: at.UTC().Truncate(time.Millisecond), Data: jobData{
+	var event any = nativeEvent{Type: kind, Timestamp: at.UTC().Truncate(time.Millisecond), Data: jobEventData{
 		JobID: job.ID, BatchID: batchID(job.ID, raw), Status: job.Status, RunType: job.RunType, Name: job.Name, Model: job.Model,
 		NumRows: job.NumRows, RowsFailed: job.FailedRows, Cost: job.JobCost, FailureReason: job.FailureReason,
 	}}
 	if isBatchEventType(kind) {
 		event = openAIEvent{
 			ID: deriveID("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
-			Data: openAIData{ID: *batchID(job.ID, raw)},
+			Data: openAIEventData{ID: *batchID(job.ID, raw)},
 		}
 	}
 	text, err := json.Marshal(event)

@@ -31,8 +31,8 @@ func TestEndpoint_ReplacedSecretStillSigns(t *testing.T) {
 	e := NewEndpoint(now)
 	first := e.Secret
 	e.Rotate(now)
-	if e.Secret == first || len(e.Secret) < 40 || e.ShownSecret() == "" || len(e.ShownSecret()) > 10 {
-		t.Fatalf("secrets %d and %d bytes long, shown %q", len(first), len(e.Secret), e.ShownSecret())
+	if e.Secret == first || len(e.Secret) < 40 || e.SecretPrefix() == "" || len(e.SecretPrefix()) > 10 {
+		t.Fatalf("secrets %d and %d bytes long, shown %q", len(first), len(e.Secret), e.SecretPrefix())
 	}
 	for after, want := range map[time.Duration][]string{0: {e.Secret, first}, 23 * time.Hour: {e.Secret, first}, 24 * time.Hour: {e.Secret}} {
 		header, err := e.SignBody("id", now.Add(after), "{}")
@@ -91,13 +91,13 @@ func TestSchedule_After(t *testing.T) {
 	} {
 		before := d
 		before.Tries = tt.tries
-		after := RetrySchedule{time.Second, time.Minute}.AfterAttempt(before, tt.attempt, now, 0)
+		after := RetrySchedule{time.Second, time.Minute}.ApplyAttempt(before, tt.attempt, now, 0)
 		if err := after.Check(); err != nil || after.State != tt.state || after.Tries != tt.tries+1 || len(after.Attempts) != 1 {
 			t.Errorf("%+v after %d: %+v, %v", tt.attempt, tt.tries, after, err)
 		}
 	}
 	for range 50 {
-		d = RetrySchedule{time.Second}.AfterAttempt(d, store.DeliveryAttempt{Status: 500}, now, 0)
+		d = RetrySchedule{time.Second}.ApplyAttempt(d, store.DeliveryAttempt{Status: 500}, now, 0)
 	}
 	if len(d.Attempts) != maxAttempts || d.Tries != 50 {
 		t.Errorf("%d of %d attempts are kept", len(d.Attempts), d.Tries)

@@ -58,7 +58,7 @@ func (NoSender) Wake() {}
 
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
 	view := client.Webhook{
-		ID: e.ID, Account: account, URL: e.URL, Events: exchange.OrEmptyList(e.Events), Description: e.Description, SecretPrefix: e.ShownSecret(),
+		ID: e.ID, Account: account, URL: e.URL, Events: exchange.OrEmptyList(e.Events), Description: e.Description, SecretPrefix: e.SecretPrefix(),
 		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.NilIfZero(e.DisabledReason), CreatedAt: e.Created, RotatedAt: e.Rotated,
 	}
 	if e.Until != nil && now.Before(*e.Until) {
@@ -108,7 +108,7 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 // loadEndpoints returns the account that a request without a body is about, and the webhook
 // endpoints of this account.
 func (w *Webhooks) loadEndpoints(c *gin.Context) (account string, all webhook.Endpoints, err error) {
-	if account, err = caller.AdministeredAccount(c, c.Query("account")); err == nil {
+	if account, err = caller.ResolveAdminAccount(c, c.Query("account")); err == nil {
 		all, err = webhook.LoadEndpoints(c.Request.Context(), w.Store, account)
 	}
 	return account, all, err
@@ -133,11 +133,11 @@ func findEndpoint(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, er
 	return e, nil
 }
 
-// saveChange saves the changed endpoints of an account, and records the change of e in the
+// saveEndpointChange saves the changed endpoints of an account, and records the change of e in the
 // audit record. name is the action.
-func (w *Webhooks) saveChange(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
+func (w *Webhooks) saveEndpointChange(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
 	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // only the host of the URL, because its path may be a secret
-	return w.Audit.RecordAction(c, audit.Action{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
+	return w.Audit.RecordAndRun(c, audit.Action{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
 		return all.Save(ctx, w.Store, account)
 	})
 }
@@ -191,7 +191,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 		return nil, request.Errorf(http.StatusConflict, "too_many_webhooks",
 			"the account %s already has %d webhooks, the most that an account may have; delete one that is not used", textfmt.Shorten(account, 64), webhook.MaxEndpoints)
 	}
-	if err := w.saveChange(c, audit.WebhookCreate, account, &all, &e); err != nil {
+	if err := w.saveEndpointChange(c, audit.WebhookCreate, account, &all, &e); err != nil {
 		return nil, err
 	}
 	view := viewWebhook(account, &e, w.Now())
@@ -203,15 +203,15 @@ func checkWebhookURL(body *request.JSONObject, address string) {
 	parsed, err := url.Parse(address)
 	switch {
 	case len(address) > maxWebhookURL:
-		body.Add("url", "has %d bytes; it may have at most %d", len(address), maxWebhookURL)
+		body.AddProblem("url", "has %d bytes; it may have at most %d", len(address), maxWebhookURL)
 	case err != nil || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7F }):
-		body.Add("url", "cannot be parsed; it must be an address such as https://example.com/hook")
+		body.AddProblem("url", "cannot be parsed; it must be an address such as https://example.com/hook")
 	case parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Hostname() == "":
-		body.Add("url", "must begin with https:// or http:// and name a host")
+		body.AddProblem("url", "must begin with https:// or http:// and name a host")
 	case parsed.User != nil:
-		body.Add("url", "contains a user name or password, which would not be sent; leave it out and let the receiver check the signature")
+		body.AddProblem("url", "contains a user name or password, which would not be sent; leave it out and let the receiver check the signature")
 	case parsed.Fragment != "":
-		body.Add("url", "has a fragment (#), which is not sent; leave it out")
+		body.AddProblem("url", "has a fragment (#), which is not sent; leave it out")
 	}
 }
 
@@ -225,9 +225,9 @@ func readWebhook(body *request.JSONObject, e *webhook.Endpoint) {
 		for i, one := range events {
 			switch {
 			case !slices.Contains(webhook.EventTypes(), one):
-				body.Add("events", "%q is unknown; the events are %s", textfmt.Shorten(one, 64), strings.Join(webhook.EventTypes(), ", "))
+				body.AddProblem("events", "%q is unknown; the events are %s", textfmt.Shorten(one, 64), strings.Join(webhook.EventTypes(), ", "))
 			case slices.Contains(events[:i], one):
-				body.Add("events", "%q occurs twice in the list; name it once", one)
+				body.AddProblem("events", "%q occurs twice in the list; name it once", one)
 			}
 		}
 		e.Events = events
@@ -237,7 +237,7 @@ func readWebhook(body *request.JSONObject, e *webhook.Endpoint) {
 	}
 	if body.Read("description", "a string", &e.Description) {
 		if n := utf8.RuneCountInString(e.Description); n > maxWebhookDescription || strings.ContainsFunc(e.Description, unicode.IsControl) {
-			body.Add("description", "must be plain text of at most %d characters", maxWebhookDescription)
+			body.AddProblem("description", "must be plain text of at most %d characters", maxWebhookDescription)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	case e.Disabled == nil:
 		e.SetDisabled("an administrator disabled it", w.Now())
 	}
-	if err := w.saveChange(c, audit.WebhookChange, account, &all, e); err != nil {
+	if err := w.saveEndpointChange(c, audit.WebhookChange, account, &all, e); err != nil {
 		return nil, err
 	}
 	return viewWebhook(account, e, w.Now()), nil
@@ -304,7 +304,7 @@ func (w *Webhooks) remove(c *gin.Context) (any, error) {
 	}
 	gone := *e
 	all.Remove(gone.ID)
-	return gin.H{"id": gone.ID, "deleted": true}, w.saveChange(c, audit.WebhookDelete, account, all, &gone)
+	return gin.H{"id": gone.ID, "deleted": true}, w.saveEndpointChange(c, audit.WebhookDelete, account, all, &gone)
 }
 
 // rotate answers POST /v1/webhooks/{webhook_id}/rotate.
@@ -314,7 +314,7 @@ func (w *Webhooks) rotate(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	e.Rotate(w.Now())
-	if err := w.saveChange(c, audit.WebhookRotate, account, all, e); err != nil {
+	if err := w.saveEndpointChange(c, audit.WebhookRotate, account, all, e); err != nil {
 		return nil, err
 	}
 	view := viewWebhook(account, e, w.Now())
@@ -359,7 +359,7 @@ func (w *Webhooks) listDeliveries(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	found, more, err := w.Store.ListDeliveries(c.Request.Context(), e.ID, store.Page{Limit: int(limit), After: cursor})
+	found, more, err := w.Store.ListDeliveries(c.Request.Context(), e.ID, store.PageRequest{Limit: int(limit), After: cursor})
 	if err != nil {
 		return nil, err
 	}

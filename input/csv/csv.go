@@ -104,14 +104,14 @@ type Reader struct {
 	eof          bool   // src has returned io.EOF
 	startChecked bool   // checkEncoding has checked the first bytes
 
-	base   int64  // offset of buf[0] in the file
-	line   int64  // line of the current record
-	next   int64  // line of the next record
-	valid  int    // buf[:valid] was checked and is UTF-8
+	base   int64        // offset of buf[0] in the file
+	line   int64        // line of the current record
+	next   int64        // line of the next record
+	valid  int          // buf[:valid] was checked and is UTF-8
 	fields []fieldRange // fields of the current record, at most width
-	width  int    // number of fields in the first record; 0 until it is read
-	count  int    // number of fields in the current record, also those beyond width
-	err    error  // first error; later calls of Read return it again
+	width  int          // number of fields in the first record; 0 until it is read
+	count  int          // number of fields in the current record, also those beyond width
+	err    error        // first error; later calls of Read return it again
 }
 
 // NewReader returns a Reader of the file in src. It does not close src.

@@ -78,7 +78,7 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 		wrong("prompt", "is not UTF-8")
 	default:
 		var syntax *SyntaxError
-		if _, err := NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}); errors.As(err, &syntax) {
+		if _, err := NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}); errors.As(err, &syntax) {
 			wrong("prompt", "%s", syntax.Error())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func ExamplePrompt() {
-	prompt, err := function.NewPrompt(rowmill.FunctionRun{
+	prompt, err := function.NewPrompt(rowmill.FunctionPrompt{
 		Inputs: []rowmill.FunctionInput{{Name: "essay", Required: true}, {Name: "level"}},
 		Prompt: "Grade this essay at level {{level}}: {{essay}}",
 	})

@@ -33,9 +33,9 @@ type Library struct {
 	Now    func() time.Time
 }
 
-// functionHead is the stored document of a Function: the latest revision, and which revision is
+// functionRecord is the stored document of a Function: the latest revision, and which revision is
 // published.
-type functionHead struct {
+type functionRecord struct {
 	Latest      json.RawMessage `json:"latest"`       // a rowmill.Function, as published
 	Published   int             `json:"published"`    // number of the published revision; 0: none is published
 	PublishedAt *time.Time      `json:"published_at"` // time of publication; nil: none is published
@@ -49,8 +49,8 @@ type functionHead struct {
 // name, so that the prefix never matches documents of another account.
 func prefixOf(account string) string { return "functions/" + url.PathEscape(account) + "/" }
 
-// headName returns the name of a Function's document.
-func headName(account, name string) string { return prefixOf(account) + name }
+// recordName returns the name of a Function's document.
+func recordName(account, name string) string { return prefixOf(account) + name }
 
 // revisionName returns the name of the document with a copy of an older revision.
 func revisionName(account, name string, revision int) string {
@@ -62,12 +62,12 @@ func revisionName(account, name string, revision int) string {
 // changes the Function at the same time, AddRevision stores nothing and returns
 // rowmill.ErrConflict.
 func (l Library) AddRevision(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
-	h, err := l.head(ctx, account, f.Name)
+	h, err := l.readRecord(ctx, account, f.Name)
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return rowmill.Function{}, err
 	}
 	if h.latest.Revision > 0 {
-		if err := l.keepRevision(ctx, account, h); err != nil {
+		if err := l.saveRevision(ctx, account, h); err != nil {
 			return rowmill.Function{}, err
 		}
 	}
@@ -78,16 +78,16 @@ func (l Library) AddRevision(ctx context.Context, account string, f rowmill.Func
 	if publish {
 		h.Published, h.PublishedAt = f.Revision, &f.Created
 	}
-	if err := l.putHead(ctx, account, f.Name, h); err != nil {
+	if err := l.putRecord(ctx, account, f.Name, h); err != nil {
 		return rowmill.Function{}, err
 	}
 	return h.withPublishedTime(f), nil
 }
 
-// keepRevision stores a copy of the latest revision before AddRevision replaces it. An
+// saveRevision stores a copy of the latest revision before AddRevision replaces it. An
 // existing copy is no error, because an earlier call of AddRevision may have failed after
 // this step.
-func (l Library) keepRevision(ctx context.Context, account string, h functionHead) error {
+func (l Library) saveRevision(ctx context.Context, account string, h functionRecord) error {
 	f := h.latest
 	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
 		return fmt.Errorf("keep revision %d of Function %s: %w", f.Revision, f.Name, err)
@@ -101,14 +101,14 @@ func (l Library) GetPublished(ctx context.Context, account, name string) (rowmil
 	if FindNameProblem(name) != "" {
 		return rowmill.Function{}, rowmill.ErrNotFound
 	}
-	h, err := l.head(ctx, account, name)
+	h, err := l.readRecord(ctx, account, name)
 	if err == nil && h.Published == 0 {
 		err = rowmill.ErrNotFound
 	}
 	if err != nil {
 		return rowmill.Function{}, err
 	}
-	return l.revision(ctx, account, h, h.Published)
+	return l.readRevision(ctx, account, h, h.Published)
 }
 
 // EachPublished calls yield with the published revision of every Function of the account, in
@@ -134,15 +134,15 @@ func (l Library) EachPublished(ctx context.Context, account string, yield func(r
 	return nil
 }
 
-// Revisions calls yield with every revision of a Function, newest first. It stops at
+// EachRevision calls yield with every revision of a Function, newest first. It stops at
 // the first error. For an unknown Function it returns rowmill.ErrNotFound.
-func (l Library) Revisions(ctx context.Context, account, name string, yield func(rowmill.Function) error) error {
-	h, err := l.existingHead(ctx, account, name)
+func (l Library) EachRevision(ctx context.Context, account, name string, yield func(rowmill.Function) error) error {
+	h, err := l.readExistingRecord(ctx, account, name)
 	if err != nil {
 		return err
 	}
 	for n := h.latest.Revision; n > 0; n-- {
-		f, err := l.revision(ctx, account, h, n)
+		f, err := l.readRevision(ctx, account, h, n)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (l Library) Rollback(ctx context.Context, account, name string, revision in
 	}
 	now := l.now()
 	h.Published, h.PublishedAt = revision, &now
-	if err := l.putHead(ctx, account, name, h); err != nil {
+	if err := l.putRecord(ctx, account, name, h); err != nil {
 		return rowmill.Function{}, err
 	}
 	return h.withPublishedTime(f), nil
@@ -183,7 +183,7 @@ func (l Library) Rollback(ctx context.Context, account, name string, revision in
 // Unpublish withdraws the published revision of a Function. All revisions stay stored.
 // If no revision is published, Unpublish returns rowmill.ErrNotFound.
 func (l Library) Unpublish(ctx context.Context, account, name string) error {
-	h, err := l.existingHead(ctx, account, name)
+	h, err := l.readExistingRecord(ctx, account, name)
 	if err == nil && h.Published == 0 {
 		err = rowmill.ErrNotFound
 	}
@@ -191,35 +191,35 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 		return err
 	}
 	h.Published, h.PublishedAt = 0, nil
-	return l.putHead(ctx, account, name, h)
+	return l.putRecord(ctx, account, name, h)
 }
 
 // readNamedRevision reads the revision that a client named, and the head of its Function. For
 // an unknown Function or revision it returns rowmill.ErrNotFound.
-func (l Library) readNamedRevision(ctx context.Context, account, name string, revision int) (h functionHead, f rowmill.Function, err error) {
-	h, err = l.existingHead(ctx, account, name)
+func (l Library) readNamedRevision(ctx context.Context, account, name string, revision int) (h functionRecord, f rowmill.Function, err error) {
+	h, err = l.readExistingRecord(ctx, account, name)
 	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
 	}
 	if err == nil {
-		f, err = l.revision(ctx, account, h, revision)
+		f, err = l.readRevision(ctx, account, h, revision)
 	}
 	return h, f, err
 }
 
-// existingHead reads the head of the Function that a client named. For an invalid or
+// readExistingRecord reads the head of the Function that a client named. For an invalid or
 // unknown name it returns rowmill.ErrNotFound.
-func (l Library) existingHead(ctx context.Context, account, name string) (functionHead, error) {
+func (l Library) readExistingRecord(ctx context.Context, account, name string) (functionRecord, error) {
 	if FindNameProblem(name) != "" {
-		return functionHead{}, rowmill.ErrNotFound
+		return functionRecord{}, rowmill.ErrNotFound
 	}
-	return l.head(ctx, account, name)
+	return l.readRecord(ctx, account, name)
 }
 
-// head reads the document of a Function.
-func (l Library) head(ctx context.Context, account, name string) (functionHead, error) {
-	var h functionHead
-	doc, version, err := l.Values.GetValue(ctx, headName(account, name))
+// readRecord reads the document of a Function.
+func (l Library) readRecord(ctx context.Context, account, name string) (functionRecord, error) {
+	var h functionRecord
+	doc, version, err := l.Values.GetValue(ctx, recordName(account, name))
 	if err == nil {
 		err = decodeJSON(doc, &h)
 	}
@@ -227,28 +227,28 @@ func (l Library) head(ctx context.Context, account, name string) (functionHead, 
 		err = decodeJSON(h.Latest, &h.latest)
 	}
 	if err != nil {
-		return functionHead{}, fmt.Errorf("read Function %s: %w", name, err)
+		return functionRecord{}, fmt.Errorf("read Function %s: %w", name, err)
 	}
 	h.stored, h.version = doc, version
 	return h, nil
 }
 
-// putHead writes the document of a Function. It keeps fields that this version of the
+// putRecord writes the document of a Function. It keeps fields that this version of the
 // program does not know.
-func (l Library) putHead(ctx context.Context, account, name string, h functionHead) error {
+func (l Library) putRecord(ctx context.Context, account, name string, h functionRecord) error {
 	doc, err := jsonpreserve.Rewrite(h.stored, h)
 	if err != nil {
 		return fmt.Errorf("encode Function %s: %w", name, err)
 	}
-	if _, err := l.Values.PutValue(ctx, headName(account, name), doc, h.version); err != nil {
+	if _, err := l.Values.PutValue(ctx, recordName(account, name), doc, h.version); err != nil {
 		return fmt.Errorf("store Function %s: %w", name, err)
 	}
 	return nil
 }
 
-// revision reads revision n of a Function. It returns the latest revision from h
+// readRevision reads revision n of a Function. It returns the latest revision from h
 // without a read.
-func (l Library) revision(ctx context.Context, account string, h functionHead, n int) (rowmill.Function, error) {
+func (l Library) readRevision(ctx context.Context, account string, h functionRecord, n int) (rowmill.Function, error) {
 	if n == h.latest.Revision {
 		return h.withPublishedTime(h.latest), nil
 	}
@@ -269,7 +269,7 @@ func (l Library) revision(ctx context.Context, account string, h functionHead, n
 
 // withPublishedTime returns f with its time of publication, or without one if f is not the
 // published revision. It also replaces null fields with the API's empty values.
-func (h functionHead) withPublishedTime(f rowmill.Function) rowmill.Function {
+func (h functionRecord) withPublishedTime(f rowmill.Function) rowmill.Function {
 	if string(f.Schema) == "null" {
 		f.Schema = nil
 	}

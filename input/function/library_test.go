@@ -112,7 +112,7 @@ func TestLibrary_PublishAndRollback(t *testing.T) {
 		t.Errorf("unpublished twice: %v", err)
 	}
 	var prompts []string
-	err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {
+	err := s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
 		if f.Published != nil {
 			t.Errorf("revision %d is published", f.Revision)
 		}
@@ -154,7 +154,9 @@ func TestLibrary_AccountsAreSeparate(t *testing.T) {
 		var found []string
 		for _, list := range []func(func(rowmill.Function) error) error{
 			func(yield func(rowmill.Function) error) error { return s.EachPublished(t.Context(), account, yield) },
-			func(yield func(rowmill.Function) error) error { return s.Revisions(t.Context(), account, "f", yield) },
+			func(yield func(rowmill.Function) error) error {
+				return s.EachRevision(t.Context(), account, "f", yield)
+			},
 		} {
 			if err := list(func(f rowmill.Function) error {
 				found = append(found, f.Prompt)
@@ -220,7 +222,7 @@ func TestLibrary_CrashWhilePublishing(t *testing.T) {
 			}
 			next := s.publish("acme", "f", "next", true)
 			var prompts []string
-			if err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {
+			if err := s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
 				prompts = append(prompts, f.Prompt)
 				return nil
 			}); err != nil {

@@ -20,7 +20,7 @@ type Prompt struct {
 
 // NewPrompt parses a prompt and finds the declared input of each placeholder. It
 // returns a *SyntaxError if the prompt is malformed or uses an undeclared field.
-func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
+func NewPrompt(run rowmill.FunctionPrompt) (*Prompt, error) {
 	t, err := parse(run.Prompt)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (p *Prompt) Values(row FieldValues) (values, missing []string) {
 		raw, there := row[in.Name]
 		switch {
 		case there:
-			values[i] = ValueText(raw)
+			values[i] = FormatValue(raw)
 		case in.Required:
 			missing = append(missing, in.Name)
 		}
@@ -111,10 +111,10 @@ func (p *Prompt) Values(row FieldValues) (values, missing []string) {
 	return values, missing
 }
 
-// ValueText converts a JSON value to text for a prompt: null becomes empty, a string loses
+// FormatValue converts a JSON value to text for a prompt: null becomes empty, a string loses
 // its quotes, objects and lists become JSON on one line, numbers and booleans stay
 // unchanged. value must be valid JSON.
-func ValueText(value json.RawMessage) string {
+func FormatValue(value json.RawMessage) string {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
 		return ""

@@ -24,7 +24,7 @@ func inputs(names ...string) (declared []rowmill.FunctionInput) {
 
 func newPrompt(t *testing.T, text string, names ...string) *function.Prompt {
 	t.Helper()
-	p, err := function.NewPrompt(rowmill.FunctionRun{Inputs: inputs(names...), Prompt: text})
+	p, err := function.NewPrompt(rowmill.FunctionPrompt{Inputs: inputs(names...), Prompt: text})
 	check(t, err)
 	return p
 }
@@ -73,7 +73,7 @@ func TestNewPrompt_Refuses(t *testing.T) {
 		{"{{" + strings.Repeat("a", 65) + "}}", "more than 64", 0},
 		{"{{\xff}}", "not UTF-8", 0},
 	} {
-		_, err := function.NewPrompt(rowmill.FunctionRun{Inputs: inputs("a"), Prompt: test.prompt})
+		_, err := function.NewPrompt(rowmill.FunctionPrompt{Inputs: inputs("a"), Prompt: test.prompt})
 		var syntax *function.SyntaxError
 		if !errors.As(err, &syntax) || syntax.Offset != test.offset || !strings.Contains(err.Error(), test.message) {
 			t.Errorf("%q: %v; want %q at byte %d", test.prompt, err, test.message, test.offset)
@@ -92,7 +92,7 @@ func TestText_ConvertsValues(t *testing.T) {
 		`{"z": 1.50, "a": {"é": "<&>"}}`: `{"z":1.50,"a":{"é":"<&>"}}`,
 		`["\u00e9\u003c", "\"\\"]`:       `["é<","\"\\"]`,
 	} {
-		if got := function.ValueText(json.RawMessage(value)); got != want {
+		if got := function.FormatValue(json.RawMessage(value)); got != want {
 			t.Errorf("%s becomes %q, want %q", value, got, want)
 		}
 	}
@@ -132,7 +132,7 @@ func FuzzPrompt(f *testing.F) {
 		f.Add(seed, "{{a}}", "v")
 	}
 	f.Fuzz(func(t *testing.T, prompt, first, second string) {
-		p, err := function.NewPrompt(rowmill.FunctionRun{Inputs: inputs("a", "b"), Prompt: prompt})
+		p, err := function.NewPrompt(rowmill.FunctionPrompt{Inputs: inputs("a", "b"), Prompt: prompt})
 		values := map[string]string{"a": first, "b": second}
 		if err != nil {
 			var syntax *function.SyntaxError
@@ -159,7 +159,7 @@ func FuzzPrompt(f *testing.F) {
 	})
 }
 
-// FuzzText checks that ValueText keeps a JSON value unchanged.
+// FuzzText checks that FormatValue keeps a JSON value unchanged.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{`null`, `"\ud83d\ude00 \ud83d"`, `[1,{"a":"\u0000\\\""}]`, `{"\u00e9":[]}`, ` 1.50 `, `["\\u00e9"]`} {
 		f.Add([]byte(seed))
@@ -169,7 +169,7 @@ func FuzzText(f *testing.F) {
 		if json.Unmarshal(raw, &want) != nil {
 			return
 		}
-		text := function.ValueText(raw)
+		text := function.FormatValue(raw)
 		switch v := want.(type) {
 		case nil:
 			want = ""

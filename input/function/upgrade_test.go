@@ -57,7 +57,7 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	check(t, s.rollback("f", 1))
 	has("rolled back", copied, ofRevision...)
 	has("rolled back", head, ofFunction)
-	if err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {
+	if err := s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
 		if f.Revision == 1 && f.Prompt != "one {{a}}" {
 			t.Errorf("revision 1 is %+v", f)
 		}

@@ -24,11 +24,11 @@ type TTL[K comparable, V any] struct {
 	Now  func() time.Time // default time.Now
 
 	mu      sync.Mutex
-	answers map[K]*answer[V]
+	answers map[K]*cachedResult[V]
 	swept   time.Time // when old answers were last removed
 }
 
-type answer[V any] struct {
+type cachedResult[V any] struct {
 	begun time.Time
 	done  chan struct{} // closed when value and err are set
 	value V
@@ -55,9 +55,9 @@ func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context
 	}
 }
 
-// getOrStart returns the answer for a key. mine is true if the caller must compute the answer
-// with fill.
-func (m *TTL[K, V]) getOrStart(key K) (a *answer[V], mine bool) {
+// getOrStart returns the answer for a key. started is true if the caller must compute the
+// answer with fill.
+func (m *TTL[K, V]) getOrStart(key K) (a *cachedResult[V], started bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -65,9 +65,9 @@ func (m *TTL[K, V]) getOrStart(key K) (a *answer[V], mine bool) {
 		return a, false
 	}
 	m.sweep(now)
-	a = &answer[V]{begun: now, done: make(chan struct{})}
+	a = &cachedResult[V]{begun: now, done: make(chan struct{})}
 	if m.answers == nil {
-		m.answers = make(map[K]*answer[V])
+		m.answers = make(map[K]*cachedResult[V])
 	}
 	if len(m.answers) < m.Most || m.answers[key] != nil {
 		m.answers[key] = a
@@ -75,7 +75,7 @@ func (m *TTL[K, V]) getOrStart(key K) (a *answer[V], mine bool) {
 	return a, true
 }
 
-func (m *TTL[K, V]) isFresh(a *answer[V], now time.Time) bool {
+func (m *TTL[K, V]) isFresh(a *cachedResult[V], now time.Time) bool {
 	age := now.Sub(a.begun)
 	return 0 <= age && age < m.Age
 }
@@ -94,7 +94,7 @@ func (m *TTL[K, V]) sweep(now time.Time) {
 }
 
 // fill computes an answer and wakes the callers that wait for it.
-func (m *TTL[K, V]) fill(ctx context.Context, key K, a *answer[V], compute func(context.Context) (V, error)) {
+func (m *TTL[K, V]) fill(ctx context.Context, key K, a *cachedResult[V], compute func(context.Context) (V, error)) {
 	a.err = errPanicked
 	defer func() {
 		if a.err != nil {

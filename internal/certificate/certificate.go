@@ -44,7 +44,7 @@ func Open(files Files, check func(leaf *x509.Certificate) error, logger *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	if err := h.use(contents); err != nil {
+	if err := h.applyFiles(contents); err != nil {
 		return nil, err
 	}
 	h.contents = contents
@@ -63,8 +63,8 @@ func (h *Reloader) read() (contents [3][]byte, err error) {
 	return contents, nil
 }
 
-// use parses the file contents and stores the certificate and the pool.
-func (h *Reloader) use(contents [3][]byte) error {
+// applyFiles parses the file contents and stores the certificate and the pool.
+func (h *Reloader) applyFiles(contents [3][]byte) error {
 	cert, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
 		return fmt.Errorf("certificate %s and key %s: %w", h.files.Cert, h.files.Key, err)
@@ -103,7 +103,7 @@ func (h *Reloader) Current() (tls.Certificate, *x509.CertPool) {
 		return h.cert, h.pool
 	}
 	h.contents, h.failed = contents, ""
-	if err := h.use(contents); err != nil {
+	if err := h.applyFiles(contents); err != nil {
 		h.logger.Warn("changed certificate files are invalid, the old certificate stays in use", "err", err)
 	} else {
 		h.logger.Info("certificate files were reloaded", "file", h.files.Cert)
@@ -111,8 +111,8 @@ func (h *Reloader) Current() (tls.Certificate, *x509.CertPool) {
 	return h.cert, h.pool
 }
 
-// Get returns the current certificate. It is a function for tls.Config.GetCertificate.
-func (h *Reloader) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// GetCertificate returns the current certificate. It is a function for tls.Config.GetCertificate.
+func (h *Reloader) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, _ := h.Current()
 	return &cert, nil
 }

@@ -35,7 +35,7 @@ func TestCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	serial := func() string {
-		cert, err := h.Get(nil)
+		cert, err := h.GetCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

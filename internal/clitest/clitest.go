@@ -32,39 +32,39 @@ import (
 // adminKey is the administrator's key of the service, and the first value of Program.Key.
 const adminKey = "administrator"
 
-// Idle is a service that has no work and no servers.
-type Idle struct {
+// IdleService is a service that has no work and no servers.
+type IdleService struct {
 	nodes.Service
 }
 
 // NotifySubmitted does nothing.
-func (Idle) NotifySubmitted(store.Record) {}
+func (IdleService) NotifySubmitted(store.Record) {}
 
 // NotifyCancelled does nothing.
-func (Idle) NotifyCancelled(string) {}
+func (IdleService) NotifyCancelled(string) {}
 
 // Checks returns no checks.
-func (Idle) Checks(context.Context) []http.ReadinessCheck { return nil }
+func (IdleService) Checks(context.Context) []http.ReadinessCheck { return nil }
 
 // Draining returns false.
-func (Idle) Draining() bool { return false }
+func (IdleService) Draining() bool { return false }
 
 // WaitReason returns no reason.
-func (Idle) WaitReason(*rowmill.Job, string) string { return "" }
+func (IdleService) WaitReason(*rowmill.Job, string) string { return "" }
 
 // RowDistribution returns nil: it is not known where rows are.
-func (Idle) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
+func (IdleService) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Servers returns no servers.
-func (Idle) Servers() []served.Server { return nil }
+func (IdleService) Servers() []served.Server { return nil }
 
 // Counting returns the zero value.
-func (Idle) Counting(rowmill.Model) http.TokenCounting { return http.TokenCounting{} }
+func (IdleService) Counting(rowmill.Model) http.TokenCounting { return http.TokenCounting{} }
 
 // Config holds the commands to run and their service.
 type Config struct {
 	Commands func(service connect.Options) []*cobra.Command
-	Service  http.Service                              // default: Idle
+	Service  http.Service                              // default: IdleService
 	Wrap     func(api nethttp.Handler) nethttp.Handler // puts a handler around the API; default: none
 }
 
@@ -98,7 +98,7 @@ func Start(t testing.TB, cfg Config) *Program {
 	}
 	t.Cleanup(func() { _ = bucket.Close() })
 	if cfg.Service == nil {
-		cfg.Service = Idle{}
+		cfg.Service = IdleService{}
 	}
 	api, err := http.New(http.Config{
 		Store: p.Store, Bucket: bucket, Catalog: catalog.Default(), Service: cfg.Service, AdminKeys: []string{adminKey}, Now: p.clock,
@@ -150,9 +150,9 @@ func (p *Program) RunArgs(args ...string) *Program {
 	return p
 }
 
-// Want checks the exit code of the last run, and that its output (standard output and
+// WantOutput checks the exit code of the last run, and that its output (standard output and
 // error) contains each text.
-func (p *Program) Want(code int, texts ...string) *Program {
+func (p *Program) WantOutput(code int, texts ...string) *Program {
 	p.Helper()
 	both := p.Out.String() + p.Err.String()
 	for _, text := range append(texts, fmt.Sprintf("exit code %d\n", code)) {

@@ -55,15 +55,15 @@ func parseArrowTypes(schema string) map[int]string {
 	if err != nil {
 		return nil
 	}
-	notes, err := readArrow(raw)
+	notes, err := readArrowSchema(raw)
 	if err != nil {
 		return nil
 	}
 	return notes
 }
 
-// readArrow reads an Arrow message with a schema, and returns the result of parseArrowTypes.
-func readArrow(raw []byte) (notes map[int]string, err error) {
+// readArrowSchema reads an Arrow message with a schema, and returns the result of parseArrowTypes.
+func readArrowSchema(raw []byte) (notes map[int]string, err error) {
 	defer func() { // a read at a bad offset panics
 		if recover() != nil {
 			notes, err = nil, errArrow
@@ -167,7 +167,7 @@ func (f flatbuffer) memberOffset(table, n int) int {
 func arrowSchema(columns []TableColumn) string {
 	notes := make([]string, len(columns))
 	for i, c := range columns {
-		if l := c.leaf(); l != nil {
+		if l := c.leafType(); l != nil {
 			notes[i] = l.arrow
 		}
 	}
@@ -285,11 +285,11 @@ func (w *flatbufferWriter) appendField(refOffset int, c TableColumn, note string
 		w.putNumber(t[0], arrowDouble)
 	case arrowStamp:
 		t := w.appendTable(field[3], 1, 1)
-		w.putNumber(t[0], c.leaf().arrowUnit())
+		w.putNumber(t[0], c.leafType().arrowUnit())
 		w.appendText(t[1], strings.TrimPrefix(note, arrowZone))
 	case arrowElapsed:
 		t := w.appendTable(field[3], 1)
-		w.putNumber(t[0], c.leaf().arrowUnit())
+		w.putNumber(t[0], c.leafType().arrowUnit())
 	default:
 		w.appendTable(field[3])
 	}

@@ -21,7 +21,7 @@ func durationColumn(tb testing.TB, note string) TableColumn {
 	if !ok {
 		tb.Fatalf("%q makes no type", note)
 	}
-	text, err := l.text()
+	text, err := l.encodeIDLeaf()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,14 +55,14 @@ func TestTypesOfOtherFiles(t *testing.T) {
 		t.Errorf("an annotation that does not fit is kept: %+v, %t", l, ok)
 	}
 	for _, text := range []string{"", "?", "AAAA", string(durationColumn(t, arrowDuration+"2").Leaf) + "0"} {
-		if l, err := ParseLeaf(rowmill.IDLeaf(text)); err == nil {
+		if l, err := ParseLeaf(rowmill.IDParquetType(text)); err == nil {
 			t.Errorf("ParseLeaf(%q) = %+v", text, l)
 		}
 	}
 	decimal, ok := leafOf(element(format.ByteArray, func(e *format.SchemaElement) {
 		e.LogicalType.Value = &format.DecimalType{Scale: 2, Precision: 5}
 	}))
-	if !ok || decimal.Fits("") || !decimal.Fits("\x01\x02") {
+	if !ok || decimal.CanHold("") || !decimal.CanHold("\x01\x02") {
 		t.Errorf("values of %+v", decimal)
 	}
 	if text, err := decimal.AppendJSON(nil, []byte{0xFF, 0x85}); err != nil || string(text) != `"-1.23"` {
@@ -93,14 +93,14 @@ func FuzzArrow(f *testing.F) {
 			f.Add(bent)
 		}
 	}
-	if notes, err := readArrow(raw); err != nil || len(notes) != 1 || notes[0] != arrowDuration+"3" {
+	if notes, err := readArrowSchema(raw); err != nil || len(notes) != 1 || notes[0] != arrowDuration+"3" {
 		f.Fatalf("what was written is read as %v, %v", notes, err)
 	}
 	var e format.SchemaElement
 	e.Type.Set(format.Int64)
 	e.LogicalType.Value = &format.TimestampType{IsAdjustedToUTC: true, Unit: format.TimeUnit{Value: new(format.MicroSeconds)}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		notes, err := readArrow(raw)
+		notes, err := readArrowSchema(raw)
 		if err != nil {
 			return
 		}
@@ -109,7 +109,7 @@ func FuzzArrow(f *testing.F) {
 			if !ok {
 				t.Fatalf("column %d: %q", i, note)
 			}
-			text, err := l.text()
+			text, err := l.encodeIDLeaf()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ type LeafType struct {
 }
 
 // ParseLeaf decodes the text of a type that File.IDType returned.
-func ParseLeaf(text rowmill.IDLeaf) (*LeafType, error) {
+func ParseLeaf(text rowmill.IDParquetType) (*LeafType, error) {
 	element, note, _ := strings.Cut(string(text), ";")
 	raw, err := base64.RawStdEncoding.DecodeString(element)
 	if err != nil {
@@ -45,14 +45,14 @@ func ParseLeaf(text rowmill.IDLeaf) (*LeafType, error) {
 	return l, nil
 }
 
-// text encodes the type as the text that ParseLeaf decodes.
-func (l *LeafType) text() (rowmill.IDLeaf, error) {
+// encodeIDLeaf encodes the type as the text that ParseLeaf decodes.
+func (l *LeafType) encodeIDLeaf() (rowmill.IDParquetType, error) {
 	raw, err := thrift.Marshal(new(thrift.CompactProtocol), &l.element)
 	text := base64.RawStdEncoding.EncodeToString(raw)
 	if l.arrow != "" {
 		text += ";" + l.arrow
 	}
-	return rowmill.IDLeaf(text), err
+	return rowmill.IDParquetType(text), err
 }
 
 // leafWithArrowType is leafOf for a column with an Arrow note: the time zone or the duration that
@@ -153,15 +153,15 @@ func (n *schemaNode) idType(note string) (t rowmill.IDType, err error) {
 	}
 	if l, ok := leafWithArrowType(n.element, note); ok {
 		t.IDKind = rowmill.IDLeafValue
-		t.IDLeaf, err = l.text()
+		t.IDLeaf, err = l.encodeIDLeaf()
 		return t, err
 	}
 	t.IDKind = n.kind.idKind()
 	return t, nil
 }
 
-// Fits reports whether raw has a length that a value of the type can have.
-func (l *LeafType) Fits(raw string) bool {
+// CanHold reports whether raw has a length that a value of the type can have.
+func (l *LeafType) CanHold(raw string) bool {
 	if l.width == 0 { // a decimal
 		return len(raw) > 0 && len(raw) <= maxScale
 	}
@@ -173,7 +173,7 @@ func (l *LeafType) AppendText(b, raw []byte) ([]byte, error) {
 	if l.kind.class != classFloat && l.kind.class != classHalf {
 		return l.kind.appendText(b, raw)
 	}
-	switch f := l.kind.float(raw); {
+	switch f := l.kind.decodeFloat(raw); {
 	case math.IsInf(f, 1):
 		return append(b, "Infinity"...), nil
 	case math.IsInf(f, -1):
@@ -190,7 +190,7 @@ func (l *LeafType) AppendJSON(b, raw []byte) ([]byte, error) {
 	case classInt, classUint:
 		return l.AppendText(b, raw)
 	case classFloat, classHalf:
-		if !math.IsInf(l.kind.float(raw), 0) {
+		if !math.IsInf(l.kind.decodeFloat(raw), 0) {
 			return l.AppendText(b, raw)
 		}
 	}

@@ -151,21 +151,21 @@ func (t *Table) GroupIntRange(g, c int) (low, high int64, ok bool) {
 	return int64(binary.LittleEndian.Uint64(s.MinValue)), int64(binary.LittleEndian.Uint64(s.MaxValue)), true
 }
 
-// group returns the number of the row group with a row. The table must have the row.
-func (t *Table) group(row int64) int {
+// groupOfRow returns the number of the row group with a row. The table must have the row.
+func (t *Table) groupOfRow(row int64) int {
 	return sort.Search(len(t.meta.RowGroups), func(g int) bool { return t.first[g+1] > row })
 }
 
-// RawBytes returns the size of all pages before compression, in bytes.
-func (t *Table) RawBytes() (n int64) {
+// UncompressedSize returns the size of all pages before compression, in bytes.
+func (t *Table) UncompressedSize() (n int64) {
 	for i := range t.meta.RowGroups {
 		n += t.meta.RowGroups[i].TotalByteSize
 	}
 	return n
 }
 
-// Blocks returns the number of blocks in the table.
-func (t *Table) Blocks() (n int64) {
+// NumBlocks returns the number of blocks in the table.
+func (t *Table) NumBlocks() (n int64) {
 	for i := range t.meta.RowGroups {
 		for _, s := range t.meta.RowGroups[i].Columns[0].MetaData.EncodingStats {
 			n += int64(s.Count)

@@ -31,7 +31,7 @@ func (c *blockColumn) locateValues(rows, values int) error {
 	if c.Kind == TableFloats {
 		return c.locateLists(rep, def, rows, values)
 	}
-	most := c.maxDefinition()
+	most := c.maxDefinitionLevel()
 	next := 0
 	for len(c.at) < rows {
 		v, n := def.peek(rows - len(c.at))
@@ -44,7 +44,7 @@ func (c *blockColumn) locateValues(rows, values int) error {
 				c.at = append(c.at, -1)
 			}
 		default:
-			if next = c.recordPositions(next, n); next < 0 {
+			if next = c.locatePresentValues(next, n); next < 0 {
 				return fmt.Errorf("decode values: %w", ErrDamaged)
 			}
 		}
@@ -52,15 +52,15 @@ func (c *blockColumn) locateValues(rows, values int) error {
 	if c.Kind == TableBool {
 		next = (next + 7) / 8
 	}
-	if next != len(c.data) || !def.done() {
+	if next != len(c.data) || !def.isExhausted() {
 		return fmt.Errorf("decode values: %w", ErrDamaged)
 	}
 	return nil
 }
 
-// recordPositions records the positions of n values, from position next of c.data on.
+// locatePresentValues records the positions of n values, from position next of c.data on.
 // It returns the position after the last value, or -1 if the data ends too early.
-func (c *blockColumn) recordPositions(next, n int) int {
+func (c *blockColumn) locatePresentValues(next, n int) int {
 	switch {
 	case c.Kind == TableText, c.Kind == TableLeaf && c.width == 0:
 		for range n {
@@ -133,7 +133,7 @@ func (c *blockColumn) locateLists(rep, def levelReader, rows, values int) error 
 			}
 		}
 	}
-	if len(c.at) != rows || next != len(c.data) || !rep.done() || !def.done() {
+	if len(c.at) != rows || next != len(c.data) || !rep.isExhausted() || !def.isExhausted() {
 		return fmt.Errorf("decode values: %w", ErrDamaged)
 	}
 	return nil
@@ -178,5 +178,5 @@ func (l *levelReader) peek(limit int) (byte, int) {
 // skip consumes n levels. n must not exceed the count that peek returned.
 func (l *levelReader) skip(n int) { l.n -= n }
 
-// done reports whether all levels are consumed.
-func (l *levelReader) done() bool { return l.n == 0 && len(l.b) == 0 }
+// isExhausted reports whether all levels are consumed.
+func (l *levelReader) isExhausted() bool { return l.n == 0 && len(l.b) == 0 }

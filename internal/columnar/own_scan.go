@@ -30,7 +30,7 @@ func (t *Table) Scan(columns ...int) *TableScan {
 	for i, c := range columns {
 		column := &s.block.columns[i]
 		column.TableColumn, column.width = t.columns[c], 8
-		if l := column.leaf(); l != nil {
+		if l := column.leafType(); l != nil {
 			column.width = l.width
 		}
 	}
@@ -46,7 +46,7 @@ func (s *TableScan) SeekRow(row int64) error {
 	if row < 0 || row >= s.t.Rows() {
 		return fmt.Errorf("row %d does not exist: the table has %d rows", row, s.t.Rows())
 	}
-	if g := s.t.group(row); g != s.group || len(s.places[0]) == 0 {
+	if g := s.t.groupOfRow(row); g != s.group || len(s.places[0]) == 0 {
 		s.group = g
 		if err := s.readOffsetIndexes(); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (b *RowBlock) Real(c, i int) float64 {
 func (b *RowBlock) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[c].at[i])) }
 
 // Bool returns a value of a TableBool column.
-func (b *RowBlock) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
+func (b *RowBlock) Bool(c, i int) bool { return b.columns[c].boolAt(int(b.columns[c].at[i])) }
 
 // AppendFloats appends the floats of a value of a TableFloats column to v.
 func (b *RowBlock) AppendFloats(c, i int, v []float32) []float32 {
@@ -214,8 +214,8 @@ func (c *blockColumn) value(at int) []byte {
 // uint64At returns the 8-byte value at a position of data.
 func (c *blockColumn) uint64At(at int) uint64 { return binary.LittleEndian.Uint64(c.data[at:]) }
 
-// bit returns the bool at bit number at of data.
-func (c *blockColumn) bit(at int) bool { return c.data[at/8]>>(at%8)&1 == 1 }
+// boolAt returns the bool at bit number at of data.
+func (c *blockColumn) boolAt(at int) bool { return c.data[at/8]>>(at%8)&1 == 1 }
 
 // floatsOfRow returns the floats of row i as little-endian bytes.
 func (c *blockColumn) floatsOfRow(i int) []byte {

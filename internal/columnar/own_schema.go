@@ -52,12 +52,12 @@ func (k TableKind) String() string {
 type TableColumn struct {
 	Name     string
 	Kind     TableKind
-	Required bool           // true if no value is null; a list of floats cannot be required
-	Leaf     rowmill.IDLeaf // type of the values; set only if the kind is TableLeaf
+	Required bool                  // true if no value is null; a list of floats cannot be required
+	Leaf     rowmill.IDParquetType // type of the values; set only if the kind is TableLeaf
 }
 
-// leaf returns the type of a TableLeaf column. It returns nil for other columns.
-func (c TableColumn) leaf() *LeafType {
+// leafType returns the type of a TableLeaf column. It returns nil for other columns.
+func (c TableColumn) leafType() *LeafType {
 	if c.Kind != TableLeaf {
 		return nil
 	}
@@ -68,8 +68,8 @@ func (c TableColumn) leaf() *LeafType {
 	return l
 }
 
-// maxDefinition returns the definition level of a value that is not null.
-func (c TableColumn) maxDefinition() byte {
+// maxDefinitionLevel returns the definition level of a value that is not null.
+func (c TableColumn) maxDefinitionLevel() byte {
 	switch {
 	case c.Kind == TableFloats:
 		return listPresent
@@ -92,7 +92,7 @@ const (
 func (c TableColumn) physical() format.Type {
 	switch c.Kind {
 	case TableLeaf:
-		return c.leaf().element.Type.V
+		return c.leafType().element.Type.V
 	case TableText:
 		return format.ByteArray
 	case TableInt, TableUint:
@@ -117,7 +117,7 @@ func (c TableColumn) path() []string {
 // elements returns the column's entries for the Parquet schema in the footer.
 func (c TableColumn) elements() []format.SchemaElement {
 	e := format.SchemaElement{}
-	if l := c.leaf(); l != nil {
+	if l := c.leafType(); l != nil {
 		e = l.element
 	}
 	e.Name = c.Name
@@ -211,7 +211,7 @@ func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableC
 		} else if l, ok := leafWithArrowType(&e, notes[len(columns)]); ok {
 			var err error
 			c.Kind = TableLeaf
-			if c.Leaf, err = l.text(); err != nil {
+			if c.Leaf, err = l.encodeIDLeaf(); err != nil {
 				return nil, fmt.Errorf("column %q: %w", e.Name, err)
 			}
 		} else {

@@ -69,7 +69,7 @@ func newFormatError(message string, args ...any) error {
 type File struct {
 	src     *errTrackingSource
 	groups  []groupMeta // metadata of the row groups
-	root    *schemaNode       // root of the schema
+	root    *schemaNode // root of the schema
 	columns []Column
 	notes   map[int]string // result of parseArrowTypes: time zone or duration, by column position
 	rows    int64          // sum of the row groups; some programs write 0 as the row count of the file
@@ -240,9 +240,9 @@ func (s *errTrackingSource) ReadAt(p []byte, at int64) (int, error) {
 }
 
 // runGuarded calls f. A corrupt file can cause a panic or a memory fault in f. runGuarded
-// turns every error and panic of f into a *FormatError, unless a read failed. doing says in
-// the error what failed.
-func (s *errTrackingSource) runGuarded(doing string, f func() error) (err error) {
+// turns every error and panic of f into a *FormatError, unless a read failed. action says
+// in the error what failed.
+func (s *errTrackingSource) runGuarded(action string, f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)
 	defer func() {
@@ -253,7 +253,7 @@ func (s *errTrackingSource) runGuarded(doing string, f func() error) (err error)
 		switch {
 		case err == nil || errors.As(err, &known):
 		case s.err != nil:
-			err = fmt.Errorf("%s: %w", doing, s.err)
+			err = fmt.Errorf("%s: %w", action, s.err)
 		default:
 			err = newFormatError("The Parquet file is corrupt or uses a feature that is not supported. Write it again with another program.")
 		}

@@ -46,8 +46,8 @@ func appendInterval(b, raw []byte) []byte {
 	return append(b, 'S')
 }
 
-// halfFloat converts an IEEE 754 half-precision number (16 bits) to float64.
-func halfFloat(h uint16) float64 {
+// float16ToFloat64 converts an IEEE 754 half-precision number (16 bits) to float64.
+func float16ToFloat64(h uint16) float64 {
 	sign := 1.0
 	if h&0x8000 != 0 {
 		sign = -1

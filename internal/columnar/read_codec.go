@@ -121,7 +121,7 @@ func unpackLZ4(dst, b []byte) error {
 	at := 0 // number of bytes in dst that are decompressed
 	for len(b) > 0 {
 		token := b[0]
-		literals, rest := lz4Length(token>>4, b[1:])
+		literals, rest := readLZ4Length(token>>4, b[1:])
 		if literals > min(len(rest), len(dst)-at) {
 			return errPacked
 		}
@@ -133,7 +133,7 @@ func unpackLZ4(dst, b []byte) error {
 			return errPacked
 		}
 		offset := int(binary.LittleEndian.Uint16(b))
-		match, rest := lz4Length(token&15, b[2:])
+		match, rest := readLZ4Length(token&15, b[2:])
 		if match > len(dst)-at-shortestMatch || offset == 0 || offset > at {
 			return errPacked
 		}
@@ -146,12 +146,12 @@ func unpackLZ4(dst, b []byte) error {
 	return errPacked
 }
 
-// lz4Length decodes a length that begins with half a token and continues in b. It
+// readLZ4Length decodes a length that begins with half a token and continues in b. It
 // returns the length and the bytes after it. If b ends too early, the length is larger
 // than any block.
-func lz4Length(half byte, b []byte) (int, []byte) {
-	n := int(half)
-	for more := half == 15; more; b = b[1:] {
+func readLZ4Length(nibble byte, b []byte) (int, []byte) {
+	n := int(nibble)
+	for more := nibble == 15; more; b = b[1:] {
 		if len(b) == 0 {
 			return math.MaxInt32, nil
 		}

@@ -135,7 +135,7 @@ func FuzzValues(f *testing.F) {
 			return
 		}
 		kind := format.Type(n)
-		width := leafOfKind(kind).width()
+		width := leafOfKind(kind).valueWidth()
 		var want [][]byte
 		for rest := raw; len(rest) > 0; {
 			size := width

@@ -6,38 +6,40 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// assembler builds one nested value as JSON from the levels of its leaves:
+// jsonAssembler builds one nested value as JSON from the levels of its leaves:
 // https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
-type assembler struct {
+type jsonAssembler struct {
 	column *columnCursor
 	base   int    // number of the column's first leaf
 	out    []byte // the JSON so far
 }
 
-// pages returns the page reader of the first leaf in or under n.
-func (a *assembler) pages(n *schemaNode) *pageReader { return a.column.leaves[n.leaf-a.base] }
+// pageReaderOf returns the page reader of the first leaf in or under n.
+func (a *jsonAssembler) pageReaderOf(n *schemaNode) *pageReader {
+	return a.column.leaves[n.leaf-a.base]
+}
 
 // definition returns the definition level of the next value of the first leaf in or
 // under n. It returns an error if there is no next value.
-func (a *assembler) definition(n *schemaNode) (int, error) {
-	if err := a.pages(n).requireNext(); err != nil {
+func (a *jsonAssembler) definition(n *schemaNode) (int, error) {
+	if err := a.pageReaderOf(n).requireNext(); err != nil {
 		return 0, err
 	}
-	_, def := a.pages(n).levels()
+	_, def := a.pageReaderOf(n).levels()
 	return def, nil
 }
 
 // takeValue returns the next value of a leaf. ok is false for a null.
-func (a *assembler) takeValue(n *schemaNode) (raw []byte, ok bool, err error) {
-	if err := a.pages(n).requireNext(); err != nil {
+func (a *jsonAssembler) takeValue(n *schemaNode) (raw []byte, ok bool, err error) {
+	if err := a.pageReaderOf(n).requireNext(); err != nil {
 		return nil, false, err
 	}
-	raw, ok = a.pages(n).takeValue()
+	raw, ok = a.pageReaderOf(n).takeValue()
 	return raw, ok, nil
 }
 
 // skipAbsent skips the placeholder that each leaf in or under n has if n is absent.
-func (a *assembler) skipAbsent(n *schemaNode) error {
+func (a *jsonAssembler) skipAbsent(n *schemaNode) error {
 	for i := range n.leaves {
 		pages := a.column.leaves[n.leaf-a.base+i]
 		if err := pages.requireNext(); err != nil {
@@ -49,7 +51,7 @@ func (a *assembler) skipAbsent(n *schemaNode) error {
 }
 
 // appendNode appends n as JSON: null, a list if n is repeated, or the content of n.
-func (a *assembler) appendNode(n *schemaNode) error {
+func (a *jsonAssembler) appendNode(n *schemaNode) error {
 	if n.leaves == 0 {
 		return newFormatError("Column %q of the Parquet file is a group without fields.", n.path)
 	}
@@ -75,7 +77,7 @@ func (a *assembler) appendNode(n *schemaNode) error {
 }
 
 // appendElements calls element for each repetition of n, and writes commas between them.
-func (a *assembler) appendElements(n *schemaNode, element func() error) error {
+func (a *jsonAssembler) appendElements(n *schemaNode, element func() error) error {
 	def, err := a.definition(n)
 	if err != nil {
 		return err
@@ -87,11 +89,11 @@ func (a *assembler) appendElements(n *schemaNode, element func() error) error {
 		if err := element(); err != nil {
 			return err
 		}
-		more, err := a.pages(n).hasNext()
+		more, err := a.pageReaderOf(n).hasNext()
 		if err != nil || !more {
 			return err
 		}
-		if rep, _ := a.pages(n).levels(); rep < n.rep {
+		if rep, _ := a.pageReaderOf(n).levels(); rep < n.rep {
 			return nil
 		}
 		a.out = append(a.out, ',')
@@ -99,7 +101,7 @@ func (a *assembler) appendElements(n *schemaNode, element func() error) error {
 }
 
 // appendContent appends the content of n as JSON. n must be present.
-func (a *assembler) appendContent(n *schemaNode) error {
+func (a *jsonAssembler) appendContent(n *schemaNode) error {
 	if n.isLeaf() {
 		raw, ok, err := a.takeValue(n)
 		if err != nil {
@@ -148,7 +150,7 @@ func (a *assembler) appendContent(n *schemaNode) error {
 
 // appendMapEntry appends one key and value of a map. The key becomes text, because JSON allows
 // only text keys.
-func (a *assembler) appendMapEntry(n *schemaNode) error {
+func (a *jsonAssembler) appendMapEntry(n *schemaNode) error {
 	key := n.children[0]
 	raw, ok, err := a.takeValue(key)
 	if err != nil {

@@ -25,7 +25,7 @@ type pageReader struct {
 	src     *errTrackingSource
 	limits  *Limits
 	leaf    *schemaNode // the column that is read
-	group   int   // number of the row group
+	group   int         // number of the row group
 	codec   format.CompressionCodec
 	at, end int64 // offset of the next page's header, and end of the column chunk
 	values  int64 // number of values in unread pages, nulls included
@@ -200,7 +200,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	if err := r.unpack(r.codec, plain, r.stored); err != nil {
 		return errPacked
 	}
-	values, err := plainValues(new([]byte), plain, int(head.NumValues), r.leaf.element.Type.V, r.leaf.width())
+	values, err := plainValues(new([]byte), plain, int(head.NumValues), r.leaf.element.Type.V, r.leaf.valueWidth())
 	if err != nil {
 		return err
 	}

@@ -15,17 +15,17 @@ import (
 type RowReader struct {
 	f       *File
 	columns []*columnCursor // the columns that are read
-	group   int       // number of the next row group
-	left    int64     // number of unread rows in the current row group
-	row     int64     // number of rows returned so far
-	err     error     // error that every later Next returns
+	group   int             // number of the next row group
+	left    int64           // number of unread rows in the current row group
+	row     int64           // number of rows returned so far
+	err     error           // error that every later Next returns
 }
 
 // columnCursor is a column that a RowReader reads. A flat column has one leaf, and its
 // value stays in the leaf's page. For a nested column, the value is built as JSON at once.
 type columnCursor struct {
 	node   *schemaNode
-	leaf   *LeafType         // type of the IDs in this column if it is a leaf type, or nil
+	leaf   *LeafType     // type of the IDs in this column if it is a leaf type, or nil
 	leaves []*pageReader // readers of all leaves in or under the node
 	null   bool          // true if the current value is null
 	raw    []byte        // current value of a flat column, as pageReader.takeValue returns it
@@ -71,7 +71,7 @@ func (r *RowReader) Next() error {
 			c.null = !ok
 			continue
 		}
-		if r.err = r.runGuarded(c.assemble); r.err != nil {
+		if r.err = r.runGuarded(c.assembleJSON); r.err != nil {
 			return r.err
 		}
 	}
@@ -121,7 +121,9 @@ func (r *RowReader) nextGroup() error {
 }
 
 // runGuarded calls f. A panic of f becomes an error.
-func (r *RowReader) runGuarded(f func() error) error { return r.f.src.runGuarded("read Parquet file", f) }
+func (r *RowReader) runGuarded(f func() error) error {
+	return r.f.src.runGuarded("read Parquet file", f)
+}
 
 // open creates a page reader for each leaf in or under n.
 func (c *columnCursor) open(f *File, group int, n *schemaNode) error {
@@ -210,11 +212,11 @@ func (r *RowReader) ID(i int) (rowmill.ID, error) {
 // leafID returns the current value of a column as an ID that has the type in the file.
 // NaN becomes null, because data frames write NaN for a missing number.
 func (r *RowReader) leafID(c *columnCursor) (rowmill.ID, error) {
-	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(c.raw)) {
+	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.decodeFloat(c.raw)) {
 		return rowmill.ID{}, nil
 	}
 	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(c.raw)}
-	if !c.leaf.Fits(id.Text) {
+	if !c.leaf.CanHold(id.Text) {
 		return rowmill.ID{}, newFormatError("Column %q of row %d has a value of %d bytes, which the column's type does not permit.", c.node.name, r.row-1, len(id.Text))
 	}
 	return id, nil
@@ -240,9 +242,9 @@ func (r *RowReader) textError(c *columnCursor, err error) error {
 	return newFormatError("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.row-1, err)
 }
 
-// assemble reads the value of a nested column in the next row, and stores it as JSON in
+// assembleJSON reads the value of a nested column in the next row, and stores it as JSON in
 // c.json.
-func (c *columnCursor) assemble() error {
+func (c *columnCursor) assembleJSON() error {
 	for _, pages := range c.leaves {
 		if err := pages.requireNext(); err != nil {
 			return err
@@ -254,7 +256,7 @@ func (c *columnCursor) assemble() error {
 	if len(c.leaves) == 0 {
 		return newFormatError("Column %q of the Parquet file is a group without fields.", c.node.path)
 	}
-	a := assembler{column: c, base: c.node.leaf, out: slices.Grow(c.json[:0], 256)}
+	a := jsonAssembler{column: c, base: c.node.leaf, out: slices.Grow(c.json[:0], 256)}
 	_, def := c.leaves[0].levels()
 	c.null = c.node.optional && def < c.node.def
 	err := a.appendNode(c.node)

@@ -98,8 +98,8 @@ func (n *schemaNode) isLeaf() bool { return n.element.Type.Valid }
 // byteArray is the width of a column whose values have different lengths.
 const byteArray = -1
 
-// width returns the size of a decoded value in bytes, or byteArray.
-func (n *schemaNode) width() int {
+// valueWidth returns the size of a decoded value in bytes, or byteArray.
+func (n *schemaNode) valueWidth() int {
 	switch n.element.Type.V {
 	case format.Boolean:
 		return 1

@@ -182,11 +182,11 @@ func (k *leafKind) numericID(raw []byte) (id rowmill.ID, ok bool) {
 	case rowmill.IDBool:
 		id.Int = int64(raw[0])
 	case rowmill.IDInt:
-		id.Int = k.int(raw)
+		id.Int = k.decodeInt(raw)
 	case rowmill.IDUint:
-		id.Int = int64(k.uint(raw))
+		id.Int = int64(k.decodeUint(raw))
 	case rowmill.IDFloat:
-		if id.Real = k.float(raw); math.IsNaN(id.Real) {
+		if id.Real = k.decodeFloat(raw); math.IsNaN(id.Real) {
 			return rowmill.ID{}, true
 		}
 	default:
@@ -195,28 +195,28 @@ func (k *leafKind) numericID(raw []byte) (id rowmill.ID, ok bool) {
 	return id, true
 }
 
-func (k *leafKind) int(raw []byte) int64 {
+func (k *leafKind) decodeInt(raw []byte) int64 {
 	if k.physical == format.Int32 {
 		return int64(int32(binary.LittleEndian.Uint32(raw)))
 	}
 	return int64(binary.LittleEndian.Uint64(raw))
 }
 
-func (k *leafKind) uint(raw []byte) uint64 {
+func (k *leafKind) decodeUint(raw []byte) uint64 {
 	if k.physical == format.Int32 {
 		return uint64(binary.LittleEndian.Uint32(raw))
 	}
 	return binary.LittleEndian.Uint64(raw)
 }
 
-func (k *leafKind) float(raw []byte) float64 {
+func (k *leafKind) decodeFloat(raw []byte) float64 {
 	switch k.physical {
 	case format.Float:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	case format.Double:
 		return math.Float64frombits(binary.LittleEndian.Uint64(raw))
 	}
-	return halfFloat(binary.LittleEndian.Uint16(raw))
+	return float16ToFloat64(binary.LittleEndian.Uint16(raw))
 }
 
 // appendText appends a value as plain text to b, and nothing for NaN. raw is the value
@@ -233,11 +233,11 @@ func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	case classBool:
 		return strconv.AppendBool(b, raw[0] != 0), nil
 	case classInt:
-		return strconv.AppendInt(b, k.int(raw), 10), nil
+		return strconv.AppendInt(b, k.decodeInt(raw), 10), nil
 	case classUint:
-		return strconv.AppendUint(b, k.uint(raw), 10), nil
+		return strconv.AppendUint(b, k.decodeUint(raw), 10), nil
 	case classFloat, classHalf:
-		f, bits := k.float(raw), 32
+		f, bits := k.decodeFloat(raw), 32
 		if k.physical == format.Double {
 			bits = 64
 		}
@@ -248,15 +248,15 @@ func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	case classDecimal:
 		return k.appendDecimal(b, raw)
 	case classDate:
-		return time.Unix(k.int(raw)*86400, 0).UTC().AppendFormat(b, time.DateOnly), nil
+		return time.Unix(k.decodeInt(raw)*86400, 0).UTC().AppendFormat(b, time.DateOnly), nil
 	case classTime:
-		return k.instant(k.int(raw)).AppendFormat(b, "15:04:05.999999999"), nil
+		return k.toTime(k.decodeInt(raw)).AppendFormat(b, "15:04:05.999999999"), nil
 	case classStamp:
 		layout := "2006-01-02T15:04:05.999999999"
 		if k.utc {
 			layout += "Z"
 		}
-		return k.instant(k.int(raw)).AppendFormat(b, layout), nil
+		return k.toTime(k.decodeInt(raw)).AppendFormat(b, layout), nil
 	case classInt96:
 		return int96Time(raw).AppendFormat(b, time.RFC3339Nano), nil
 	case classUUID:
@@ -278,7 +278,7 @@ func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 	case classBool, classInt, classUint, classDecimal:
 		return append(b, text...), nil
 	case classFloat, classHalf:
-		if f := k.float(raw); math.IsNaN(f) || math.IsInf(f, 0) {
+		if f := k.decodeFloat(raw); math.IsNaN(f) || math.IsInf(f, 0) {
 			return append(b, "null"...), nil
 		}
 		return append(b, text...), nil
@@ -298,7 +298,7 @@ func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	var digits []byte
 	switch k.physical {
 	case format.Int32, format.Int64:
-		digits = strconv.AppendInt(nil, k.int(raw), 10)
+		digits = strconv.AppendInt(nil, k.decodeInt(raw), 10)
 	default: // two's complement, big-endian
 		if len(raw) > maxScale {
 			return b, errScale
@@ -323,8 +323,8 @@ func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	return b, nil
 }
 
-// instant returns the time that is n units after 1970-01-01 UTC.
-func (k *leafKind) instant(n int64) time.Time {
+// toTime returns the time that is n units after 1970-01-01 UTC.
+func (k *leafKind) toTime(n int64) time.Time {
 	perSecond := int64(time.Second / k.unit)
 	return time.Unix(n/perSecond, n%perSecond*int64(k.unit)).UTC()
 }

@@ -30,8 +30,8 @@ var (
 	errThrift  = errors.New("the metadata are not well-formed")
 )
 
-// thriftScan is the state of one call of checkThrift.
-type thriftScan struct {
+// thriftChecker is the state of one call of checkThrift.
+type thriftChecker struct {
 	b              []byte
 	at             int // position of the next byte
 	structs, items int // number of structures and of other members that later lists may have
@@ -41,13 +41,13 @@ type thriftScan struct {
 // bytes. structs and items limit the members of all lists: structures and other
 // members.
 func checkThrift(b []byte, maxStructs, maxItems int) (int, error) {
-	s := thriftScan{b: b, structs: maxStructs, items: maxItems}
+	s := thriftChecker{b: b, structs: maxStructs, items: maxItems}
 	err := s.checkStruct(0)
 	return s.at, err
 }
 
 // checkStruct checks the next structure.
-func (s *thriftScan) checkStruct(depth int) error {
+func (s *thriftChecker) checkStruct(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
 	}
@@ -75,7 +75,7 @@ func (s *thriftScan) checkStruct(depth int) error {
 }
 
 // checkValue checks the next value. kind is its thrift type.
-func (s *thriftScan) checkValue(kind byte, depth int) error {
+func (s *thriftChecker) checkValue(kind byte, depth int) error {
 	switch kind {
 	case 1, 2, 3: // boolean in a list, byte
 		return s.skip(1)
@@ -99,7 +99,7 @@ func (s *thriftScan) checkValue(kind byte, depth int) error {
 }
 
 // checkList checks the next list.
-func (s *thriftScan) checkList(depth int) error {
+func (s *thriftChecker) checkList(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
 	}
@@ -129,7 +129,7 @@ func (s *thriftScan) checkList(depth int) error {
 	return nil
 }
 
-func (s *thriftScan) byte() (byte, error) {
+func (s *thriftChecker) byte() (byte, error) {
 	if s.at >= len(s.b) {
 		return 0, errShort
 	}
@@ -137,7 +137,7 @@ func (s *thriftScan) byte() (byte, error) {
 	return s.b[s.at-1], nil
 }
 
-func (s *thriftScan) uvarint() (uint64, error) {
+func (s *thriftChecker) uvarint() (uint64, error) {
 	v, n := binary.Uvarint(s.b[s.at:])
 	switch {
 	case n == 0:
@@ -150,7 +150,7 @@ func (s *thriftScan) uvarint() (uint64, error) {
 }
 
 // skip skips n bytes.
-func (s *thriftScan) skip(n uint64) error {
+func (s *thriftChecker) skip(n uint64) error {
 	if n > uint64(len(s.b)-s.at) {
 		return errShort
 	}

@@ -57,7 +57,7 @@ func (v *leafValues) takeRaw() []byte {
 
 // decodeValues decodes the values of a page. n is the number of values that are not null.
 func (r *pageReader) decodeValues(data []byte, encoding format.Encoding, n int) (v leafValues, err error) {
-	kind, width := r.leaf.element.Type.V, r.leaf.width()
+	kind, width := r.leaf.element.Type.V, r.leaf.valueWidth()
 	v.width, v.count = width, n
 	if encoding == format.Plain {
 		return plainValues(&r.decoded, data, n, kind, width)

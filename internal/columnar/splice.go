@@ -26,7 +26,7 @@ type Splicer struct {
 	begun    bool        // true if parquetMagic was written or is part of pending
 	offset   int64       // size of the table so far in bytes, pending included
 	columns  []TableColumn
-	trailing int // position of the first trailing column, see SetTrailing
+	trailing int // position of the first trailing column, see SetFirstTrailingColumn
 	meta     []KeyValue
 	groups   []format.RowGroup
 	trailed  int            // number of row groups whose trailing chunks are copied
@@ -73,11 +73,11 @@ func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, 
 	return s, nil
 }
 
-// SetTrailing puts the chunks of column c and of later columns after the chunks of all
+// SetFirstTrailingColumn puts the chunks of column c and of later columns after the chunks of all
 // earlier columns, across row groups. Then the earlier columns are one contiguous range
-// of the file, which can be copied alone. SetTrailing must be called before Append. A
+// of the file, which can be copied alone. SetFirstTrailingColumn must be called before Append. A
 // row group that is appended after Attach begins another range.
-func (s *Splicer) SetTrailing(c int) { s.trailing = c }
+func (s *Splicer) SetFirstTrailingColumn(c int) { s.trailing = c }
 
 // Append copies all row groups of t. The source of t must stay open until Close. t must
 // have the splicer's columns with the same types.

@@ -135,7 +135,7 @@ func TestSpliceWithTrailingColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.SetTrailing(trailing)
+		s.SetFirstTrailingColumn(trailing)
 		for _, file := range files {
 			if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
 				t.Fatal(err)

@@ -67,7 +67,7 @@ type TableWriter struct {
 	cfg     TableConfig
 	columns []TableColumn
 	meta    []KeyValue
-	buffers []tableBuffer
+	buffers []columnBuffer
 	scratch tableScratch // buffers for encoding
 	offset  int64        // number of bytes written so far
 	err     error        // error of the first failed write; after it nothing is written
@@ -98,8 +98,8 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 	}
 	t := &TableWriter{w: w, cfg: cfg, columns: columns, meta: meta, groups: []format.RowGroup{}}
 	for _, c := range columns {
-		leaf := c.leaf()
-		t.buffers = append(t.buffers, tableBuffer{TableColumn: c, leaf: leaf, order: c.valueOrder(leaf)})
+		leaf := c.leafType()
+		t.buffers = append(t.buffers, columnBuffer{TableColumn: c, leaf: leaf, order: c.valueOrder(leaf)})
 	}
 	t.writeBytes([]byte(parquetMagic))
 	return t, t.err
@@ -142,7 +142,7 @@ func (t *TableWriter) AppendReal(c int, v float64) {
 // column's type.
 func (t *TableWriter) AppendLeaf(c int, raw string) {
 	b := t.buffer(c, TableLeaf)
-	if !b.leaf.Fits(raw) {
+	if !b.leaf.CanHold(raw) {
 		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit the column's type", b.Name, len(raw)))
 	}
 	t.blockBytes += b.addLeaf(unsafe.Slice(unsafe.StringData(raw), len(raw)))
@@ -165,7 +165,7 @@ func (t *TableWriter) AppendFloats(c int, v []float32) {
 
 // buffer returns the buffer of column c. It panics if the column is not of the given
 // kind.
-func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
+func (t *TableWriter) buffer(c int, kind TableKind) *columnBuffer {
 	b := &t.buffers[c]
 	if b.Kind != kind {
 		panic(fmt.Sprintf("column %q holds %v, not %v", b.Name, b.Kind, kind))
@@ -188,7 +188,7 @@ func (t *TableWriter) CopyRow(b *RowBlock, i int) error {
 		case to.Kind == TableLeaf:
 			t.blockBytes += to.addLeaf(from.value(at))
 		case to.Kind == TableBool:
-			t.blockBytes += to.addBool(from.bit(at))
+			t.blockBytes += to.addBool(from.boolAt(at))
 		case to.Kind == TableFloats:
 			t.blockBytes += to.addFloats(from.floatsOfRow(i))
 		default:

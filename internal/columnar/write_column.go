@@ -30,21 +30,21 @@ const (
 	exactBytes = 64
 )
 
-// tableBuffer collects the values of one column of a TableWriter: the values of the
+// columnBuffer collects the values of one column of a TableWriter: the values of the
 // open block, and the finished pages of the open row group.
-type tableBuffer struct {
+type columnBuffer struct {
 	TableColumn
 	leaf  *LeafType // type of a TableLeaf column, or nil
 	order sortOrder // how readers compare the values
 
 	// The open block.
-	data   []byte    // values in PLAIN encoding
-	bits   int       // only TableBool: number of values in data, 8 per byte
-	def    levelEncoder // definition levels
-	rep    levelEncoder // repetition levels of a list
-	rows   int
-	values int // number of values, nulls included
-	nulls  int // number of nulls
+	data        []byte       // values in PLAIN encoding
+	bits        int          // only TableBool: number of values in data, 8 per byte
+	def         levelEncoder // definition levels
+	rep         levelEncoder // repetition levels of a list
+	rows        int
+	values      int // number of values, nulls included
+	nulls       int // number of nulls
 	valueBounds     // smallest and largest value
 
 	// The open row group.
@@ -68,14 +68,14 @@ type valueBounds struct {
 	from, to byteRange // smallest and largest text, as ranges of data
 }
 
-// byteRange is a range of bytes in tableBuffer.data.
+// byteRange is a range of bytes in columnBuffer.data.
 type byteRange struct{ at, end int }
 
 // slice returns the bytes of the range.
 func (s byteRange) slice(data []byte) []byte { return data[s.at:s.end] }
 
 // addNull adds a null to the open block.
-func (c *tableBuffer) addNull() {
+func (c *columnBuffer) addNull() {
 	c.rows++
 	c.values++
 	c.nulls++
@@ -85,8 +85,8 @@ func (c *tableBuffer) addNull() {
 	c.def.addLevels(0, 1)
 }
 
-// countPresent counts a value that is not null and records its level.
-func (c *tableBuffer) countPresent() {
+// addPresent counts a value that is not null and records its level.
+func (c *columnBuffer) addPresent() {
 	c.rows++
 	c.values++
 	if !c.Required {
@@ -96,8 +96,8 @@ func (c *tableBuffer) countPresent() {
 
 // addText adds a text to the open block. It returns the number of bytes that the block
 // grows.
-func (c *tableBuffer) addText(s []byte) int {
-	c.countPresent()
+func (c *columnBuffer) addText(s []byte) int {
+	c.addPresent()
 	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
 	at := byteRange{len(c.data), len(c.data) + len(s)}
 	c.data = append(c.data, s...)
@@ -114,8 +114,8 @@ func (c *tableBuffer) addText(s []byte) int {
 
 // addFixed adds an 8-byte value to the open block. It returns the number of bytes that the
 // block grows.
-func (c *tableBuffer) addFixed(bits uint64) int {
-	c.countPresent()
+func (c *columnBuffer) addFixed(bits uint64) int {
+	c.addPresent()
 	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
 	c.widenBounds(bits)
 	return 8
@@ -123,8 +123,8 @@ func (c *tableBuffer) addFixed(bits uint64) int {
 
 // addLeaf adds the value of a TableLeaf column to the open block. It returns about the
 // number of bytes that the block grows.
-func (c *tableBuffer) addLeaf(raw []byte) int {
-	c.countPresent()
+func (c *columnBuffer) addLeaf(raw []byte) int {
+	c.addPresent()
 	if c.leaf.width == 0 {
 		c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(raw)))
 	}
@@ -137,8 +137,8 @@ func (c *tableBuffer) addLeaf(raw []byte) int {
 
 // addBool adds a bool to the open block. It returns 1, its share of the block size in
 // bytes.
-func (c *tableBuffer) addBool(v bool) int {
-	c.countPresent()
+func (c *columnBuffer) addBool(v bool) int {
+	c.addPresent()
 	if c.bits%8 == 0 {
 		c.data = append(c.data, 0)
 	}
@@ -154,7 +154,7 @@ func (c *tableBuffer) addBool(v bool) int {
 
 // addFloats adds a list of floats to the open block. raw has the floats as little-endian
 // bytes. addFloats returns the number of bytes by which the block grows.
-func (c *tableBuffer) addFloats(raw []byte) int {
+func (c *columnBuffer) addFloats(raw []byte) int {
 	c.rows++
 	n := len(raw) / 4
 	c.rep.addLevels(0, 1)
@@ -195,19 +195,19 @@ func (b *valueBounds) widen(by sortOrder, bits uint64) {
 		b.hasValue, b.low, b.hi = true, bits, bits
 		return
 	}
-	if fixedLess(by, bits, b.low) {
+	if bitsLess(by, bits, b.low) {
 		b.low = bits
 	}
-	if fixedLess(by, b.hi, bits) {
+	if bitsLess(by, b.hi, bits) {
 		b.hi = bits
 	}
 }
 
 // widenBounds extends the bounds of the open block so that they include a value.
-func (c *tableBuffer) widenBounds(bits uint64) { c.widen(c.order, bits) }
+func (c *columnBuffer) widenBounds(bits uint64) { c.widen(c.order, bits) }
 
-// fixedLess reports whether a is less than b in the given order.
-func fixedLess(by sortOrder, a, b uint64) bool {
+// bitsLess reports whether a is less than b in the given order.
+func bitsLess(by sortOrder, a, b uint64) bool {
 	switch by {
 	case orderSigned:
 		return int64(a) < int64(b)
@@ -221,7 +221,7 @@ func fixedLess(by sortOrder, a, b uint64) bool {
 // encodeBound encodes a minimum (upper is false) or a maximum (upper is true) of fixed
 // size for statistics. If a float is zero, it gets the sign that includes both zeros,
 // as the format requires.
-func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
+func (c *columnBuffer) encodeBound(bits uint64, upper bool) []byte {
 	short := c.Kind == TableFloats || c.leaf != nil && c.leaf.width == 4
 	switch {
 	case c.Kind == TableBool:
@@ -243,7 +243,7 @@ func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 
 // pageBounds returns the minimum and the maximum of the open block for the column
 // index. For a page that has only NaNs, they include every number.
-func (c *tableBuffer) pageBounds() (low, hi []byte) {
+func (c *columnBuffer) pageBounds() (low, hi []byte) {
 	switch {
 	case c.Kind == TableText:
 		return lowerBound(c.from.slice(c.data)), upperBound(c.to.slice(c.data))
@@ -295,7 +295,7 @@ func runePrefix(s []byte) []byte {
 
 // closePage compresses the open block into a page. first is the block's first row,
 // counted from the beginning of the row group.
-func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
+func (c *columnBuffer) closePage(s *tableScratch, first int64) error {
 	raw := c.data
 	if !c.Required {
 		levels := s.raw[:0]
@@ -314,7 +314,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	body := s2.EncodeSnappy(s.stored[:cap(s.stored)], raw)
 	s.head = pageHeader{len(raw), len(body), crc32.ChecksumIEEE(body), c.values}.append(s.head[:0])
 
-	page := append(append(c.spare(len(s.head)+len(body)), s.head...), body...)
+	page := append(append(c.takeSpareBuffer(len(s.head)+len(body)), s.head...), body...)
 	c.pages = append(c.pages, page)
 	c.places = append(c.places, pageLocation{size: int32(len(page)), first: first})
 	c.raw += int64(len(s.head) + len(raw))
@@ -331,8 +331,8 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	return nil
 }
 
-// spare returns an empty page buffer with room for n bytes.
-func (c *tableBuffer) spare(n int) []byte {
+// takeSpareBuffer returns an empty page buffer with room for n bytes.
+func (c *columnBuffer) takeSpareBuffer(n int) []byte {
 	if last := len(c.spares) - 1; last >= 0 {
 		page := c.spares[last]
 		c.spares = c.spares[:last]
@@ -345,7 +345,7 @@ func (c *tableBuffer) spare(n int) []byte {
 
 // addPageStatistics adds the bounds of the open block to the column index and to the
 // bounds of the column chunk.
-func (c *tableBuffer) addPageStatistics() {
+func (c *columnBuffer) addPageStatistics() {
 	if c.order == orderNone {
 		return
 	}
@@ -385,7 +385,7 @@ func (c *tableBuffer) addPageStatistics() {
 // closeChunk returns the metadata of the finished pages as a column chunk at offset,
 // the encoded column index, and the page locations. Then it prepares the buffer for the
 // next row group.
-func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pageLocation, error) {
+func (c *columnBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pageLocation, error) {
 	at := offset
 	for i := range c.places {
 		c.places[i].offset = at

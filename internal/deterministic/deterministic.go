@@ -28,7 +28,7 @@ var lastV7 int64
 
 // Seed makes all random values of the process depend on seed, until restore is called.
 func Seed(seed uint64) (restore func()) {
-	source := &source{seed: seed}
+	source := &randomSource{seed: seed}
 	reader, chance := crand.Reader, retry.Chance
 	crand.Reader = source
 	uuid.SetRand(source)
@@ -65,9 +65,9 @@ var names sync.Map // names of the running calls of RunNamed, by the label of th
 //go:linkname goroutineLabel runtime/pprof.runtime_getProfLabel
 func goroutineLabel() unsafe.Pointer
 
-// A source is a reader of random bytes. The bytes depend on the seed, the time, the
+// A randomSource is a reader of random bytes. The bytes depend on the seed, the time, the
 // name given to RunNamed, and the number of earlier calls with this name at this time.
-type source struct {
+type randomSource struct {
 	seed uint64
 
 	mu    sync.Mutex
@@ -75,7 +75,7 @@ type source struct {
 	asked map[string]uint64
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *randomSource) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now().UnixNano(); now != s.at {

@@ -50,13 +50,13 @@ type Host struct {
 	throttled bool
 }
 
-// Prefix returns the words to put before a command line to run it on the host. The
+// CommandPrefix returns the words to put before a command line to run it on the host. The
 // process that starts with these words becomes the command and keeps its PID.
-func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.namespace} }
+func (h *Host) CommandPrefix() []string { return []string{"ip", "netns", "exec", h.namespace} }
 
 // Command is like exec.CommandContext, but the command runs on the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	line := append(append(h.Prefix(), name), args...)
+	line := append(append(h.CommandPrefix(), name), args...)
 	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
@@ -92,13 +92,13 @@ func New(ctx context.Context) (*Network, error) {
 	n := &Network{name: prefix + strconv.Itoa(os.Getpid()) + "." + number, subnet: subnet}
 	hub, here := n.hub(), "rmf"+strconv.FormatInt(int64(os.Getpid()), 36)+"n"+number // at most 15 bytes
 	err = errors.Join(
-		ip(ctx, "netns", "add", hub),
-		ip(ctx, "-n", hub, "link", "add", "bridge", "type", "bridge"),
-		ip(ctx, "-n", hub, "link", "set", "bridge", "up"),
+		runIP(ctx, "netns", "add", hub),
+		runIP(ctx, "-n", hub, "link", "add", "bridge", "type", "bridge"),
+		runIP(ctx, "-n", hub, "link", "set", "bridge", "up"),
 		n.connectNamespace(ctx, "here", here, strconv.Itoa(os.Getpid())),
-		ip(ctx, "addr", "add", n.address(1), "dev", here),
-		ip(ctx, "addr", "add", n.TestProcessAddr().String()+"/32", "dev", here),
-		ip(ctx, "link", "set", here, "up"),
+		runIP(ctx, "addr", "add", n.address(1), "dev", here),
+		runIP(ctx, "addr", "add", n.TestProcessAddr().String()+"/32", "dev", here),
+		runIP(ctx, "link", "set", here, "up"),
 	)
 	if err != nil {
 		return nil, errors.Join(err, n.Close(ctx))
@@ -117,12 +117,12 @@ func (n *Network) AddHost(ctx context.Context, name string) (*Host, error) {
 	bytes[3] = byte(last)
 	h.Addr = netip.AddrFrom4(bytes)
 	err := errors.Join(
-		ip(ctx, "netns", "add", h.namespace),
+		runIP(ctx, "netns", "add", h.namespace),
 		n.connectNamespace(ctx, name, "eth0", h.namespace),
-		ip(ctx, "-n", h.namespace, "addr", "add", n.address(last), "dev", "eth0"),
-		ip(ctx, "-n", h.namespace, "link", "set", "eth0", "up"),
-		ip(ctx, "-n", h.namespace, "link", "set", "lo", "up"),
-		ip(ctx, "-n", h.namespace, "route", "add", n.TestProcessAddr().String()+"/32", "dev", "eth0"),
+		runIP(ctx, "-n", h.namespace, "addr", "add", n.address(last), "dev", "eth0"),
+		runIP(ctx, "-n", h.namespace, "link", "set", "eth0", "up"),
+		runIP(ctx, "-n", h.namespace, "link", "set", "lo", "up"),
+		runIP(ctx, "-n", h.namespace, "route", "add", n.TestProcessAddr().String()+"/32", "dev", "eth0"),
 	)
 	if err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func (n *Network) AddHost(ctx context.Context, name string) (*Host, error) {
 func (n *Network) connectNamespace(ctx context.Context, port, device, namespace string) error {
 	port = "to" + port
 	return errors.Join(
-		ip(ctx, "-n", n.hub(), "link", "add", port, "type", "veth", "peer", "name", device, "netns", namespace),
-		ip(ctx, "-n", n.hub(), "link", "set", port, "master", "bridge", "up"),
+		runIP(ctx, "-n", n.hub(), "link", "add", port, "type", "veth", "peer", "name", device, "netns", namespace),
+		runIP(ctx, "-n", n.hub(), "link", "set", port, "master", "bridge", "up"),
 	)
 }
 
@@ -164,7 +164,7 @@ func (n *Network) DropPackets(ctx context.Context, percent int, from, to []*Host
 				receiver.losses[sender] = percent
 			}
 		}
-		errs = append(errs, receiver.filter(ctx))
+		errs = append(errs, receiver.applyPacketLoss(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -205,8 +205,8 @@ func (n *Network) Heal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// filter replaces the host's firewall rules by the rules for its losses, in one step.
-func (h *Host) filter(ctx context.Context) error {
+// applyPacketLoss replaces the host's firewall rules by the rules for its losses, in one step.
+func (h *Host) applyPacketLoss(ctx context.Context) error {
 	var rules strings.Builder
 	rules.WriteString("add table ip faultnet\ndelete table ip faultnet\ntable ip faultnet {\n" +
 		"chain arriving { type filter hook input priority -300; policy accept;\n")
@@ -232,8 +232,8 @@ func (n *Network) Close(ctx context.Context) error {
 	return removeNamespaces(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
 }
 
-// ip runs the program ip.
-func ip(ctx context.Context, args ...string) error {
+// runIP runs the program ip.
+func runIP(ctx context.Context, args ...string) error {
 	return runCommand(exec.CommandContext(ctx, "ip", args...))
 }
 

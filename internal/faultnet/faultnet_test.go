@@ -315,7 +315,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := prefix + strconv.Itoa(gone.Process.Pid) + ".1"
-	if err := ip(t.Context(), "netns", "add", left+".hub"); err != nil {
+	if err := runIP(t.Context(), "netns", "add", left+".hub"); err != nil {
 		t.Fatal(err)
 	}
 	other, _ := setup(t)

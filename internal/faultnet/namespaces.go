@@ -83,7 +83,7 @@ func removeNamespaces(ctx context.Context, chosen func(namespace string) bool) e
 				_ = syscall.Kill(pid, syscall.SIGKILL) // an error does not matter: the process may have ended already
 			}
 		}
-		errs = append(errs, ip(ctx, "netns", "delete", namespace))
+		errs = append(errs, runIP(ctx, "netns", "delete", namespace))
 	}
 	return errors.Join(errs...)
 }

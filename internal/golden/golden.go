@@ -43,10 +43,10 @@ func write(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// Script runs the commands of a file, which are the lines that begin with "$ ", and
+// CheckScript runs the commands of a file, which are the lines that begin with "$ ", and
 // checks that each command's output follows its line. Empty lines and lines with #
 // before a command are remarks.
-func Script(t testing.TB, path string, run func(command string) string) {
+func CheckScript(t testing.TB, path string, run func(command string) string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func Script(t testing.TB, path string, run func(command string) string) {
 
 // replay runs the commands of a script. It returns the script with the present output
 // of its commands, and the number of commands.
-func replay(script string, run func(command string) string) (now string, commands int) {
+func replay(script string, run func(command string) string) (transcript string, commands int) {
 	var out, remarks []string
 	for line := range strings.SplitSeq(strings.TrimRight(script, "\n"), "\n") {
 		command, isCommand := strings.CutPrefix(line, prompt)

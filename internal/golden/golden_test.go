@@ -42,7 +42,7 @@ func TestScriptFailsWhereSomethingElseIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := &failing{TB: t}
-		Script(h, path, shout)
+		CheckScript(h, path, shout)
 		if h.failed != fails && !*update {
 			t.Errorf("a file that says %q: failed is %v", said, h.failed)
 		}

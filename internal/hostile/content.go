@@ -12,18 +12,18 @@ var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_inf
 
 // badBodyKinds returns the kinds that send a bad body instead of JSON: other formats,
 // malformed or deep JSON, JSON without end.
-func badBodyKinds() []Kind {
-	body := func(name, text string) Kind {
-		return Kind{Name: name, paths: inJSON, write: func(w *answerWriter) { w.writeBody(text) }}
+func badBodyKinds() []AnswerKind {
+	body := func(name, text string) AnswerKind {
+		return AnswerKind{Name: name, paths: inJSON, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
-	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, paths: inJSON, write: func(w *answerWriter) {
+	bulky := func(name, start, piece string) AnswerKind {
+		return AnswerKind{Name: name, Bulky: true, paths: inJSON, write: func(w *answerWriter) {
 			w.writeHead(-1)
 			w.writeText(start)
 			w.writeEndless(piece)
 		}}
 	}
-	kinds := []Kind{
+	kinds := []AnswerKind{
 		body("a page of HTML", "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"),
 		body("a text", `"simulated"`),
 		body("a number", "1e-99999999"),
@@ -40,7 +40,7 @@ func badBodyKinds() []Kind {
 		bulky("endless number", `{"x":1`, "0"),
 		bulky("endless nothing", `{"data":[{}`, ",{}"),
 	}
-	return append(kinds, Kind{
+	return append(kinds, AnswerKind{
 		Name: "a line of 100 MB before it", Outcome: Keeps, Bulky: true, paths: []string{Chat},
 		write: func(w *answerWriter) {
 			w.writeHead(-1)
@@ -107,8 +107,8 @@ const completeAnswer = `{"simulated":true,"choices":[{"index":0,"message":{"role
 	`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
 
 // chatAnswer returns a kind that sends a complete chat completion with this content.
-func chatAnswer(name, content string) Kind {
-	return Kind{Name: name, Outcome: Either, Text: content, paths: []string{Chat}, write: func(w *answerWriter) {
+func chatAnswer(name, content string) AnswerKind {
+	return AnswerKind{Name: name, Outcome: Either, Text: content, paths: []string{Chat}, write: func(w *answerWriter) {
 		quoted, _ := json.Marshal(content) // a string can always be encoded
 		w.writeBody(fmt.Sprintf(completeAnswer, quoted))
 	}}
@@ -116,8 +116,8 @@ func chatAnswer(name, content string) Kind {
 
 // badContentKinds returns the kinds with bad content in a complete or endless chat completion,
 // the kind "mutated" for all JSON answers, and the kinds of streams.
-func badContentKinds() []Kind {
-	kinds := []Kind{
+func badContentKinds() []AnswerKind {
+	kinds := []AnswerKind{
 		chatAnswer("a tiny number", "1e-99999999"),
 		chatAnswer("a huge number", "1e9999999"),
 		chatAnswer("400 digits", strings.Repeat("7", 400)),
@@ -161,19 +161,19 @@ func badContentKinds() []Kind {
 }
 
 // badStreamKinds returns the kinds with bad server-sent events.
-func badStreamKinds() []Kind {
+func badStreamKinds() []AnswerKind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
-	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *answerWriter) {
+	bulky := func(name, start, piece string) AnswerKind {
+		return AnswerKind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *answerWriter) {
 			w.writeHead(-1)
 			w.writeText(start)
 			w.writeEndless(piece)
 		}}
 	}
-	plain := func(name, text string) Kind {
-		return Kind{Name: name, paths: []string{Stream}, write: func(w *answerWriter) { w.writeBody(text) }}
+	plain := func(name, text string) AnswerKind {
+		return AnswerKind{Name: name, paths: []string{Stream}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
-	return []Kind{
+	return []AnswerKind{
 		bulky("an event without end", `data: {"choices":[{"delta":{"content":"`, "x"),
 		bulky("events without end", "", delta+"\n\n"),
 		bulky("a stream without newline", "", "data: x "),

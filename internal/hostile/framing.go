@@ -10,17 +10,17 @@ import (
 )
 
 // badFramingKinds returns the kinds with bad HTTP. They answer requests for any path.
-func badFramingKinds() []Kind {
-	kind := func(name string, outcome Outcome, write func(w *answerWriter)) Kind {
-		return Kind{Name: name, Outcome: outcome, write: write}
+func badFramingKinds() []AnswerKind {
+	kind := func(name string, outcome Outcome, write func(w *answerWriter)) AnswerKind {
+		return AnswerKind{Name: name, Outcome: outcome, write: write}
 	}
-	bulky := func(name string, write func(w *answerWriter)) Kind {
-		return Kind{Name: name, Bulky: true, write: write}
+	bulky := func(name string, write func(w *answerWriter)) AnswerKind {
+		return AnswerKind{Name: name, Bulky: true, write: write}
 	}
-	waits := func(name string, write func(w *answerWriter)) Kind {
-		return Kind{Name: name, Waits: true, write: func(w *answerWriter) { write(w); w.wait() }}
+	waits := func(name string, write func(w *answerWriter)) AnswerKind {
+		return AnswerKind{Name: name, Waits: true, write: func(w *answerWriter) { write(w); w.wait() }}
 	}
-	refusal := func(name string, code int, headers ...string) Kind {
+	refusal := func(name string, code int, headers ...string) AnswerKind {
 		return kind(name, Breaks, func(w *answerWriter) {
 			w.writeStatus(code)
 			for i := 0; i < len(headers); i += 2 {
@@ -29,7 +29,7 @@ func badFramingKinds() []Kind {
 			w.writeText("Content-Length: 0\r\n\r\n")
 		})
 	}
-	return []Kind{
+	return []AnswerKind{
 		kind("nothing", Breaks, func(*answerWriter) {}),
 		kind("reset", Breaks, func(w *answerWriter) {
 			if tcp, ok := w.conn.(*net.TCPConn); ok {

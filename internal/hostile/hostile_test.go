@@ -39,7 +39,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func answer(t *testing.T, kind Kind, r Request) []byte {
+func answer(t *testing.T, kind AnswerKind, r Request) []byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	go kind.Answer(theirs, r)

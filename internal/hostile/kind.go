@@ -22,9 +22,9 @@ const (
 	Either
 )
 
-// A Kind is one kind of bad answer: one way in which a server, by fault or on purpose,
+// An AnswerKind is one kind of bad answer: one way in which a server, by fault or on purpose,
 // breaks HTTP, JSON, a stream or the content of its answer.
-type Kind struct {
+type AnswerKind struct {
 	Name    string
 	Outcome Outcome
 
@@ -53,29 +53,29 @@ type Request struct {
 
 // Kinds returns all kinds that can answer requests for a path, in a fixed order. The
 // path of streamed chat completions is Stream, which real servers do not have.
-func Kinds(path string) []Kind {
-	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.paths) > 0 && !slices.Contains(k.paths, path) })
+func Kinds(path string) []AnswerKind {
+	return slices.DeleteFunc(slices.Clone(all()), func(k AnswerKind) bool { return len(k.paths) > 0 && !slices.Contains(k.paths, path) })
 }
 
 // all returns all kinds. It makes them once, because some have texts of megabytes.
-var all = sync.OnceValue(func() []Kind {
+var all = sync.OnceValue(func() []AnswerKind {
 	return slices.Concat(badFramingKinds(), badBodyKinds(), badContentKinds(), badUsageKinds(), badListKinds(), badMetricsKinds())
 })
 
 // ContentKinds returns the kinds that were made for this path. They use HTTP correctly,
 // but their content is bad.
-func ContentKinds(path string) []Kind {
-	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.paths) == 0 })
+func ContentKinds(path string) []AnswerKind {
+	return slices.DeleteFunc(Kinds(path), func(k AnswerKind) bool { return len(k.paths) == 0 })
 }
 
 // CertainKinds returns the kinds for a path with a known result: always an error, or always
 // the honest answer. It leaves out kinds that wait.
-func CertainKinds(path string) []Kind {
-	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return k.Outcome == Either || k.Waits })
+func CertainKinds(path string) []AnswerKind {
+	return slices.DeleteFunc(Kinds(path), func(k AnswerKind) bool { return k.Outcome == Either || k.Waits })
 }
 
 // Draw chooses a kind for a request. Bulky kinds are ten times rarer than others.
-func Draw(kinds []Kind, seed uint64) Kind {
+func Draw(kinds []AnswerKind, seed uint64) AnswerKind {
 	d := newRand(seed)
 	for {
 		k := kinds[d.IntN(len(kinds))]
@@ -88,7 +88,7 @@ func Draw(kinds []Kind, seed uint64) Kind {
 // Answer writes the bad answer on a connection and closes the connection. The caller
 // has read the request. An error of the connection ends the answer; such errors are
 // expected.
-func (k Kind) Answer(conn net.Conn, r Request) {
+func (k AnswerKind) Answer(conn net.Conn, r Request) {
 	w := newAnswerWriter(conn, r)
 	k.write(w)
 	w.close()
@@ -109,11 +109,11 @@ const (
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // the numbers must be repeatable
 
 // NewPageKind returns a kind that sends this body with status 200.
-func NewPageKind(body string) Kind {
-	return Kind{Name: "a page", Outcome: Either, write: func(w *answerWriter) { w.writeBody(body) }}
+func NewPageKind(body string) AnswerKind {
+	return AnswerKind{Name: "a page", Outcome: Either, write: func(w *answerWriter) { w.writeBody(body) }}
 }
 
 // SpyKind returns a kind that sends the honest answer and copies it to good.
-func SpyKind(good *[]byte) Kind {
-	return Kind{Name: "a spy", Outcome: Keeps, write: func(w *answerWriter) { *good = w.Good; w.writeBody(string(w.Good)) }}
+func SpyKind(good *[]byte) AnswerKind {
+	return AnswerKind{Name: "a spy", Outcome: Keeps, write: func(w *answerWriter) { *good = w.Good; w.writeBody(string(w.Good)) }}
 }

@@ -8,7 +8,7 @@ import (
 // badUsageKinds returns the kinds that send impossible token counts in an otherwise correct
 // answer. Clients must refuse such an answer, because the account would be billed for
 // the counts.
-func badUsageKinds() (kinds []Kind) {
+func badUsageKinds() (kinds []AnswerKind) {
 	for _, count := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
 		{"enormous", "9007199254740992", "9007199254740992"},
@@ -20,7 +20,7 @@ func badUsageKinds() (kinds []Kind) {
 		{"texts", `"3"`, `"1"`},
 	} {
 		usage := fmt.Sprintf(`{"prompt_tokens":%s,"completion_tokens":%s,"total_tokens":0}`, count.input, count.output)
-		kinds = append(kinds, Kind{Name: "usage: " + count.name, paths: []string{Chat, Embeddings}, write: func(w *answerWriter) {
+		kinds = append(kinds, AnswerKind{Name: "usage: " + count.name, paths: []string{Chat, Embeddings}, write: func(w *answerWriter) {
 			w.writeBody(strings.TrimSuffix(strings.TrimSpace(string(w.Good)), "}") + `,"usage":` + usage + "}")
 		}})
 	}
@@ -28,12 +28,12 @@ func badUsageKinds() (kinds []Kind) {
 }
 
 // badListKinds returns the kinds that send bad information about the server and its models.
-func badListKinds() []Kind {
-	page := func(name string, outcome Outcome, of, text string) Kind {
-		return Kind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *answerWriter) { w.writeBody(text) }}
+func badListKinds() []AnswerKind {
+	page := func(name string, outcome Outcome, of, text string) AnswerKind {
+		return AnswerKind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
 	const one = `{"object":"list","data":[{"id":%q,"owned_by":"vllm","max_model_len":%s}]}`
-	return []Kind{
+	return []AnswerKind{
 		page("many models", Breaks, Models, `{"data":[{"id":"x"}`+strings.Repeat(`,{"id":"x"}`, 2_000)+`]}`),
 		page("many empty models", Breaks, Models, `{"data":[{}`+strings.Repeat(`,{}`, 100_000)+`]}`),
 		page("no models", Either, Models, `{"data":null}`),
@@ -52,12 +52,12 @@ func badListKinds() []Kind {
 }
 
 // badMetricsKinds returns the kinds that send bad metrics.
-func badMetricsKinds() []Kind {
-	page := func(name, text string) Kind {
-		return Kind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *answerWriter) { w.writeBody(text) }}
+func badMetricsKinds() []AnswerKind {
+	page := func(name, text string) AnswerKind {
+		return AnswerKind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
-	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *answerWriter) {
+	bulky := func(name, start, piece string) AnswerKind {
+		return AnswerKind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *answerWriter) {
 			w.writeHead(-1)
 			w.writeText(start)
 			w.writeEndless(piece)
@@ -72,7 +72,7 @@ func badMetricsKinds() []Kind {
 		fmt.Fprintf(&ranks, "vllm:cache_config_info{engine=\"%d\",num_gpu_blocks=\"999999999\",block_size=\"999999999\"} 1\n%s", rank,
 			strings.ReplaceAll(load("9007199254740992"), `"0"`, fmt.Sprintf(`"%d"`, rank)))
 	}
-	return []Kind{
+	return []AnswerKind{
 		page("gauges: NaN", load("NaN")),
 		page("gauges: Inf", load("+Inf")),
 		page("gauges: negative", load("-7")),

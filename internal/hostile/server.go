@@ -29,17 +29,17 @@ type Config struct {
 
 	// Choose selects the kind of bad answer to a request. If Choose is nil or returns
 	// nil, the answer is honest. n is the number of the request, from 0.
-	Choose func(r Request, n uint64) *Kind
+	Choose func(r Request, n uint64) *AnswerKind
 }
 
 // typeStream is the content type of an event stream.
 const typeStream = "text/event-stream"
 
-// Share returns a function for Config.Choose. It chooses a random bad kind for this
+// NewShareChooser returns a function for Config.Choose. It chooses a random bad kind for this
 // share of the requests (0 to 1), and the honest answer for the other requests. It
 // never chooses kinds that wait.
-func Share(share float64, seed uint64) func(Request, uint64) *Kind {
-	return func(r Request, n uint64) *Kind {
+func NewShareChooser(share float64, seed uint64) func(Request, uint64) *AnswerKind {
+	return func(r Request, n uint64) *AnswerKind {
 		d := newRand(seed ^ n*0x9e3779b97f4a7c15)
 		if d.Float64() >= share {
 			return nil

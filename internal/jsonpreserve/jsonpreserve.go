@@ -74,24 +74,24 @@ func hasOnlyKnownMembers(stored []byte, t reflect.Type, v reflect.Value) bool {
 // have no unknown members. Rewrite need not decode such a stored document. This saves
 // time, because a node mostly rewrites its own documents, and decoding a record takes
 // three times as long as encoding it.
-var plain = hashes{seed: maphash.MakeSeed()}
+var plain = hashCache{seed: maphash.MakeSeed()}
 
-type hashes struct {
+type hashCache struct {
 	seed  maphash.Seed
 	slots [4096]atomic.Uint64 // one hash per slot; more slots than documents that a node writes in a second
 }
 
-func (h *hashes) has(t reflect.Type, doc []byte) bool {
+func (h *hashCache) has(t reflect.Type, doc []byte) bool {
 	sum := h.hashOf(t, doc)
 	return h.slots[sum%uint64(len(h.slots))].Load() == sum
 }
 
-func (h *hashes) add(t reflect.Type, doc []byte) {
+func (h *hashCache) add(t reflect.Type, doc []byte) {
 	sum := h.hashOf(t, doc)
 	h.slots[sum%uint64(len(h.slots))].Store(sum)
 }
 
-func (h *hashes) hashOf(t reflect.Type, doc []byte) uint64 {
+func (h *hashCache) hashOf(t reflect.Type, doc []byte) uint64 {
 	var of maphash.Hash
 	of.SetSeed(h.seed)
 	maphash.WriteComparable(&of, t)
@@ -105,10 +105,10 @@ func merge(stored, known, fresh json.RawMessage) (json.RawMessage, error) {
 	if bytes.Equal(stored, known) {
 		return fresh, nil
 	}
-	if s, f := decoded[map[string]json.RawMessage](stored), decoded[map[string]json.RawMessage](fresh); s != nil && f != nil {
-		return mergeMembers(s, decoded[map[string]json.RawMessage](known), f)
+	if s, f := decodeOrZero[map[string]json.RawMessage](stored), decodeOrZero[map[string]json.RawMessage](fresh); s != nil && f != nil {
+		return mergeMembers(s, decodeOrZero[map[string]json.RawMessage](known), f)
 	}
-	s, k, f := decoded[[]json.RawMessage](stored), decoded[[]json.RawMessage](known), decoded[[]json.RawMessage](fresh)
+	s, k, f := decodeOrZero[[]json.RawMessage](stored), decodeOrZero[[]json.RawMessage](known), decodeOrZero[[]json.RawMessage](fresh)
 	if f != nil && len(s) == len(k) {
 		return mergeElements(s, k, f)
 	}
@@ -194,9 +194,9 @@ func firstMember(object json.RawMessage) string {
 	return fmt.Sprintf("%v:%s", name, value)
 }
 
-// decoded returns the object or the list in a JSON text, or nil if the text is
+// decodeOrZero returns the object or the list in a JSON text, or nil if the text is
 // something else.
-func decoded[T map[string]json.RawMessage | []json.RawMessage](text json.RawMessage) (v T) {
+func decodeOrZero[T map[string]json.RawMessage | []json.RawMessage](text json.RawMessage) (v T) {
 	_ = json.Unmarshal(text, &v)
 	return v
 }

@@ -15,8 +15,8 @@ import (
 // may import.
 const Module = "github.com/rowmill/rowmill"
 
-// Table holds the rules. Paths are inside the module.
-type Table struct {
+// ImportRules holds the rules. Paths are inside the module.
+type ImportRules struct {
 	// TopFolders lists all folders in the root of the repository that contain packages.
 	TopFolders []string
 
@@ -54,10 +54,10 @@ type Table struct {
 	Helpers []string
 }
 
-// Rowmill returns the table of this repository. A test compares it with
+// RowmillRules returns the table of this repository. A test compares it with
 // docs/architecture.md.
-func Rowmill() Table {
-	return Table{
+func RowmillRules() ImportRules {
+	return ImportRules{
 		TopFolders: []string{
 			"actors", "bench", "blob", "client", "cluster", "cmd", "console", "deploy", "docs", "e2e",
 			"engine", "examples", "http", "input", "internal", "results", "store", "tokenize",
@@ -114,10 +114,10 @@ type Package struct {
 }
 
 // Check returns one sentence for each rule that the packages break.
-func (t Table) Check(packages []Package) []string {
+func (t ImportRules) Check(packages []Package) []string {
 	var broken []string
 	for _, p := range packages {
-		from, inside := inModule(p.Path)
+		from, inside := cutModulePath(p.Path)
 		if !inside {
 			continue
 		}
@@ -134,7 +134,7 @@ func (t Table) Check(packages []Package) []string {
 	return broken
 }
 
-func (t Table) checkName(path string) []string {
+func (t ImportRules) checkName(path string) []string {
 	var broken []string
 	for _, element := range strings.Split(path, "/") {
 		if slices.Contains(t.VagueNames, element) {
@@ -149,8 +149,8 @@ func (t Table) checkName(path string) []string {
 
 // checkImport returns the reason why from must not import path, or "" if the import is
 // allowed.
-func (t Table) checkImport(from, path string) string {
-	to, inside := inModule(path)
+func (t ImportRules) checkImport(from, path string) string {
+	to, inside := cutModulePath(path)
 	if !inside {
 		return t.checkLibrary(from, path)
 	}
@@ -186,7 +186,7 @@ func (t Table) checkImport(from, path string) string {
 	return ""
 }
 
-func (t Table) checkLibrary(from, path string) string {
+func (t ImportRules) checkLibrary(from, path string) string {
 	for library, allowed := range t.Importers {
 		if !isUnder(path, library) {
 			continue
@@ -198,13 +198,13 @@ func (t Table) checkLibrary(from, path string) string {
 	return ""
 }
 
-func (t Table) isHelper(path string) bool {
+func (t ImportRules) isHelper(path string) bool {
 	return slices.Contains(t.Helpers, topFolder(path)) && !strings.Contains(t.layerFolder(path), "/")
 }
 
 // layerFolder returns the folder with an entry in Layer that contains the package at
 // path; empty if there is none.
-func (t Table) layerFolder(path string) string {
+func (t ImportRules) layerFolder(path string) string {
 	for path != "" {
 		if _, known := t.Layer[path]; known {
 			return path
@@ -214,9 +214,9 @@ func (t Table) layerFolder(path string) string {
 	return ""
 }
 
-// inModule returns the part of an import path inside the module, empty for the root
+// cutModulePath returns the part of an import path inside the module, empty for the root
 // package. It returns false if the path is outside the module.
-func inModule(path string) (string, bool) {
+func cutModulePath(path string) (string, bool) {
 	if path == Module {
 		return "", true
 	}

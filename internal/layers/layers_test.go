@@ -19,7 +19,7 @@ func TestFloors(t *testing.T) {
 	if len(packages) < 5 {
 		t.Fatalf("go list names %d packages; the rule would be checked against nothing", len(packages))
 	}
-	for _, broken := range Rowmill().Check(packages) {
+	for _, broken := range RowmillRules().Check(packages) {
 		t.Error(broken)
 	}
 }
@@ -29,12 +29,12 @@ func TestTopFolders(t *testing.T) {
 	t.Parallel()
 	var folders []string
 	for _, p := range list(t) {
-		if path, _ := inModule(p.Path); path != "" {
+		if path, _ := cutModulePath(p.Path); path != "" {
 			folders = append(folders, topFolder(path))
 		}
 	}
 	slices.Sort(folders)
-	if diff := cmp.Diff(Rowmill().TopFolders, slices.Compact(folders)); diff != "" {
+	if diff := cmp.Diff(RowmillRules().TopFolders, slices.Compact(folders)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 				}
 				p.Imports = append(p.Imports, path)
 			}
-			if diff := cmp.Diff(test.want, Rowmill().Check([]Package{p})); diff != "" {
+			if diff := cmp.Diff(test.want, RowmillRules().Check([]Package{p})); diff != "" {
 				t.Errorf("broken rules (-want +got):\n%s", diff)
 			}
 		})
@@ -153,7 +153,7 @@ func TestCheck(t *testing.T) {
 // have no effect.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	table := Rowmill()
+	table := RowmillRules()
 	var named []string
 	for _, allowed := range table.Importers {
 		named = append(named, allowed...)

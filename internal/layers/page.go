@@ -17,7 +17,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 
 // MissingFolders returns one sentence for each folder in the table that has no package. Such
 // an entry would silently permit imports later.
-func (t Table) MissingFolders(packages []Package) []string {
+func (t ImportRules) MissingFolders(packages []Package) []string {
 	named := slices.Concat(slices.Collect(maps.Keys(t.Layer)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
 	for _, allowed := range t.Importers {
 		named = append(named, allowed...)
@@ -29,7 +29,7 @@ func (t Table) MissingFolders(packages []Package) []string {
 	var missing []string
 	for _, folder := range slices.Compact(named) {
 		if !slices.ContainsFunc(packages, func(p Package) bool {
-			path, inside := inModule(p.Path)
+			path, inside := cutModulePath(p.Path)
 			return inside && isUnder(path, folder)
 		}) {
 			missing = append(missing, fmt.Sprintf("the table names %q, which holds no package", folder))
@@ -41,7 +41,7 @@ func (t Table) MissingFolders(packages []Package) []string {
 // PageDifferences returns one sentence for each difference between the table and a Markdown
 // page. In the page, each row of a table begins with a number and with folders in
 // backquotes: a layer and its folders, or a step and its packages.
-func (t Table) PageDifferences(page string) []string {
+func (t ImportRules) PageDifferences(page string) []string {
 	want := maps.Clone(t.Layer)
 	maps.Copy(want, t.Within)
 	var wrong []string

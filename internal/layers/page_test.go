@@ -14,7 +14,7 @@ import (
 // TestTableNamesWhatThereIs checks that each entry of the table has packages.
 func TestTableNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
-	for _, missing := range Rowmill().MissingFolders(list(t)) {
+	for _, missing := range RowmillRules().MissingFolders(list(t)) {
 		t.Error(missing)
 	}
 }
@@ -26,13 +26,13 @@ func TestPageIsTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := Rowmill()
+	table := RowmillRules()
 	for _, wrong := range table.PageDifferences(string(page)) {
 		t.Error("docs/architecture.md: " + wrong)
 	}
 	// The page names every package below the programs, down to the last part.
 	for _, p := range list(t) {
-		path, _ := inModule(p.Path)
+		path, _ := cutModulePath(p.Path)
 		if path == "" || table.isHelper(path) || slices.Contains(table.Programs, topFolder(path)) || topFolder(path) == "examples" {
 			continue
 		}
@@ -44,7 +44,7 @@ func TestPageIsTheTable(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	table := Table{
+	table := ImportRules{
 		Layer: map[string]int{"store": 1, "attic": 3}, Within: map[string]int{"store/bolt": 0, "store/tape": 0},
 		Importers: map[string][]string{"lib": {"store", "cellar"}}, Separate: [][2]string{{"store", "ghost"}},
 		Adapters: []string{"store/bolt"}, Programs: []string{"cmd"}, Helpers: []string{"internal"},
@@ -64,7 +64,7 @@ func TestMissing(t *testing.T) {
 
 func TestDiffers(t *testing.T) {
 	t.Parallel()
-	table := Table{Layer: map[string]int{"shard": 0, "store": 1, "http": 3}, Within: map[string]int{"http/sdk": 1}}
+	table := ImportRules{Layer: map[string]int{"shard": 0, "store": 1, "http": 3}, Within: map[string]int{"http/sdk": 1}}
 	for _, test := range []struct {
 		name, page string
 		want       []string

@@ -115,7 +115,7 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 	if o.Context > 0 {
 		cmd.Env = append(cmd.Env, "CTX="+strconv.Itoa(o.Context))
 	}
-	output := &tail{}
+	output := &tailBuffer{}
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -161,13 +161,13 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 	}
 }
 
-// tail is a writer that keeps the last 8 KiB of the server's output.
-type tail struct {
+// tailBuffer is a writer that keeps the last 8 KiB of the server's output.
+type tailBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (w *tail) Write(p []byte) (int, error) {
+func (w *tailBuffer) Write(p []byte) (int, error) {
 	const keep = 8 << 10
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +178,7 @@ func (w *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *tail) String() string {
+func (w *tailBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.buf.String()

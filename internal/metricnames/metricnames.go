@@ -68,13 +68,13 @@ func metricName(node ast.Node) (name string, histogram bool) {
 		for _, element := range n.Elts {
 			if pair, ok := element.(*ast.KeyValueExpr); ok && strings.HasSuffix(kind, "Opts") {
 				if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "Name" {
-					return text(pair.Value), kind == "HistogramOpts"
+					return stringLiteral(pair.Value), kind == "HistogramOpts"
 				}
 			}
 		}
 	case *ast.CallExpr:
 		if prometheusName(n.Fun) == "NewDesc" {
-			return text(n.Args[0]), false
+			return stringLiteral(n.Args[0]), false
 		}
 	}
 	return "", false
@@ -91,8 +91,8 @@ func prometheusName(e ast.Expr) string {
 	return ""
 }
 
-// text returns the value of a string literal, or "" for any other expression.
-func text(e ast.Expr) string {
+// stringLiteral returns the value of a string literal, or "" for any other expression.
+func stringLiteral(e ast.Expr) string {
 	if literal, ok := e.(*ast.BasicLit); ok {
 		if value, err := strconv.Unquote(literal.Value); err == nil {
 			return value

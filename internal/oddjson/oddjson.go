@@ -32,8 +32,8 @@ type ReaderUnderTest struct {
 	Verdicts map[string]Verdict
 }
 
-// A kind is a set of texts. A reader must accept all of them or refuse all of them.
-type kind struct {
+// A textKind is a set of texts. A reader must accept all of them or refuse all of them.
+type textKind struct {
 	name    string
 	verdict *Verdict                       // verdict of every reader; nil if ReaderUnderTest.Verdicts decides
 	texts   []string                       // values for Wrap
@@ -41,36 +41,36 @@ type kind struct {
 }
 
 // CheckReader checks a reader with the texts of all kinds.
-func CheckReader(t *testing.T, place ReaderUnderTest) {
+func CheckReader(t *testing.T, reader ReaderUnderTest) {
 	t.Helper()
 	open := 0
 	for _, k := range kinds() {
-		want, decided := place.Verdicts[k.name]
+		want, decided := reader.Verdicts[k.name]
 		switch {
 		case k.verdict != nil && decided:
-			t.Errorf("Place.Verdicts has %q; remove it: all places must treat this kind the same", k.name)
+			t.Errorf("ReaderUnderTest.Verdicts has %q; remove it: all places must treat this kind the same", k.name)
 		case k.verdict != nil:
 			want = *k.verdict
 		case !decided:
-			t.Errorf("Place.Verdicts lacks %q; add Taken or Refused", k.name)
+			t.Errorf("ReaderUnderTest.Verdicts lacks %q; add Taken or Refused", k.name)
 		default:
 			open++
 		}
 		var documents []string
 		for _, text := range k.texts {
-			documents = append(documents, place.Wrap(text))
+			documents = append(documents, reader.Wrap(text))
 		}
 		if k.whole != nil {
-			documents = append(documents, k.whole(place.Wrap("1"))...)
+			documents = append(documents, k.whole(reader.Wrap("1"))...)
 		}
 		for _, document := range documents {
-			if err := place.Take(document); (err == nil) != bool(want) {
+			if err := reader.Take(document); (err == nil) != bool(want) {
 				t.Errorf("%s: %s: accepted: %t (error: %v), want %t", k.name, shorten(document), err == nil, err, want)
 			}
 		}
 	}
-	if open != len(place.Verdicts) {
-		t.Errorf("Place.Verdicts has %d entries, want %d: remove the names that are not the name of a kind", len(place.Verdicts), open)
+	if open != len(reader.Verdicts) {
+		t.Errorf("ReaderUnderTest.Verdicts has %d entries, want %d: remove the names that are not the name of a kind", len(reader.Verdicts), open)
 	}
 }
 
@@ -93,7 +93,7 @@ func shorten(document string) string {
 	return fmt.Sprintf("%q", document)
 }
 
-func kinds() []kind {
+func kinds() []textKind {
 	taken, refused := Taken, Refused
 	nested := func(levels int) []string {
 		return []string{
@@ -102,8 +102,8 @@ func kinds() []kind {
 			strings.Repeat(`[{"":`, levels/2) + `""` + strings.Repeat("}]", levels/2),
 		}
 	}
-	return []kind{
-		// Every place accepts these kinds.
+	return []textKind{
+		// Every reader accepts these kinds.
 		{name: "literal", verdict: &taken, texts: strings.Fields(`true false null`)},
 		{name: "number", verdict: &taken, texts: numbers()},
 		{name: "string", verdict: &taken, texts: validStrings()},
@@ -113,7 +113,7 @@ func kinds() []kind {
 		{name: "white space", verdict: &taken, texts: []string{" 1", "1 ", "\t1\t", "\r1\r", " \t\r[ \t\r1 \t\r, \t\r2 \t\r] \t\r"}},
 		{name: "nested 20 deep", verdict: &taken, texts: nested(20)},
 
-		// Every place refuses these kinds.
+		// Every reader refuses these kinds.
 		{name: "bad literal", verdict: &refused, texts: strings.Fields(`True FALSE nul nulL tru truefalse undefined None yes nullx fals #t`)},
 		{name: "bad number", verdict: &refused, texts: append(strings.Fields(
 			`01 -01 00 -00.5 +1 .5 5. -.5 1e 1e+ 1E- 1.e1 1..2 0x1F 0b1 1_000 1,5 --1 - 1a 0e 1e1.5 1ee2 -a 1+2 0.3e+ 2.e3 -NaN nan Inf +Inf -Inf +Infinity infinity 1e٣ １ ½ 1.2.3 0.e1 0E 0e+ -.123 1ea -2. 1.-2`),

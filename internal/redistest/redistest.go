@@ -120,11 +120,11 @@ func Run(ctx context.Context, dir string, port int, fsync string, settings ...st
 	})
 }
 
-// run starts a server on the port given; 0 means a free port. args returns the
+// run starts a server on the port fixedPort; 0 means a free port. args returns the
 // arguments of the server for its port.
-func run(ctx context.Context, dir string, given int, args func(port int) []string) (*Server, error) {
-	s := &Server{dir: dir, port: given}
-	if given == 0 {
+func run(ctx context.Context, dir string, fixedPort int, args func(port int) []string) (*Server, error) {
+	s := &Server{dir: dir, port: fixedPort}
+	if fixedPort == 0 {
 		reserved, err := port.Reserve(ctx, "127.0.0.1")
 		if err != nil {
 			return nil, err

@@ -67,12 +67,12 @@ var Chance = rand.Int64N
 // Jitter returns a random duration from 0 to less than d, which must be positive.
 func Jitter(d time.Duration) time.Duration { return time.Duration(Chance(int64(d))) }
 
-// pauseBackOff computes the pauses of a policy for the backoff library; see Policy.First.
-type pauseBackOff struct{ next, most time.Duration }
+// jitteredBackOff computes the pauses of a policy for the backoff library; see Policy.First.
+type jitteredBackOff struct{ next, most time.Duration }
 
-func (g *pauseBackOff) Reset() {}
+func (g *jitteredBackOff) Reset() {}
 
-func (g *pauseBackOff) NextBackOff() time.Duration {
+func (g *jitteredBackOff) NextBackOff() time.Duration {
 	longest := min(g.next, g.most)
 	g.next = 2 * longest
 	return longest/2 + Jitter(longest/2+1)
@@ -101,7 +101,7 @@ func (p Policy) Do(ctx context.Context, do func() error, retryable func(error) b
 		}
 		return struct{}{}, last
 	},
-		backoff.WithBackOff(&pauseBackOff{p.First, p.Most}),
+		backoff.WithBackOff(&jitteredBackOff{p.First, p.Most}),
 		backoff.WithMaxElapsedTime(p.For), backoff.WithMaxTries(uint(p.Tries)),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			if notify != nil {

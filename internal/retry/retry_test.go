@@ -137,12 +137,12 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// Under Unlimited no policy gives up, but an error that is not retryable ends the call.
+// Under WithUnlimited no policy gives up, but an error that is not retryable ends the call.
 func TestDo_Unlimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var notified []error
-		ctx := retry.Unlimited(t.Context(), func(err error) { notified = append(notified, err) })
+		ctx := retry.WithUnlimited(t.Context(), func(err error) { notified = append(notified, err) })
 		began := time.Now()
 		do := func() error {
 			if time.Since(began) < time.Hour {

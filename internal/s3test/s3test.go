@@ -83,7 +83,7 @@ type Server struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	exited chan struct{}
-	output *tail
+	output *tailBuffer
 }
 
 // Binary returns the path of the server's program, or ErrNotInstalled.
@@ -170,7 +170,7 @@ func (s *Server) Restart(ctx context.Context) error {
 		return err
 	}
 	args := []string{"--port", s.address(), "--region", Region, "--quiet", "--keep-alive", "posix"}
-	if !keepsAttributes(objects) {
+	if !supportsXattr(objects) {
 		side := filepath.Join(s.Dir, "attributes")
 		if err := os.MkdirAll(side, 0o700); err != nil {
 			return err
@@ -188,7 +188,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	line = append(line, append(args, objects)...)
 
 	s.mu.Lock()
-	s.output = &tail{}
+	s.output = &tailBuffer{}
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // the server keeps running when ctx ends
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
@@ -338,19 +338,19 @@ func (s *Server) Stop() {
 	}
 }
 
-// keepsAttributes reports whether files in dir can have extended attributes, which the
+// supportsXattr reports whether files in dir can have extended attributes, which the
 // server needs for ETags and content types.
-func keepsAttributes(dir string) bool {
+func supportsXattr(dir string) bool {
 	return unix.Setxattr(dir, "user.rowmill", []byte("1"), 0) == nil
 }
 
-// tail is a writer that keeps the last 8 KiB of the server's output.
-type tail struct {
+// tailBuffer is a writer that keeps the last 8 KiB of the server's output.
+type tailBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (w *tail) Write(p []byte) (int, error) {
+func (w *tailBuffer) Write(p []byte) (int, error) {
 	const keep = 8 << 10
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,7 +361,7 @@ func (w *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *tail) String() string {
+func (w *tailBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.buf.String()

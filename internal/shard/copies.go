@@ -31,23 +31,23 @@ const (
 	copiesSection = 1 << 30 // largest section in bytes, far above the size that a shard can need
 )
 
-// A CopiesWriter writes the list of a job's copies, shard by shard.
-type CopiesWriter struct {
+// A RowCopiesWriter writes the list of a job's copies, shard by shard.
+type RowCopiesWriter struct {
 	w       io.Writer
 	section []byte
 	err     error // the first error; all later calls return it
 }
 
-// NewCopiesWriter returns a CopiesWriter that writes to w, and writes the magic bytes.
-func NewCopiesWriter(w io.Writer) *CopiesWriter {
+// NewRowCopiesWriter returns a RowCopiesWriter that writes to w, and writes the magic bytes.
+func NewRowCopiesWriter(w io.Writer) *RowCopiesWriter {
 	_, err := io.WriteString(w, copiesMagic)
-	return &CopiesWriter{w: w, err: err}
+	return &RowCopiesWriter{w: w, err: err}
 }
 
 // Add writes the copies in shard n. Each call needs a higher n than the call before.
 // rows has the positions of the copies in the shard. distances has, for each copy, how
 // many rows back its original is.
-func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
+func (c *RowCopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -63,7 +63,7 @@ func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error
 }
 
 // Close writes the last section. It does not close the underlying writer.
-func (c *CopiesWriter) Close() error {
+func (c *RowCopiesWriter) Close() error {
 	if c.err != nil {
 		return c.err
 	}
@@ -71,7 +71,7 @@ func (c *CopiesWriter) Close() error {
 	return c.write(copiesLast, 0)
 }
 
-func (c *CopiesWriter) write(n uint32, set int) error {
+func (c *RowCopiesWriter) write(n uint32, set int) error {
 	le := binary.LittleEndian
 	le.PutUint32(c.section, n)
 	le.PutUint32(c.section[4:], uint32(set))                             //nolint:gosec // a set of positions in a shard is small
@@ -86,10 +86,10 @@ func copiesSum(section []byte) uint32 {
 	return crc32.Update(crc32.Checksum(section[:copiesHeader-4], castagnoli), castagnoli, section[copiesHeader:])
 }
 
-// Copies is the list of the copies of a job, in memory. It needs about one bit per copy
+// RowCopies is the list of the copies of a job, in memory. It needs about one bit per copy
 // and one bit per original.
-type Copies struct {
-	shards  []ShardInfo
+type RowCopies struct {
+	shards  []ManifestEntry
 	byShard []shardCopies // copies in each shard, by number of the shard
 	rows    int64
 }
@@ -102,9 +102,9 @@ type shardCopies struct {
 	size   int             // bytes of the distances
 }
 
-// ReadCopies reads which rows of shards are copies from an object of size bytes.
-func ReadCopies(r io.ReaderAt, size int64, shards []ShardInfo) (*Copies, error) {
-	c := &Copies{shards: shards, byShard: make([]shardCopies, len(shards))}
+// ReadRowCopies reads which rows of shards are copies from an object of size bytes.
+func ReadRowCopies(r io.ReaderAt, size int64, shards []ManifestEntry) (*RowCopies, error) {
+	c := &RowCopies{shards: shards, byShard: make([]shardCopies, len(shards))}
 	head := make([]byte, len(copiesMagic))
 	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read copies: %w", err)
@@ -113,7 +113,7 @@ func ReadCopies(r io.ReaderAt, size int64, shards []ShardInfo) (*Copies, error) 
 		return nil, fmt.Errorf("%w: it does not begin with the magic bytes of a list of copies", ErrCorrupt)
 	}
 	for at, before := int64(len(copiesMagic)), -1; ; {
-		section, err := readCopies(r, at, size)
+		section, err := readSection(r, at, size)
 		if err != nil {
 			return nil, err
 		}
@@ -126,14 +126,14 @@ func ReadCopies(r io.ReaderAt, size int64, shards []ShardInfo) (*Copies, error) 
 			return nil, fmt.Errorf("%w: the list of copies has shard %d after shard %d; the job has %d shards", ErrCorrupt, n, before, len(shards))
 		}
 		before = int(n)
-		if err := c.add(before, section, at); err != nil {
+		if err := c.addSection(before, section, at); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// readCopies reads the section at offset at, and checks its length and checksum.
-func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
+// readSection reads the section at offset at, and checks its length and checksum.
+func readSection(r io.ReaderAt, at, size int64) ([]byte, error) {
 	head := make([]byte, copiesHeader)
 	if size-at < copiesHeader {
 		return nil, fmt.Errorf("%w: the list of copies ends early", ErrCorrupt)
@@ -155,8 +155,8 @@ func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
 	return section, nil
 }
 
-// add adds the copies of shard n from a section that ends at offset end.
-func (c *Copies) add(n int, section []byte, end int64) error {
+// addSection adds the copies of shard n from a section that ends at offset end.
+func (c *RowCopies) addSection(n int, section []byte, end int64) error {
 	set := int(binary.LittleEndian.Uint32(section[4:]))
 	distances := section[copiesHeader+set:]
 	rows := roaring.New()
@@ -202,13 +202,13 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 }
 
 // isCopy reports whether a row of shard m is a copy.
-func (c *Copies) isCopy(m int, row int64) bool {
+func (c *RowCopies) isCopy(m int, row int64) bool {
 	rows := c.byShard[m].rows
 	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // a position in a shard
 }
 
 // originals returns the original of each copy in shard n, in the order of the copies.
-func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
+func (c *RowCopies) originals(n int, distances []byte) ([]int64, error) {
 	rows := make([]int64, 0, c.byShard[n].rows.GetCardinality())
 	for it := c.byShard[n].rows.Iterator(); it.HasNext(); {
 		row := c.shards[n].First + int64(it.Next())
@@ -226,21 +226,21 @@ func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
 }
 
 // Count returns the number of copies in the job.
-func (c *Copies) Count() int64 { return c.rows }
+func (c *RowCopies) Count() int64 { return c.rows }
 
 // Rows returns the copies in shard n, as positions in the shard; nil if the shard has
 // no copies. The caller must not change the result.
-func (c *Copies) Rows(n int) *roaring.Bitmap { return c.byShard[n].rows }
+func (c *RowCopies) Rows(n int) *roaring.Bitmap { return c.byShard[n].rows }
 
 // OriginalRows returns the rows of shard n that are originals of copies in any shard, as
 // positions in the shard; nil if there are none. The caller must not change the result.
-func (c *Copies) OriginalRows(n int) *roaring.Bitmap { return c.byShard[n].needed }
+func (c *RowCopies) OriginalRows(n int) *roaring.Bitmap { return c.byShard[n].needed }
 
 // LastOriginalShard returns the number of the last shard that has an original of a copy in shard n.
-func (c *Copies) LastOriginalShard(n int) int { return c.byShard[n].last }
+func (c *RowCopies) LastOriginalShard(n int) int { return c.byShard[n].last }
 
 // ShardOf returns the number of the shard with a row, or -1 if the job has no such row.
-func (c *Copies) ShardOf(row int64) int {
+func (c *RowCopies) ShardOf(row int64) int {
 	n := sort.Search(len(c.shards), func(i int) bool { return c.shards[i].First > row }) - 1
 	if n < 0 || row-c.shards[n].First >= int64(c.shards[n].Rows) {
 		return -1
@@ -249,8 +249,8 @@ func (c *Copies) ShardOf(row int64) int {
 }
 
 // ReadOriginals returns the original of each copy in Rows(n). It reads the originals from
-// r, the object that ReadCopies read.
-func (c *Copies) ReadOriginals(r io.ReaderAt, n int) ([]int64, error) {
+// r, the object that ReadRowCopies read.
+func (c *RowCopies) ReadOriginals(r io.ReaderAt, n int) ([]int64, error) {
 	distances := make([]byte, c.byShard[n].size)
 	if _, err := r.ReadAt(distances, c.byShard[n].at); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read the originals of shard %d: %w", n, err)

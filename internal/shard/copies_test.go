@@ -16,10 +16,10 @@ import (
 
 // listCopies writes the copies of shards: originals holds the original of each row, or
 // the row itself.
-func listCopies(t testing.TB, shards []shard.ShardInfo, originals []int64) []byte {
+func listCopies(t testing.TB, shards []shard.ManifestEntry, originals []int64) []byte {
 	t.Helper()
 	var list bytes.Buffer
-	w := shard.NewCopiesWriter(&list)
+	w := shard.NewRowCopiesWriter(&list)
 	for n, info := range shards {
 		rows, distances := roaring.New(), []int64(nil)
 		for rel := range info.Rows {
@@ -37,12 +37,12 @@ func listCopies(t testing.TB, shards []shard.ShardInfo, originals []int64) []byt
 	return list.Bytes()
 }
 
-func readCopies(list []byte, shards []shard.ShardInfo) (*shard.Copies, error) {
-	return shard.ReadCopies(bytes.NewReader(list), int64(len(list)), shards)
+func readCopies(list []byte, shards []shard.ManifestEntry) (*shard.RowCopies, error) {
+	return shard.ReadRowCopies(bytes.NewReader(list), int64(len(list)), shards)
 }
 
 // resolved returns the original of each row of shards, or the row itself.
-func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.ShardInfo) (originals []int64) {
+func resolved(t testing.TB, c *shard.RowCopies, list []byte, shards []shard.ManifestEntry) (originals []int64) {
 	t.Helper()
 	for n, info := range shards {
 		for rel := range info.Rows {
@@ -62,10 +62,10 @@ func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.ShardIn
 func TestCopiesProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var shards []shard.ShardInfo
+		var shards []shard.ManifestEntry
 		var texts []int
 		for range rapid.IntRange(0, 5).Draw(t, "shards") {
-			info := shard.ShardInfo{First: int64(len(texts)), Rows: rapid.IntRange(1, 60).Draw(t, "rows")}
+			info := shard.ManifestEntry{First: int64(len(texts)), Rows: rapid.IntRange(1, 60).Draw(t, "rows")}
 			shards = append(shards, info)
 			texts = append(texts, rapid.SliceOfN(rapid.IntRange(0, 30), info.Rows, info.Rows).Draw(t, "texts")...)
 		}
@@ -120,9 +120,9 @@ func (noTB) Helper()             {}
 func (n noTB) Fatal(args ...any) { n.t.Fatal(args...) }
 
 // threeShards returns shards with two copies in the second and one in the third.
-func threeShards(t testing.TB) ([]shard.ShardInfo, []byte) {
+func threeShards(t testing.TB) ([]shard.ManifestEntry, []byte) {
 	t.Helper()
-	shards := []shard.ShardInfo{{First: 0, Rows: 2}, {First: 2, Rows: 3}, {First: 5, Rows: 2}}
+	shards := []shard.ManifestEntry{{First: 0, Rows: 2}, {First: 2, Rows: 3}, {First: 5, Rows: 2}}
 	return shards, listCopies(t, shards, []int64{0, 1, 0, 3, 3, 5, 1})
 }
 

@@ -34,6 +34,6 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(r.First()+2, block.ID(2).Text, block.Text(2))
+	fmt.Println(r.FirstRow()+2, block.ID(2).Text, block.Text(2))
 	// Output: 1002 c row c
 }

@@ -11,17 +11,17 @@ import (
 // A Manifest lists the shards of a job's input.
 type Manifest struct {
 	rowmill.IDType
-	Fields []string `json:"fields,omitempty"` // names of the columns in rowmill.Row.Fields
-	Rows   int64    `json:"rows"`
-	Shards []ShardInfo   `json:"shards"`
+	Fields []string        `json:"fields,omitempty"` // names of the columns in rowmill.Row.Fields
+	Rows   int64           `json:"rows"`
+	Shards []ManifestEntry `json:"shards"`
 	Size   TokenCounts     `json:"size"`             // size of the rows that the job runs, without copies
-	Taken  int64    `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
-	Copies int64    `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
-	Groups bool     `json:"groups,omitempty"` // whether an object with the groups of rows exists
+	Taken  int64           `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
+	Copies int64           `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
+	Groups bool            `json:"groups,omitempty"` // whether an object with the groups of rows exists
 }
 
-// A ShardInfo describes one shard.
-type ShardInfo struct {
+// A ManifestEntry describes one shard.
+type ManifestEntry struct {
 	First int64 `json:"first"` // index of the shard's first row in the input
 	Rows  int   `json:"rows"`
 	Bytes int64 `json:"bytes"` // approximate size of the shard's rows in memory
@@ -37,11 +37,11 @@ type TokenCounts struct {
 // InlineManifest returns the manifest of rows that are stored in a job's record. They form
 // one shard, which NewTextReader reads.
 func InlineManifest(texts []string) Manifest {
-	info := ShardInfo{Rows: len(texts)}
+	info := ManifestEntry{Rows: len(texts)}
 	for _, text := range texts {
 		info.Bytes += int64(len(text))
 	}
-	return Manifest{Rows: int64(info.Rows), Shards: []ShardInfo{info}}
+	return Manifest{Rows: int64(info.Rows), Shards: []ManifestEntry{info}}
 }
 
 // ShardHash returns a short hash of how the input is divided into shards: of the first row

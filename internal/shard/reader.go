@@ -107,8 +107,8 @@ func NewTextReader(texts []string) *Reader {
 // Rows returns the number of rows.
 func (s *Reader) Rows() int { return s.rows }
 
-// First returns the index of the shard's first row within the input.
-func (s *Reader) First() int64 { return s.first }
+// FirstRow returns the index of the shard's first row within the input.
+func (s *Reader) FirstRow() int64 { return s.first }
 
 // BlockOf returns the number of the block that contains row. row must be less than
 // Rows.
@@ -202,9 +202,9 @@ func (b *Block) decode(raw []byte, rows int, ids, hasFields bool) error {
 	return nil
 }
 
-// decodeID reads an id at position *at. cut reads a number of bytes, and sized reads a
-// length and then this number of bytes.
-func decodeID(id *rowmill.ID, raw []byte, at *int, cut func(uint64) (string, bool), sized func() (string, bool)) (ok bool) {
+// decodeID reads an id at position *at. readBytes reads a number of bytes, and readString
+// reads a length and then this number of bytes.
+func decodeID(id *rowmill.ID, raw []byte, at *int, readBytes func(uint64) (string, bool), readString func() (string, bool)) (ok bool) {
 	if *at == len(raw) {
 		return false
 	}
@@ -213,16 +213,16 @@ func decodeID(id *rowmill.ID, raw []byte, at *int, cut func(uint64) (string, boo
 	switch id.Kind {
 	case rowmill.IDNull:
 	case rowmill.IDString, rowmill.IDLeafValue:
-		id.Text, ok = sized()
+		id.Text, ok = readString()
 		return ok
 	case rowmill.IDBool:
-		s, ok := cut(1)
+		s, ok := readBytes(1)
 		if !ok {
 			return false
 		}
 		id.Int = int64(s[0])
 	case rowmill.IDInt, rowmill.IDUint, rowmill.IDFloat:
-		s, ok := cut(8)
+		s, ok := readBytes(8)
 		if !ok {
 			return false
 		}

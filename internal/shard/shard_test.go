@@ -37,8 +37,8 @@ func blocks(t testing.TB, first int64, ids bool, rows []rowmill.Row) *shard.Read
 	t.Helper()
 	data := encode(t, first, ids, rows)
 	r := must(shard.NewReader(bytes.NewReader(data), int64(len(data)), nil))(t)
-	if r.Rows() != len(rows) || r.First() != first {
-		t.Fatalf("reader has %d rows from %d, want %d from %d", r.Rows(), r.First(), len(rows), first)
+	if r.Rows() != len(rows) || r.FirstRow() != first {
+		t.Fatalf("reader has %d rows from %d, want %d from %d", r.Rows(), r.FirstRow(), len(rows), first)
 	}
 	return r
 }
@@ -319,10 +319,10 @@ func decode(data []byte) (rows []rowmill.Row, first int64, err error) {
 			return nil, 0, err
 		}
 		for row := b.First; row < b.First+b.Rows(); row++ {
-			rows = append(rows, b.Row(r.First(), row))
+			rows = append(rows, b.Row(r.FirstRow(), row))
 		}
 	}
-	return rows, r.First(), nil
+	return rows, r.FirstRow(), nil
 }
 
 func TestRowsHaveTheirFields(t *testing.T) {

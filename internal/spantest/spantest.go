@@ -56,7 +56,7 @@ func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 	c.requests = append(c.requests, request)
 	n := len(c.requests)
 	c.mu.Unlock()
-	answer := Answer(http.StatusOK, nil)
+	answer := NewResponse(http.StatusOK, nil)
 	if c.Answer != nil {
 		if answer, err = c.Answer(request, n); err != nil || answer.StatusCode != http.StatusOK {
 			return answer, err
@@ -80,8 +80,8 @@ func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Answer returns an HTTP response as a collector sends it.
-func Answer(status int, body []byte) *http.Response {
+// NewResponse returns an HTTP response as a collector sends it.
+func NewResponse(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}}
 }
 
@@ -152,10 +152,10 @@ func (c *Collector) Named(name string) []Span {
 	return slices.DeleteFunc(c.Spans(), func(s Span) bool { return s.Name != name })
 }
 
-// Start starts a Tracer that sends to the collector and traces all jobs and rows,
+// StartTracer starts a Tracer that sends to the collector and traces all jobs and rows,
 // unless change sets other values. After Close of the Tracer, all sent spans are in the
 // collector.
-func (c *Collector) Start(t testing.TB, change func(*tracing.Config)) *tracing.Tracer {
+func (c *Collector) StartTracer(t testing.TB, change func(*tracing.Config)) *tracing.Tracer {
 	t.Helper()
 	config := tracing.Config{
 		Endpoint: "http://collector.test/v1/traces", Sample: 1, Rows: 1, Queue: 4096, Timeout: 10 * time.Second, Node: "node1", Version: "1.2.3",

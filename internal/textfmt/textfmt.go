@@ -21,7 +21,7 @@ func AppendString(dst, s []byte) []byte { return append(AppendEscaped(append(dst
 func AppendEscaped(dst, s []byte) []byte {
 	const hex = "0123456789abcdef"
 	if !utf8.Valid(s) {
-		s = AppendValid(make([]byte, 0, len(s)+len(s)/8), s)
+		s = AppendValidUTF8(make([]byte, 0, len(s)+len(s)/8), s)
 	}
 	for {
 		n := PlainPrefixLen(s)
@@ -45,9 +45,9 @@ func AppendEscaped(dst, s []byte) []byte {
 	}
 }
 
-// AppendValid appends s as valid UTF-8: U+FFFD replaces every byte that is not part of
+// AppendValidUTF8 appends s as valid UTF-8: U+FFFD replaces every byte that is not part of
 // valid UTF-8.
-func AppendValid(dst, s []byte) []byte {
+func AppendValidUTF8(dst, s []byte) []byte {
 	for len(s) > 0 {
 		r, size := utf8.DecodeRune(s)
 		dst = utf8.AppendRune(dst, r)
@@ -82,15 +82,14 @@ func PlainPrefixLen(s []byte) int {
 	return n
 }
 
-// AppendDecimal appends the shortest text that reads back as f, a float of size bits.
-// The text always has a point or an exponent, so that no reader takes it for an
-// integer.
-func AppendDecimal(dst []byte, f float64, size int) []byte {
+// AppendDecimal appends the shortest text that reads back as f, a float of bitSize bits.
+// The text always has a point or an exponent, so that no reader takes it for an integer.
+func AppendDecimal(dst []byte, f float64, bitSize int) []byte {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
-		return strconv.AppendFloat(dst, f, 'e', -1, size)
+		return strconv.AppendFloat(dst, f, 'e', -1, bitSize)
 	}
 	start := len(dst)
-	dst = strconv.AppendFloat(dst, f, 'f', -1, size)
+	dst = strconv.AppendFloat(dst, f, 'f', -1, bitSize)
 	if !slices.Contains(dst[start:], '.') {
 		dst = append(dst, '.', '0')
 	}
@@ -106,9 +105,9 @@ func Shorten(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// Distance returns the Levenshtein distance over bytes: how many bytes must be added,
+// EditDistance returns the Levenshtein distance over bytes: how many bytes must be added,
 // removed or replaced to turn a into b.
-func Distance(a, b string) int {
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

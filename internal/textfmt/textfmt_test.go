@@ -27,7 +27,7 @@ func FuzzAppendString(f *testing.F) {
 		if err := json.Unmarshal(bytes.TrimPrefix(ours, []byte("before")), &got); err != nil || got != want {
 			t.Fatalf("%q became %s, which reads %q, %v; want %q", s, ours, got, err, want)
 		}
-		if valid := string(AppendValid(nil, []byte(s))); valid != want {
+		if valid := string(AppendValidUTF8(nil, []byte(s))); valid != want {
 			t.Fatalf("%q became %q, want %q", s, valid, want)
 		}
 	})
@@ -84,14 +84,14 @@ func FuzzDistance(f *testing.F) {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		d := Distance(a, b)
-		if d != Distance(b, a) {
-			t.Errorf("%q and %q: %d one way, %d the other", a, b, d, Distance(b, a))
+		d := EditDistance(a, b)
+		if d != EditDistance(b, a) {
+			t.Errorf("%q and %q: %d one way, %d the other", a, b, d, EditDistance(b, a))
 		}
 		if (d == 0) != (a == b) || d < max(len(a), len(b))-min(len(a), len(b)) || d > max(len(a), len(b)) {
 			t.Errorf("%q and %q: %d", a, b, d)
 		}
-		if with := Distance(a+"x", b+"x"); with > d {
+		if with := EditDistance(a+"x", b+"x"); with > d {
 			t.Errorf("%q and %q: %d, with a common end %d", a, b, d, with)
 		}
 	})
@@ -103,7 +103,7 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"kitten", "sitting", 3}, {"temprature", "temperature", 1}, {"ab", "ba", 2}, {"abc", "", 3}} {
-		if got := Distance(c.a, c.b); got != c.want {
+		if got := EditDistance(c.a, c.b); got != c.want {
 			t.Errorf("%q and %q: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 // upload, and without one.
 func BenchmarkRequest(b *testing.B) {
 	c := spantest.Collector{Answer: func(*http.Request, int) (*http.Response, error) {
-		return spantest.Answer(http.StatusNoContent, nil), nil
+		return spantest.NewResponse(http.StatusNoContent, nil), nil
 	}}
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds."})
 	for name, sample := range map[string]float64{"traced": 1, "not traced": 0} {
 		b.Run(name, func(b *testing.B) {
-			tracer := c.Start(b, func(cfg *tracing.Config) { cfg.Sample, cfg.Queue = sample, 1<<30 })
-			job := tracer.Job(rowmill.NewJobID(), "")
+			tracer := c.StartTracer(b, func(cfg *tracing.Config) { cfg.Sample, cfg.Queue = sample, 1<<30 })
+			job := tracer.TraceJob(rowmill.NewJobID(), "")
 			rows := job.Begin("rows")
 			b.ReportAllocs()
 			for b.Loop() {
@@ -34,7 +34,7 @@ func BenchmarkRequest(b *testing.B) {
 				_ = span.Traceparent()
 				span.Observe(seconds, 0.5)
 				if span != nil {
-					span.Set(slog.Int64("gen_ai.usage.input_tokens", 100), slog.Int64("gen_ai.usage.output_tokens", 100))
+					span.SetAttributes(slog.Int64("gen_ai.usage.input_tokens", 100), slog.Int64("gen_ai.usage.output_tokens", 100))
 					span.End(nil)
 				}
 			}

@@ -43,9 +43,9 @@ const (
 	batchSpans = 512
 )
 
-// A queue sends ended spans to the collector in a goroutine of its own. Ending a span
+// A spanQueue sends ended spans to the collector in a goroutine of its own. Ending a span
 // never blocks: if the queue is full, the span is dropped.
-type queue struct {
+type spanQueue struct {
 	export   func(context.Context, []sdktrace.ReadOnlySpan) error
 	capacity int
 	timeout  time.Duration
@@ -67,10 +67,10 @@ type queue struct {
 	failing bool // the last request failed and was logged; used by run only
 }
 
-var _ sdktrace.SpanProcessor = (*queue)(nil)
+var _ sdktrace.SpanProcessor = (*spanQueue)(nil)
 
-func newQueue(cfg Config, export func(context.Context, []sdktrace.ReadOnlySpan) error) *queue {
-	q := &queue{
+func newQueue(cfg Config, export func(context.Context, []sdktrace.ReadOnlySpan) error) *spanQueue {
+	q := &spanQueue{
 		export: export, capacity: cfg.Queue, timeout: cfg.Timeout, metrics: cfg.Metrics, log: cfg.Logger,
 		nonEmpty: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -81,10 +81,10 @@ func newQueue(cfg Config, export func(context.Context, []sdktrace.ReadOnlySpan) 
 }
 
 // OnStart does nothing.
-func (q *queue) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (q *spanQueue) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
 // OnEnd adds a span to the queue, or drops it if the queue is full.
-func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
+func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.mu.Lock()
 	before, closed := len(q.waiting), q.stopCtx.Err() != nil
 	fits := before+q.inFlight < q.capacity && !closed
@@ -98,16 +98,16 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	case !fits:
 		q.metrics.spans.WithLabelValues(dropped).Inc()
 	case before == 0:
-		signal(q.nonEmpty)
+		trySend(q.nonEmpty)
 	case before+1 == batchSpans:
-		signal(q.full)
+		trySend(q.full)
 	}
 	if warn {
 		q.log.Warn("the span queue is full, dropping spans; rowmill_tracing_spans_total counts them", "room", q.capacity)
 	}
 }
 
-func signal(c chan<- struct{}) {
+func trySend(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -115,11 +115,11 @@ func signal(c chan<- struct{}) {
 }
 
 // ForceFlush does nothing: run sends all spans by itself.
-func (q *queue) ForceFlush(context.Context) error { return nil }
+func (q *spanQueue) ForceFlush(context.Context) error { return nil }
 
 // Shutdown sends the waiting spans, with one try per request, until ctx ends. Spans
 // that end later are dropped.
-func (q *queue) Shutdown(ctx context.Context) error {
+func (q *spanQueue) Shutdown(ctx context.Context) error {
 	q.stop()
 	stop := context.AfterFunc(ctx, q.cancelSend)
 	defer stop()
@@ -128,7 +128,7 @@ func (q *queue) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-func (q *queue) run() {
+func (q *spanQueue) run() {
 	defer close(q.done)
 	for {
 		select {
@@ -152,7 +152,7 @@ func (q *queue) run() {
 	}
 }
 
-func (q *queue) takeBatch() []sdktrace.ReadOnlySpan {
+func (q *spanQueue) takeBatch() []sdktrace.ReadOnlySpan {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(q.waiting), batchSpans)
@@ -166,7 +166,7 @@ func (q *queue) takeBatch() []sdktrace.ReadOnlySpan {
 
 // send sends one request with spans. It retries only for a limited time, because newer
 // spans are worth more.
-func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
+func (q *spanQueue) send(spans []sdktrace.ReadOnlySpan) {
 	policy := retry.Spans
 	if q.stopCtx.Err() != nil {
 		policy.Tries = 1
@@ -198,7 +198,7 @@ func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 
 // logSendState logs once when sending begins to fail, and once when it succeeds again.
 // err is the result of the last try.
-func (q *queue) logSendState(err error) {
+func (q *spanQueue) logSendState(err error) {
 	switch {
 	case err != nil && !q.failing:
 		q.log.Warn("sending spans to the collector failed; jobs continue, but spans are missing in traces", "err", err)

@@ -64,8 +64,8 @@ func formatTraceparent(sc trace.SpanContext) string {
 	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 }
 
-// Set adds attributes to the span.
-func (s *Span) Set(attrs ...slog.Attr) {
+// SetAttributes adds attributes to the span.
+func (s *Span) SetAttributes(attrs ...slog.Attr) {
 	if s != nil {
 		s.span.SetAttributes(attributes(attrs)...)
 	}
@@ -111,9 +111,9 @@ func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	exemplars.ObserveWithExemplar(value, prometheus.Labels{keyTrace: sc.TraceID().String(), keySpan: sc.SpanID().String()})
 }
 
-// Log returns a logger that adds the trace ID to its lines. For a nil span it returns
+// WithTraceID returns a logger that adds the trace ID to its lines. For a nil span it returns
 // log unchanged.
-func (s *Span) Log(log *slog.Logger) *slog.Logger {
+func (s *Span) WithTraceID(log *slog.Logger) *slog.Logger {
 	if s == nil {
 		return log
 	}

@@ -14,7 +14,7 @@
 // span derive from the job id; for a job submitted within a trace, the record holds the
 // client's trace id. The same ids decide which jobs are traced.
 //
-// All methods of a nil Tracer, Job or Span may be called; they trace nothing.
+// All methods of a nil Tracer, JobTrace or Span may be called; they trace nothing.
 package tracing
 
 import (
@@ -80,7 +80,7 @@ func New(cfg Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &Tracer{least: threshold(cfg.Sample), client: newClient(cfg)}
+	t := &Tracer{least: sampleThreshold(cfg.Sample), client: newClient(cfg)}
 	if cfg.Rows > 0 {
 		t.rowInterval = 1 / cfg.Rows
 	}
@@ -116,10 +116,10 @@ func (t *Tracer) SetHeaders(headers map[string]string) { t.client.setHeaders(hea
 // specification of traceparent defines it. A UUID of version 7 has more random bits.
 const randomBits = 56
 
-// threshold returns the smallest random part of a trace ID that is sampled for a share
+// sampleThreshold returns the smallest random part of a trace ID that is sampled for a share
 // of jobs, as OpenTelemetry's probability samplers define it. A larger share includes
 // all IDs of a smaller share.
-func threshold(share float64) uint64 {
+func sampleThreshold(share float64) uint64 {
 	return uint64((1 - share) * (1 << randomBits))
 }
 
@@ -135,9 +135,9 @@ type JobTrace struct {
 	ctx    context.Context // context that makes the job span the parent in Begin
 }
 
-// Job returns the traced job with this ID. traceparent is the value that Traceparent
-// returned when the job was submitted. Job returns nil for a job that is not traced.
-func (t *Tracer) Job(id, traceparent string) *JobTrace {
+// TraceJob returns the traced job with this ID. traceparent is the value that Traceparent
+// returned when the job was submitted. TraceJob returns nil for a job that is not traced.
+func (t *Tracer) TraceJob(id, traceparent string) *JobTrace {
 	if t == nil {
 		return nil
 	}
@@ -198,9 +198,9 @@ func (j *JobTrace) End(created, ended time.Time, failure string, attrs ...slog.A
 	s.span.End(trace.WithTimestamp(ended))
 }
 
-// Log returns a logger that adds the job's trace ID to its lines. For a nil job it
+// WithTraceID returns a logger that adds the job's trace ID to its lines. For a nil job it
 // returns log unchanged.
-func (j *JobTrace) Log(log *slog.Logger) *slog.Logger {
+func (j *JobTrace) WithTraceID(log *slog.Logger) *slog.Logger {
 	if j == nil {
 		return log
 	}

@@ -35,17 +35,17 @@ func TestNil(t *testing.T) {
 	if span != nil || tracing.Traceparent(ctx) != "" {
 		t.Error("a request is traced")
 	}
-	job := tracer.Job(rowmill.NewJobID(), client)
+	job := tracer.TraceJob(rowmill.NewJobID(), client)
 	if job != nil || job.TracesRow(0) {
 		t.Error("a job is traced")
 	}
 	log := slog.New(slog.DiscardHandler)
-	if job.Log(log) != log || span.Log(log) != log {
+	if job.WithTraceID(log) != log || span.WithTraceID(log) != log {
 		t.Error("another logger")
 	}
 	job.End(time.Now(), time.Now(), "code")
 	job.Begin("a").Begin("b").BeginCall("c").End(io.EOF)
-	span.Set(slog.Int("a", 1))
+	span.SetAttributes(slog.Int("a", 1))
 	span.Fail("code")
 	if span.Traceparent() != "" {
 		t.Error("a traceparent")
@@ -82,11 +82,11 @@ func onlySpan(t *testing.T, c *spantest.Collector, name string) spantest.Span {
 func TestJob_OnTwoNodes(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	owner, worker := c.Start(t, nil), c.Start(t, func(cfg *tracing.Config) { cfg.Node = "node2" })
+	owner, worker := c.StartTracer(t, nil), c.StartTracer(t, func(cfg *tracing.Config) { cfg.Node = "node2" })
 	id, created := rowmill.NewJobID(), time.Now().Add(-time.Minute).Round(0)
-	read := owner.Job(id, "").Begin("read the input")
+	read := owner.TraceJob(id, "").Begin("read the input")
 	read.End(rowmill.Failf("invalid_input_file", "the cell %q is no number", "secret"))
-	shard := worker.Job(id, "").Begin("shard", slog.Int("rowmill.shard", 17))
+	shard := worker.TraceJob(id, "").Begin("shard", slog.Int("rowmill.shard", 17))
 	rows := shard.Begin("rows")
 	call := rows.BeginCall("chat m", slog.String("a", "b"), slog.Float64("f", 0.5), slog.Bool("yes", true), slog.Duration("waited", 1500*time.Millisecond))
 	propagated := call.Traceparent()
@@ -94,7 +94,7 @@ func TestJob_OnTwoNodes(t *testing.T) {
 	call.End(nil)
 	rows.End(errors.New("disk full"))
 	shard.End(nil)
-	owner.Job(id, "").End(created, created.Add(time.Second), "", slog.Int64("rows", 3))
+	owner.TraceJob(id, "").End(created, created.Add(time.Second), "", slog.Int64("rows", 3))
 	worker.Close(t.Context())
 	owner.Close(t.Context())
 
@@ -136,17 +136,17 @@ func TestJob_OnTwoNodes(t *testing.T) {
 func TestJob_ContinuesClientTrace(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Sample = 0 })
+	tracer := c.StartTracer(t, func(cfg *tracing.Config) { cfg.Sample = 0 })
 	ctx, request := tracer.BeginRequest(t.Context(), client, "POST /v1/batch-inference", slog.String("http.request.method", "POST"))
 	record := tracing.Traceparent(ctx)
 	request.End(nil)
 	id := rowmill.NewJobID()
-	job := tracer.Job(id, record)
+	job := tracer.TraceJob(id, record)
 	job.Begin("shard").End(nil)
 	job.End(time.Now(), time.Now(), "engine_error")
 	var text bytes.Buffer
-	job.Log(slog.New(slog.NewTextHandler(&text, nil))).Info("hello")
-	request.Log(slog.New(slog.NewTextHandler(&text, nil))).Info("hello")
+	job.WithTraceID(slog.New(slog.NewTextHandler(&text, nil))).Info("hello")
+	request.WithTraceID(slog.New(slog.NewTextHandler(&text, nil))).Info("hello")
 	tracer.Close(t.Context())
 
 	served, whole := onlySpan(t, &c, "POST /v1/batch-inference"), onlySpan(t, &c, "job")
@@ -168,13 +168,13 @@ func TestJob_ContinuesClientTrace(t *testing.T) {
 func TestTraceparents(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	all := c.Start(t, nil)
+	all := c.StartTracer(t, nil)
 	defer all.Close(t.Context())
 	ctx, span := all.BeginRequest(t.Context(), unsampled, "POST /")
 	if span != nil || tracing.Traceparent(ctx) != unsampled {
 		t.Error("an unsampled trace was sampled, or its traceparent was lost")
 	}
-	if all.Job(rowmill.NewJobID(), unsampled) != nil {
+	if all.TraceJob(rowmill.NewJobID(), unsampled) != nil {
 		t.Error("a job is traced against the client's decision")
 	}
 	for _, none := range []string{"", "00", "00-" + clientTrace + "-" + clientSpan, "00-" + strings.Repeat("0", 32) + "-" + clientSpan + "-01", "ff" + client[2:], strings.ToUpper(client), client + "\r\nx: y"} {
@@ -182,12 +182,12 @@ func TestTraceparents(t *testing.T) {
 		if span != nil || tracing.Traceparent(ctx) != "" {
 			t.Errorf("%q is accepted", none)
 		}
-		if all.Job(rowmill.NewJobID(), none) == nil {
+		if all.TraceJob(rowmill.NewJobID(), none) == nil {
 			t.Errorf("with traceparent %q a job is not traced", none)
 		}
 	}
 	for _, id := range []string{"", "job-1", "job-" + strings.Repeat("x", 36)} {
-		if all.Job(id, "") != nil {
+		if all.TraceJob(id, "") != nil {
 			t.Errorf("%q is a job", id)
 		}
 	}
@@ -199,7 +199,7 @@ func TestSample(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
 	with := func(share float64) *tracing.Tracer {
-		tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Sample = share })
+		tracer := c.StartTracer(t, func(cfg *tracing.Config) { cfg.Sample = share })
 		t.Cleanup(func() { tracer.Close(context.WithoutCancel(t.Context())) })
 		return tracer
 	}
@@ -208,8 +208,8 @@ func TestSample(t *testing.T) {
 	var ones, tens int
 	for range jobs {
 		id := rowmill.NewJobID()
-		inOne, inTen := one.Job(id, "") != nil, ten.Job(id, "") != nil
-		if none.Job(id, "") != nil || all.Job(id, "") == nil || inOne != (again.Job(id, "") != nil) || inOne && !inTen {
+		inOne, inTen := one.TraceJob(id, "") != nil, ten.TraceJob(id, "") != nil
+		if none.TraceJob(id, "") != nil || all.TraceJob(id, "") == nil || inOne != (again.TraceJob(id, "") != nil) || inOne && !inTen {
 			t.Fatalf("nodes do not agree on %s", id)
 		}
 		if inOne {
@@ -230,9 +230,9 @@ func TestRows(t *testing.T) {
 		0: nil, 1: {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0.5: {0, 2, 4, 6, 8}, 0.3: {0, 4, 7}, 0.01: {0, 100, 200, 2900, 1_000_000}, 1e-9: {0, 1_000_000_000},
 	} {
 		var c spantest.Collector
-		tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Rows = share })
+		tracer := c.StartTracer(t, func(cfg *tracing.Config) { cfg.Rows = share })
 		defer tracer.Close(t.Context())
-		job := tracer.Job(rowmill.NewJobID(), "")
+		job := tracer.TraceJob(rowmill.NewJobID(), "")
 		var got []int64
 		for _, row := range []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 99, 100, 101, 200, 2899, 2900, 2901, 1_000_000, 1_000_001, 1_000_000_000} {
 			if job.TracesRow(row) && (share < 0.3 || row < 10) {
@@ -252,8 +252,8 @@ func TestRows(t *testing.T) {
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
-	tracer := c.Start(t, nil)
-	span := tracer.Job(rowmill.NewJobID(), "").Begin("a")
+	tracer := c.StartTracer(t, nil)
+	span := tracer.TraceJob(rowmill.NewJobID(), "").Begin("a")
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds.", Buckets: []float64{1, 2}})
 	span.Observe(seconds, 1.5)
 	span.End(nil)
@@ -302,7 +302,7 @@ func inVirtualTime(t *testing.T, answer func(request *http.Request, n int) (*htt
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t, registry: prometheus.NewRegistry()}
 		r.Answer = answer
-		r.tracer = r.Start(t, func(cfg *tracing.Config) {
+		r.tracer = r.StartTracer(t, func(cfg *tracing.Config) {
 			cfg.Queue, cfg.Metrics, cfg.Headers = 1000, tracing.NewMetrics(r.registry), map[string]string{"Authorization": "Bearer one"}
 			cfg.Logger = slog.New(slog.NewTextHandler(r, nil))
 		})
@@ -314,7 +314,7 @@ func inVirtualTime(t *testing.T, answer func(request *http.Request, n int) (*htt
 
 // endSpans starts and ends n spans.
 func (r *rig) endSpans(n int) {
-	job := r.tracer.Job(rowmill.NewJobID(), "")
+	job := r.tracer.TraceJob(rowmill.NewJobID(), "")
 	for range n {
 		job.Begin("a").End(nil)
 	}
@@ -378,7 +378,7 @@ func TestQueue_CollectorIsDown(t *testing.T) {
 		if down {
 			return nil, errors.New("connection refused")
 		}
-		return spantest.Answer(http.StatusOK, nil), nil
+		return spantest.NewResponse(http.StatusOK, nil), nil
 	}, func(r *rig) {
 		before := time.Now()
 		r.endSpans(2000)
@@ -410,10 +410,10 @@ func TestQueue_CollectorIsBusy(t *testing.T) {
 	var times []time.Time
 	inVirtualTime(t, func(_ *http.Request, n int) (*http.Response, error) {
 		times = append(times, time.Now())
-		answer := spantest.Answer(http.StatusServiceUnavailable, []byte("busy"))
+		answer := spantest.NewResponse(http.StatusServiceUnavailable, []byte("busy"))
 		answer.Header.Set("Retry-After", "20")
 		if n > 2 {
-			answer = spantest.Answer(http.StatusOK, nil)
+			answer = spantest.NewResponse(http.StatusOK, nil)
 		}
 		return answer, nil
 	}, func(r *rig) {
@@ -436,15 +436,15 @@ func TestQueue_CollectorRefuses(t *testing.T) {
 	inVirtualTime(t, func(_ *http.Request, n int) (*http.Response, error) {
 		switch n {
 		case 1:
-			return spantest.Answer(http.StatusUnauthorized, []byte("who are you?")), nil
+			return spantest.NewResponse(http.StatusUnauthorized, []byte("who are you?")), nil
 		case 2: // partial_success {rejected_spans: 3, error_message: "no"}
-			return spantest.Answer(http.StatusOK, []byte{0x0a, 6, 0x08, 3, 0x12, 2, 'n', 'o'}), nil
+			return spantest.NewResponse(http.StatusOK, []byte{0x0a, 6, 0x08, 3, 0x12, 2, 'n', 'o'}), nil
 		case 3:
-			answer := spantest.Answer(http.StatusFound, nil)
+			answer := spantest.NewResponse(http.StatusFound, nil)
 			answer.Header.Set("Location", "http://elsewhere.test/")
 			return answer, nil
 		}
-		return spantest.Answer(http.StatusOK, []byte("not protocol buffers, \xff\xff\xff")), nil
+		return spantest.NewResponse(http.StatusOK, []byte("not protocol buffers, \xff\xff\xff")), nil
 	}, func(r *rig) {
 		for range 4 {
 			r.endSpans(10)

@@ -119,7 +119,7 @@ func (w *world) part(shard int, first int64, texts ...string) store.Part {
 		p, err := results.NewPartWriter(to, w.schema)
 		for i, text := range texts {
 			row := rowmill.Row{Index: first + int64(i), Text: fmt.Sprint("input ", first+int64(i))}
-			out := rowmill.Output{Text: text, Attempts: 1}
+			out := rowmill.RowOutput{Text: text, Attempts: 1}
 			if text == "" {
 				out.Err = &rowmill.RowError{Code: rowmill.RowSchemaViolation, Message: "no"}
 				part.Totals.Failed++
@@ -182,10 +182,10 @@ func (w *world) finish(parts ...store.Part) {
 	w.job.Job.Status, w.job.Artifacts = rowmill.StatusSucceeded, artifacts
 }
 
-// row returns a short form of the result of Row.
+// row returns a short form of the result of ReadRow.
 func (w *world) row(n int64) string {
 	w.Helper()
-	view, err := w.Row(w.Context(), w.job, n)
+	view, err := w.ReadRow(w.Context(), w.job, n)
 	switch {
 	case errors.Is(err, ErrNoRow):
 		return "none"
@@ -283,7 +283,7 @@ func TestReading_OpensOnlyPartsThatHoldRows(t *testing.T) {
 		t.Errorf("%d rows have failed, and %d parts were opened for them; want %d at most", len(got), counted.opened, parts/10+1)
 	}
 	counted.opened = 0
-	if p, err := w.Preview(t.Context(), w.job, 100, 50); err != nil || len(p.Rows) != 50 || counted.opened > 51 {
+	if p, err := w.ReadPreview(t.Context(), w.job, 100, 50); err != nil || len(p.Rows) != 50 || counted.opened > 51 {
 		t.Errorf("%d rows were shown, and %d parts opened for them: %v; want 51 at most", len(p.Rows), counted.opened, err)
 	}
 }
@@ -306,7 +306,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	old := w.part(0, 0, "a")
 	w.parts = []store.Part{old}
 	noError(t, w.bucket.Delete(t.Context(), old.Key))
-	if _, err := w.Row(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != maxRereads {
+	if _, err := w.ReadRow(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != maxRereads {
 		t.Errorf("error %v after %d reads; want ErrBusy after %d", err, w.gets, maxRereads)
 	}
 	w.onGet = func() { w.parts = []store.Part{w.part(0, 0, "merged")} }
@@ -318,7 +318,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	if _, _, err := w.ListFailures(t.Context(), store.Record{Job: w.job.Job}, FirstFailurePosition(), 1); err != nil {
 		t.Errorf("parts without failures were opened: %v", err)
 	}
-	if _, err := w.Preview(t.Context(), store.Record{Job: w.job.Job}, 0, 1); !errors.Is(err, ErrRemoved) {
+	if _, err := w.ReadPreview(t.Context(), store.Record{Job: w.job.Job}, 0, 1); !errors.Is(err, ErrRemoved) {
 		t.Errorf("error %v, want ErrRemoved", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestPreview_OfPartsAndResults(t *testing.T) {
 	w := setup(t, 30)
 	w.parts = []store.Part{w.part(0, 0, "a", ""), w.part(0, 4, "e"), w.part(2, 20, "u")}
 	shown := func(offset, limit int64) (text string, end int64) {
-		p := must(w.Preview(t.Context(), w.job, offset, limit))(t)
+		p := must(w.ReadPreview(t.Context(), w.job, offset, limit))(t)
 		for i, row := range p.Rows {
 			switch {
 			case row == nil:
@@ -368,7 +368,7 @@ func TestParquet_OneFileOfEachVariantCounts(t *testing.T) {
 	made := make(chan store.Artifact, 8)
 	for range cap(made) {
 		go func() {
-			a, err := w.Parquet(t.Context(), record, v)
+			a, err := w.MakeParquet(t.Context(), record, v)
 			if err != nil {
 				t.Error(err)
 			}
@@ -386,7 +386,7 @@ func TestParquet_OneFileOfEachVariantCounts(t *testing.T) {
 		t.Fatalf("size %d, %v", first.Size, err)
 	}
 	defer source.Close()
-	if whole, err := w.Parquet(t.Context(), record, results.Full); err != nil || whole != record.Artifacts[layout.Full] {
+	if whole, err := w.MakeParquet(t.Context(), record, results.Full); err != nil || whole != record.Artifacts[layout.Full] {
 		t.Errorf("the full file is %v, %v", whole, err)
 	}
 }
@@ -417,12 +417,12 @@ func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 	w := setup(t, 1)
 	w.finish(w.part(0, 0, "a"))
 	w.records = rowmill.ErrUnavailable
-	if _, err := w.Parquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, rowmill.ErrUnavailable) {
+	if _, err := w.MakeParquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("error %v", err)
 	}
 	now := time.Now()
 	w.job.DataRemoved = &now
-	if _, err := w.Parquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, ErrRemoved) {
+	if _, err := w.MakeParquet(t.Context(), w.job, results.FileVariant{}); !errors.Is(err, ErrRemoved) {
 		t.Errorf("error %v, want ErrRemoved", err)
 	}
 }

@@ -25,10 +25,10 @@ type CommittedRows struct {
 	Schema results.Schema
 
 	bucket     blob.Bucket
-	shards     [][]store.Part  // parts by shard; empty for a job that succeeded
-	full, rows blob.Object     // result files of a job that succeeded, or nil
+	shards     [][]store.Part        // parts by shard; empty for a job that succeeded
+	full, rows blob.Object           // result files of a job that succeeded, or nil
 	result     *results.ResultReader // reads full and rows
-	truncated  int64           // number of truncated rows of a job that succeeded
+	truncated  int64                 // number of truncated rows of a job that succeeded
 }
 
 // OpenCommitted opens the committed rows of a job. The caller closes the result. If an
@@ -150,7 +150,7 @@ func (c *CommittedRows) eachRowOfParts(ctx context.Context, parts []store.Part, 
 		sources[i] = results.PartSource{Source: part, Accept: accepted, Release: part.Close}
 	}
 	if first < 0 {
-		row, err := results.FirstRow(sources[0].Source)
+		row, err := results.FirstRowIndex(sources[0].Source)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (o countedObject) ReadAt(p []byte, at int64) (int, error) {
 func (w *world) shardsOf(c *CommittedRows, shards int) (rows []string) {
 	w.Helper()
 	for n := range shards {
-		err := c.EachRowOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.Output) error {
+		err := c.EachRowOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			if row.Index/10 != int64(n) {
 				return fmt.Errorf("row %d is not in shard %d", row.Index, n)
 			}
@@ -131,7 +131,7 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	put(layout.ShardKey(job, 0), shardOf(0, 10))
 	put(layout.ShardKey(job, 1), shardOf(5, 10)) // from a node that splits into shards of five rows
 	put(layout.ManifestKey(job), func(to io.Writer) error {
-		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.ShardInfo{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
+		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
 	in, err := w.openInput(t.Context(), &w.job)
 	noError(t, err)

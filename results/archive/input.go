@@ -39,7 +39,7 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (s
 // A node that was suspended while it split the input may resume and overwrite a shard.
 // A shard with the same first row as want, and at least as many rows, contains the rows
 // of want. Any other shard is an error.
-func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.ShardInfo) (*shard.Reader, error) {
+func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.ManifestEntry) (*shard.Reader, error) {
 	if spec.Inline != nil {
 		return shard.NewTextReader(spec.Inline), nil
 	}
@@ -52,9 +52,9 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 		o.Close()
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
 	}
-	if r.First() != want.First || r.Rows() < want.Rows {
+	if r.FirstRow() != want.First || r.Rows() < want.Rows {
 		return nil, errors.Join(fmt.Errorf("open shard %d: %w: it has %d rows from row %d on, the manifest says %d from row %d on: submit the job again",
-			n, shard.ErrCorrupt, r.Rows(), r.First(), want.Rows, want.First), r.Close())
+			n, shard.ErrCorrupt, r.Rows(), r.FirstRow(), want.Rows, want.First), r.Close())
 	}
 	return r, nil
 }

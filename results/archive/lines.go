@@ -13,13 +13,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// MakeLines returns a file with one line per row of an ended job. On the first request it
+// MakeLinesFile returns a file with one line per row of an ended job. On the first request it
 // calls the function write, which must write the lines to w. write gets the function
 // each, which visits all rows in order. For a job that did not succeed, each also
 // visits the rows that did not run, as Partial does.
-func (a *Archive) MakeLines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.RowVisitor) error) error) (made store.Artifact, err error) {
+func (a *Archive) MakeLinesFile(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.RowVisitor) error) error) (made store.Artifact, err error) {
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		made, err = a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewLinesKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
+		made, err = a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewJSONLKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
 			return write(w, func(visit results.RowVisitor) error { return a.eachRow(ctx, record, visit) })
 		})
 		return err
@@ -27,8 +27,8 @@ func (a *Archive) MakeLines(ctx context.Context, record store.Record, name strin
 	return made, err
 }
 
-// requests returns the Parquet file with the requests and replies of an ended batch.
-func (a *Archive) requests(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
+// makeRequestsFile returns the Parquet file with the requests and replies of an ended batch.
+func (a *Archive) makeRequestsFile(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
 	v.Logprobs = false // the file of a batch has no column for logprobs
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		made, err = a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
@@ -83,7 +83,7 @@ const maxSpooledLine = 1 << 30
 // counted. It reads the rows from the input. If the input is removed, the rows have
 // only an index.
 func (a *Archive) eachUncountedRow(ctx context.Context, record store.Record, visit results.RowVisitor) error {
-	notRun := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}}
+	notRun := rowmill.RowOutput{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}}
 	in, err := a.openInput(ctx, &record)
 	if err != nil {
 		return err

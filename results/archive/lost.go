@@ -114,8 +114,8 @@ const visibleWithin = 30 * time.Second
 // may still appear, it returns ErrBusy.
 func (a *Archive) MarkLostParts(ctx context.Context, record store.Record, err error) (store.Record, error) {
 	var failure *rowmill.Failure // the failure of another job that copies rows from the job of record
-	if status := record.Job.Status; !status.Terminal() || status == rowmill.StatusSucceeded ||
-		ctx.Err() != nil || isStorageDown(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
+	if status := record.Job.Status; !status.IsTerminal() || status == rowmill.StatusSucceeded ||
+		ctx.Err() != nil || isStorageDown(err) || rowmill.ShouldStopJob(err) || errors.As(err, &failure) {
 		return record, err
 	}
 	parts, listErr := a.listParts(ctx, record.Job.ID)
@@ -147,13 +147,13 @@ const lostWarning = "Object storage lost rows after they were done. Resume the j
 
 // lostRows is the set of a job's rows that were in lost parts.
 type lostRows struct {
-	shards []shard.ShardInfo            // shards of the input
+	shards []shard.ManifestEntry   // shards of the input
 	rows   map[int]*roaring.Bitmap // lost rows by shard number, relative to the first row of the shard
 }
 
-// lostRows returns the rows that were in a job's lost parts. shards lists the shards of
+// readLostRows returns the rows that were in a job's lost parts. shards lists the shards of
 // the job's input.
-func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.ShardInfo) (l lostRows, err error) {
+func (a *Archive) readLostRows(ctx context.Context, record store.Record, shards []shard.ManifestEntry) (l lostRows, err error) {
 	if record.Lost.Rows == 0 {
 		return l, nil
 	}

@@ -120,7 +120,7 @@ func TestLostRows(t *testing.T) {
 	w := setup(t, 30)
 	w.lost = w.committed(w.part(1, 10, "x", "y"), w.part(1, 19, "z"))
 	w.job.Lost.Rows = 3
-	l := must(w.lostRows(t.Context(), w.job, []shard.ShardInfo{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
+	l := must(w.readLostRows(t.Context(), w.job, []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
 	var got []int64
 	for row := range int64(31) {
 		if l.has(row) {

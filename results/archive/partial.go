@@ -27,8 +27,8 @@ type ResultFile struct {
 // call makes a new file. The record must have the number of rows.
 func (a *Archive) OpenPartial(ctx context.Context, record store.Record) (d ResultFile, err error) {
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		if !record.Job.Status.Terminal() {
-			d, err = a.snapshot(ctx, record)
+		if !record.Job.Status.IsTerminal() {
+			d, err = a.openSnapshot(ctx, record)
 			return err
 		}
 		kept, err := a.makePartial(ctx, record)
@@ -48,11 +48,11 @@ func (a *Archive) OpenPartial(ctx context.Context, record store.Record) (d Resul
 	return d, err
 }
 
-// PartialParquet returns the Parquet file with all rows of a job that ended without
+// MakePartialParquet returns the Parquet file with all rows of a job that ended without
 // success, in one variant. The first request makes the file.
-func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
+func (a *Archive) MakePartialParquet(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
 	if record.Spec.Raw != nil {
-		return a.requests(ctx, record, v)
+		return a.makeRequestsFile(ctx, record, v)
 	}
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		base, err := a.makePartial(ctx, record)
@@ -72,9 +72,9 @@ func (a *Archive) makePartial(ctx context.Context, record store.Record) (store.A
 	})
 }
 
-// snapshot writes all rows of a running job to a temporary file and opens it. The file
+// openSnapshot writes all rows of a running job to a temporary file and opens it. The file
 // has no name, so it disappears when it is closed.
-func (a *Archive) snapshot(ctx context.Context, record store.Record) (d ResultFile, err error) {
+func (a *Archive) openSnapshot(ctx context.Context, record store.Record) (d ResultFile, err error) {
 	f, err := os.CreateTemp("", "rowmill-partial-*")
 	if err != nil {
 		return d, fmt.Errorf("create a temporary file: %w", err)
@@ -136,7 +136,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 
 // missingRowReasons returns a function that returns the reason why a row has no outcome.
 func (a *Archive) missingRowReasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
-	lost, err := a.lostRows(ctx, record, input.input.Shards)
+	lost, err := a.readLostRows(ctx, record, input.input.Shards)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (a *Archive) missingRowReasons(ctx context.Context, record store.Record, in
 
 // whyNotRun returns the message for rows of a job that did not run.
 func whyNotRun(job rowmill.Job) string {
-	if !job.Status.Terminal() {
+	if !job.Status.IsTerminal() {
 		return fmt.Sprintf("The row has not run yet; the job is %s.", job.Status)
 	}
 	ended := "failed"

@@ -19,8 +19,8 @@ type partIndex struct {
 	firsts map[int]int64  // index of the first row by position in shards, as far as known
 }
 
-// partIndex returns the index of a job's parts.
-func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, error) {
+// newPartIndex returns the index of a job's parts.
+func (a *Archive) newPartIndex(ctx context.Context, jobID string) (*partIndex, error) {
 	parts, err := a.listParts(ctx, jobID)
 	if err != nil {
 		return nil, err
@@ -41,9 +41,9 @@ func (h *partIndex) firstRowOfShard(ctx context.Context, i int) (int64, error) {
 	return row, err
 }
 
-// shardAt returns the position of the last shard that begins at or before the row. It
+// findShard returns the position of the last shard that begins at or before the row. It
 // returns 0 if there is no such shard.
-func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
+func (h *partIndex) findShard(ctx context.Context, row int64) (int, error) {
 	low, high := 0, len(h.shards) // binary search for the first shard after the row
 	for low < high {
 		middle := (low + high) / 2
@@ -60,13 +60,13 @@ func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	return max(0, low-1), nil
 }
 
-// partOf returns the part with the accepted result of a row, or nil if the row has no
+// findPart returns the part with the accepted result of a row, or nil if the row has no
 // result yet.
-func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) {
+func (h *partIndex) findPart(ctx context.Context, row int64) (*store.Part, error) {
 	if len(h.shards) == 0 {
 		return nil, nil
 	}
-	i, err := h.shardAt(ctx, row)
+	i, err := h.findShard(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (a *Archive) firstRowFromPart(ctx context.Context, part store.Part) (row in
 		return 0, err
 	}
 	err = a.withObjects(ctx, func(files []results.Source) error {
-		row, err = results.FirstRow(files[0])
+		row, err = results.FirstRowIndex(files[0])
 		return err
 	}, part.Key)
 	return row - int64(accepted.Minimum()), err

@@ -19,8 +19,8 @@ type Preview struct {
 	End    int64                 // index of the last row of the page, plus one
 }
 
-// Preview reads at most limit rows of a job, from the row with index offset on.
-func (a *Archive) Preview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
+// ReadPreview reads at most limit rows of a job, from the row with index offset on.
+func (a *Archive) ReadPreview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
 	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
 		p.Record = record
 		p.Rows, err = a.readPreviewRows(ctx, record, offset, limit)
@@ -68,12 +68,12 @@ func (r previewRows) placeRows(found []results.PreviewRow) {
 // parts' records. It reads the first part of a shard to find the index of the shard's
 // first row.
 func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRows) ([]*results.PreviewRow, error) {
-	parts, err := a.partIndex(ctx, jobID)
+	parts, err := a.newPartIndex(ctx, jobID)
 	if err != nil || len(parts.shards) == 0 {
 		return rows.all, err
 	}
 	keys := make([]string, len(rows.all)) // object key of the part that has each row
-	begin, err := parts.shardAt(ctx, rows.first)
+	begin, err := parts.findShard(ctx, rows.first)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 			break
 		}
 		for _, part := range parts.shards[i] {
-			if err := recordPartKey(keys, part, first-rows.first); err != nil {
+			if err := assignPartKey(keys, part, first-rows.first); err != nil {
 				return nil, err
 			}
 		}
@@ -111,9 +111,9 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// recordPartKey stores a part's key for each accepted row of the part. shardOffset is the
+// assignPartKey stores a part's key for each accepted row of the part. shardOffset is the
 // position of the shard's first row in keys; it may be negative.
-func recordPartKey(keys []string, part store.Part, shardOffset int64) error {
+func assignPartKey(keys []string, part store.Part, shardOffset int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err

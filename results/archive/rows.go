@@ -12,17 +12,17 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Row reads row n of a job. The error is ErrNoRow if the job has no row n, and
+// ReadRow reads row n of a job. The error is ErrNoRow if the job has no row n, and
 // ErrNotDone if the row has no outcome yet.
-func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
+func (a *Archive) ReadRow(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
 	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
-		view, err = a.row(ctx, record, n)
+		view, err = a.readRow(ctx, record, n)
 		return err
 	})
 	return view, err
 }
 
-func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
+func (a *Archive) readRow(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
 	if total := record.Job.NumRows; total != nil && n >= *total {
 		return view, ErrNoRow
 	}
@@ -36,11 +36,11 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 		}
 		return view, err
 	}
-	parts, err := a.partIndex(ctx, record.Job.ID)
+	parts, err := a.newPartIndex(ctx, record.Job.ID)
 	if err != nil {
 		return view, err
 	}
-	part, err := parts.partOf(ctx, n)
+	part, err := parts.findPart(ctx, n)
 	if err == nil && part == nil {
 		err = ErrNotDone
 	}
@@ -128,7 +128,7 @@ func (p *failurePage) addFromResults(ctx context.Context, record store.Record) e
 // addFromParts adds failures from a job's parts, shard by shard, in the order of the
 // rows.
 func (p *failurePage) addFromParts(ctx context.Context, jobID string) error {
-	parts, err := p.partIndex(ctx, jobID)
+	parts, err := p.newPartIndex(ctx, jobID)
 	if err != nil {
 		return err
 	}

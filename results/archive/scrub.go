@@ -24,7 +24,7 @@ type UnreadableObject struct {
 // job that has not ended, Scrub reads nothing, because such a job may still replace its
 // objects.
 func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (faults []UnreadableObject, bytesRead int64, err error) {
-	if !rec.Job.Status.Terminal() || rec.DataRemoved != nil {
+	if !rec.Job.Status.IsTerminal() || rec.DataRemoved != nil {
 		return nil, 0, nil
 	}
 	var keys []string

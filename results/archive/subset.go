@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Parquet returns the Parquet file of a job that succeeded, in one variant. The first
+// MakeParquet returns the Parquet file of a job that succeeded, in one variant. The first
 // request makes the file, and concurrent requests in this process share the work. If
 // several processes make the file, the file that is recorded first counts.
-func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.FileVariant) (store.Artifact, error) {
+func (a *Archive) MakeParquet(ctx context.Context, record store.Record, v results.FileVariant) (store.Artifact, error) {
 	if record.Spec.Raw != nil {
-		return a.requests(ctx, record, v)
+		return a.makeRequestsFile(ctx, record, v)
 	}
 	full, err := fullArtifact(record)
 	if err != nil || v == results.Full {
@@ -60,7 +60,7 @@ func (a *Archive) getOrMakeFile(ctx context.Context, record store.Record, f arti
 	made, err, _ := a.creating.Do(id+"/"+f.name, func() (any, error) {
 		// Other requests may wait for the file. So it must be made even if the first
 		// request is canceled.
-		return a.create(context.WithoutCancel(ctx), id, f, write)
+		return a.createFile(context.WithoutCancel(ctx), id, f, write)
 	})
 	if err != nil {
 		if now, lookErr := a.store.Get(ctx, id); lookErr == nil && now.DataRemoved != nil {
@@ -71,9 +71,9 @@ func (a *Archive) getOrMakeFile(ctx context.Context, record store.Record, f arti
 	return made.(store.Artifact), nil
 }
 
-// create makes a file, writes it to the bucket, and adds it to the job's record. If the
-// record already has the file, create returns that file.
-func (a *Archive) create(ctx context.Context, jobID string, f artifactSpec, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+// createFile makes a file, writes it to the bucket, and adds it to the job's record. If the
+// record already has the file, createFile returns that file.
+func (a *Archive) createFile(ctx context.Context, jobID string, f artifactSpec, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	record, err := a.store.Get(ctx, jobID) // another request may have just made the file
 	if err != nil {
 		return store.Artifact{}, err

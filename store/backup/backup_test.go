@@ -55,7 +55,7 @@ func archive(t testing.TB) (text []byte, files map[string]file) {
 	t.Helper()
 	folder, files := tree(t)
 	h := backup.Header{Version: "1.2.3", Deployment: "d", At: time.Unix(1_800_000_000, 5).UTC()}
-	if err := h.Measure(folder); err != nil {
+	if err := h.CountFiles(folder); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -278,7 +278,7 @@ func TestRestore_IntoUsedDirectory(t *testing.T) {
 	}
 }
 
-// A folder that changes after Measure makes no valid archive.
+// A folder that changes after CountFiles makes no valid archive.
 func TestWrite_RefusesChangedFolder(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(folder string) error{
@@ -288,7 +288,7 @@ func TestWrite_RefusesChangedFolder(t *testing.T) {
 	} {
 		folder, _ := tree(t)
 		var h backup.Header
-		if err := h.Measure(folder); err != nil {
+		if err := h.CountFiles(folder); err != nil {
 			t.Fatal(err)
 		}
 		if err := change(folder); err != nil {

@@ -60,8 +60,8 @@ type manifest struct {
 var ErrCutOff = errors.New("the archive ends before its manifest: it was cut off while it was written or copied, and cannot be restored; restore an earlier archive, or make another backup")
 
 // newNotBackupError returns the error for a file that is not a rowmill backup.
-func newNotBackupError(why string, args ...any) error {
-	return fmt.Errorf("this is not a rowmill backup: "+why, args...)
+func newNotBackupError(format string, args ...any) error {
+	return fmt.Errorf("this is not a rowmill backup: "+format, args...)
 }
 
 // checkName refuses a name that cannot be a record or object file.

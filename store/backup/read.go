@@ -78,7 +78,7 @@ func (a *reader) read() error {
 	}
 	a.progress(a.header, 0)
 	for {
-		entry, err := a.next()
+		entry, err := a.nextEntry()
 		if err != nil {
 			return err
 		}
@@ -91,23 +91,23 @@ func (a *reader) read() error {
 	}
 }
 
-// next returns the next entry. A missing entry is an error.
-func (a *reader) next() (*tar.Header, error) {
+// nextEntry returns the next entry. A missing entry is an error.
+func (a *reader) nextEntry() (*tar.Header, error) {
 	if err := a.ctx.Err(); err != nil {
 		return nil, err
 	}
 	entry, err := a.tar.Next()
 	switch {
 	case err != nil:
-		return nil, explain(err)
+		return nil, explainTarError(err)
 	case entry.Typeflag != tar.TypeReg:
 		return nil, newNotBackupError("%.200q in it is not a regular file", entry.Name)
 	}
 	return entry, nil
 }
 
-// explain translates an error of the tar reader into an error for operators.
-func explain(err error) error {
+// explainTarError translates an error of the tar reader into an error for operators.
+func explainTarError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ErrCutOff
@@ -122,7 +122,7 @@ func (a *reader) readDocument(into any) error {
 	text, err := io.ReadAll(io.LimitReader(a.tar, maxDocument+1))
 	switch {
 	case err != nil:
-		return explain(err)
+		return explainTarError(err)
 	case len(text) > maxDocument:
 		return newNotBackupError("a document in it has more than %d bytes", maxDocument)
 	}
@@ -170,7 +170,7 @@ func (c *fileReader) Read(p []byte) (int, error) {
 	c.from.bytes += int64(n)
 	c.from.progress(c.from.header, c.from.bytes)
 	if err != nil && !errors.Is(err, io.EOF) {
-		c.err = explain(err)
+		c.err = explainTarError(err)
 		err = c.err
 	}
 	return n, err
@@ -184,7 +184,7 @@ func (a *reader) verifyTrailer() error {
 	for _, f := range a.files {
 		want, err := listed.ReadBytes('\n')
 		if err != nil {
-			return a.explainSums(err)
+			return a.explainChecksumError(err)
 		}
 		if !bytes.Equal(want, []byte(checksumLine(f.name, f.sum[:]))) {
 			return fmt.Errorf("the archive is damaged: the contents of %s do not match its checksum (%.200q); use another copy of the archive, or an earlier backup", f.name, bytes.TrimSpace(want))
@@ -192,11 +192,11 @@ func (a *reader) verifyTrailer() error {
 	}
 	if _, err := listed.ReadByte(); !errors.Is(err, io.EOF) {
 		if err != nil {
-			return explain(err)
+			return explainTarError(err)
 		}
 		return errors.New("the archive is damaged: it has checksums of missing files")
 	}
-	entry, err := a.next()
+	entry, err := a.nextEntry()
 	if err != nil {
 		return err
 	}
@@ -217,17 +217,17 @@ func (a *reader) verifyTrailer() error {
 	}
 	if _, err := a.tar.Next(); !errors.Is(err, io.EOF) {
 		if err != nil {
-			return explain(err)
+			return explainTarError(err)
 		}
 		return newNotBackupError("another file follows its manifest")
 	}
 	return nil
 }
 
-// explainSums translates an error that occurred while the checksum list was read.
-func (a *reader) explainSums(err error) error {
+// explainChecksumError translates an error that occurred while the checksum list was read.
+func (a *reader) explainChecksumError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the archive is damaged: it has files without a checksum")
 	}
-	return explain(err)
+	return explainTarError(err)
 }

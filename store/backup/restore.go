@@ -34,7 +34,7 @@ func Restore(ctx context.Context, r io.Reader, directory string, progress func(h
 	if err := checkEmpty(directory); err != nil {
 		return h, err
 	}
-	u := &unpacking{folder: filepath.Join(directory, unfinished)}
+	u := &unpacker{folder: filepath.Join(directory, unfinished)}
 	if err := os.Mkdir(u.folder, 0o700); err != nil {
 		return h, fmt.Errorf("restore: %w", err)
 	}
@@ -70,14 +70,14 @@ func checkEmpty(directory string) error {
 	return nil
 }
 
-// An unpacking writes the files of an archive into a folder and syncs them.
-type unpacking struct {
+// An unpacker writes the files of an archive into a folder and syncs them.
+type unpacker struct {
 	folder string
 	syncs  errgroup.Group
 }
 
 // writeFile writes a file and starts its sync.
-func (u *unpacking) writeFile(name string, modified time.Time, content io.Reader) error {
+func (u *unpacker) writeFile(name string, modified time.Time, content io.Reader) error {
 	path := filepath.Join(u.folder, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (u *unpacking) writeFile(name string, modified time.Time, content io.Reader
 }
 
 // publish makes the folders durable and moves everything to its final name.
-func (u *unpacking) publish(directory string) error {
+func (u *unpacker) publish(directory string) error {
 	objects := filepath.Join(u.folder, Objects)
 	if err := os.MkdirAll(objects, 0o700); err != nil {
 		return err

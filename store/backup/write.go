@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Measure counts the files and bytes in a folder of records and objects.
-func (h *Header) Measure(folder string) error {
+// CountFiles counts the files and bytes in a folder of records and objects.
+func (h *Header) CountFiles(folder string) error {
 	h.Files, h.Bytes = 0, 0
 	return forEachFile(folder, func(_ string, info fs.FileInfo) error {
 		h.Files++
@@ -52,7 +52,7 @@ func forEachFile(folder string, visit func(name string, info fs.FileInfo) error)
 }
 
 // Write writes an archive of a folder of records and objects. The folder must not
-// change after h.Measure. Write keeps the list of checksums in a file in the folder,
+// change after h.CountFiles. Write keeps the list of checksums in a file in the folder,
 // and uses a few hundred kilobytes of memory for any number of files.
 func Write(ctx context.Context, w io.Writer, h Header, folder string) error {
 	spool, err := os.OpenFile(filepath.Join(folder, nameChecksums), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)

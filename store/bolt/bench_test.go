@@ -19,7 +19,7 @@ func filled(b *testing.B, over bool) *bolt.Store {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "records.db")
 	s := open(b, bolt.Config{Path: path})
-	storetest.Fill(b, s, stored, over)
+	storetest.FillJobs(b, s, stored, over)
 	if info, err := os.Stat(path); err == nil {
 		b.Logf("%d jobs: %d MiB", stored, info.Size()>>20)
 	}
@@ -34,7 +34,7 @@ func BenchmarkFsync(b *testing.B) {
 	}
 	defer func() { _ = f.Close() }()
 	page := make([]byte, 4096)
-	storetest.Timed(b, func(i int) {
+	storetest.MeasureLatency(b, func(i int) {
 		if _, err := f.WriteAt(page, int64(i%1000)*4096); err != nil {
 			b.Fatal(err)
 		}
@@ -88,6 +88,6 @@ func BenchmarkWaiting(b *testing.B) {
 // 1,000 open jobs of ten accounts.
 func BenchmarkPoll(b *testing.B) {
 	s := open(b, bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")})
-	storetest.Fill(b, s, 1000, false)
+	storetest.FillJobs(b, s, 1000, false)
 	storetest.TimePoll(b, s, 1000)
 }

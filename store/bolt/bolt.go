@@ -19,8 +19,8 @@ import (
 type Config = bolt.Config
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Movable = (*Store)(nil)
+	_ store.Store        = (*Store)(nil)
+	_ store.MovableStore = (*Store)(nil)
 )
 
 // Store stores the records in one file. All methods are safe for concurrent use.
@@ -80,7 +80,7 @@ func Salvage(ctx context.Context, config Config) (losses []LostPage, damaged int
 		config.Path = next
 		s, err := Open(ctx, config)
 		if err == nil {
-			err = errors.Join(s.Rebuild(ctx), s.Close())
+			err = errors.Join(s.RebuildAfterLoss(ctx), s.Close())
 		}
 		if err != nil {
 			return err

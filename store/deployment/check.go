@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Report is the result of Storage.Check: it says whether the records and the objects in
+// A CheckReport is the result of Storage.Check: it says whether the records and the objects in
 // the bucket match.
-type Report struct {
+type CheckReport struct {
 	Records *Identity        `json:"records"` // nil when the records have no identity
 	Bucket  *Identity        `json:"bucket"`
 	Known   int              `json:"known"`   // jobs with objects that the records know
@@ -27,12 +27,12 @@ type Report struct {
 	Damaged []DamagedItem    `json:"damaged"` // records and objects that cannot be read
 }
 
-// NodeReport is a Report with the places of a node's records and objects, and the clock
-// difference.
+// NodeReport is a CheckReport with the places of a node's records and objects, and the
+// clock difference.
 type NodeReport struct {
 	RecordsAt string `json:"records_at"`
 	ObjectsAt string `json:"objects_at"`
-	Report
+	CheckReport
 	SkewSeconds float64 `json:"clock_skew_seconds"` // how far the node's clock is ahead of the store's clock
 }
 
@@ -50,7 +50,7 @@ type DamagedItem struct {
 }
 
 // Matches reports whether records and bucket have the same identity and match completely.
-func (r Report) Matches() bool {
+func (r CheckReport) Matches() bool {
 	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing)+len(r.Damaged) == 0
 }
 
@@ -59,8 +59,8 @@ func (r Report) Matches() bool {
 // at a time would slow down the nodes that use the bucket and the store.
 const checksAtOnce = 16
 
-// Options are optional functions that Check calls during the comparison.
-type Options struct {
+// CheckOptions are optional functions that Check calls during the comparison.
+type CheckOptions struct {
 	// Check calls Progress from time to time with the number of jobs in the bucket that it
 	// has examined so far. Progress may be nil.
 	Progress func(jobs int)
@@ -71,8 +71,8 @@ type Options struct {
 
 // Check compares records and bucket in both directions and changes nothing. It ignores
 // spooled input of submissions that are in progress or crashed, because nodes remove it.
-func (p Storage) Check(ctx context.Context, o Options) (r Report, err error) {
-	r = Report{Unknown: []QuarantineNote{}, Missing: []MissingFile{}, Damaged: []DamagedItem{}}
+func (p Storage) Check(ctx context.Context, o CheckOptions) (r CheckReport, err error) {
+	r = CheckReport{Unknown: []QuarantineNote{}, Missing: []MissingFile{}, Damaged: []DamagedItem{}}
 	if r.Records, r.Bucket, err = p.readIdentities(ctx); err != nil {
 		return r, err
 	}
@@ -90,7 +90,7 @@ func (p Storage) Check(ctx context.Context, o Options) (r Report, err error) {
 		for _, id := range ids {
 			seen[id] = true
 		}
-		if err := r.checkJobs(ctx, ids, func(ctx context.Context, id string) (finding, error) { return p.checkFolder(ctx, id, o.Read) }); err != nil {
+		if err := r.checkJobs(ctx, ids, func(ctx context.Context, id string) (jobFinding, error) { return p.checkFolder(ctx, id, o.Read) }); err != nil {
 			return r, err
 		}
 		if o.Progress != nil {
@@ -103,8 +103,8 @@ func (p Storage) Check(ctx context.Context, o Options) (r Report, err error) {
 	return r, p.checkRecords(ctx, seen, &r)
 }
 
-// A finding is the result of the check of one job.
-type finding struct {
+// A jobFinding is the result of the check of one job.
+type jobFinding struct {
 	known   bool // the records know the job, and the bucket has its objects
 	unknown *QuarantineNote
 	missing []MissingFile
@@ -113,8 +113,8 @@ type finding struct {
 
 // checkJobs calls checkJob for several jobs at the same time, and adds the findings in the
 // order of ids.
-func (r *Report) checkJobs(ctx context.Context, ids []string, checkJob func(ctx context.Context, id string) (finding, error)) error {
-	found := make([]finding, len(ids))
+func (r *CheckReport) checkJobs(ctx context.Context, ids []string, checkJob func(ctx context.Context, id string) (jobFinding, error)) error {
+	found := make([]jobFinding, len(ids))
 	g, looks := errgroup.WithContext(ctx)
 	g.SetLimit(checksAtOnce)
 	for i, id := range ids {
@@ -142,7 +142,7 @@ func (r *Report) checkJobs(ctx context.Context, ids []string, checkJob func(ctx 
 }
 
 // checkFolder compares the objects of a job with its record.
-func (p Storage) checkFolder(ctx context.Context, id string, read func(context.Context, store.Record) ([]DamagedItem, error)) (f finding, err error) {
+func (p Storage) checkFolder(ctx context.Context, id string, read func(context.Context, store.Record) ([]DamagedItem, error)) (f jobFinding, err error) {
 	objects, err := p.Bucket.List(ctx, layout.JobPrefix(id))
 	if err != nil {
 		return f, fmt.Errorf("list the objects of job %s: %w", id, err)
@@ -155,19 +155,19 @@ func (p Storage) checkFolder(ctx context.Context, id string, read func(context.C
 		f.unknown, err = p.describeUnknownJob(ctx, id, objects)
 		return f, err
 	case errors.Is(err, store.ErrDamaged):
-		return damagedRecord(id, err), nil
+		return newDamagedFinding(id, err), nil
 	case err != nil:
 		return f, err
 	}
-	f = finding{known: len(objects) > 0, missing: findMissingFiles(rec, objects)}
+	f = jobFinding{known: len(objects) > 0, missing: findMissingFiles(rec, objects)}
 	if read != nil {
 		f.damaged, err = read(ctx, rec)
 	}
 	return f, err
 }
 
-func damagedRecord(id string, err error) finding {
-	return finding{damaged: []DamagedItem{{JobID: id, Reason: err.Error()}}}
+func newDamagedFinding(id string, err error) jobFinding {
+	return jobFinding{damaged: []DamagedItem{{JobID: id, Reason: err.Error()}}}
 }
 
 // describeUnknownJob returns a note for a job that has objects but no record. It returns nil if
@@ -180,7 +180,7 @@ func (p Storage) describeUnknownJob(ctx context.Context, id string, objects []bl
 			return nil, err
 		}
 	}
-	before, err := ReadNote(ctx, p.Bucket, id)
+	before, err := ReadQuarantineNote(ctx, p.Bucket, id)
 	if err == nil {
 		note.Found = before.Found
 	} else if !errors.Is(err, rowmill.ErrNotFound) {
@@ -204,7 +204,7 @@ func findMissingFiles(rec store.Record, objects []blob.ObjectInfo) (files []Miss
 
 // checkRecords checks the retained jobs that have no objects in the bucket. seen contains
 // the ids of the jobs that have objects. checkRecords adds the missing result files to r.
-func (p Storage) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
+func (p Storage) checkRecords(ctx context.Context, seen map[string]bool, r *CheckReport) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err
@@ -223,17 +223,17 @@ func (p Storage) checkRecords(ctx context.Context, seen map[string]bool, r *Repo
 }
 
 // checkRecord checks a job that has no objects in the bucket.
-func (p Storage) checkRecord(ctx context.Context, id string) (finding, error) {
+func (p Storage) checkRecord(ctx context.Context, id string) (jobFinding, error) {
 	rec, err := p.Records.Get(ctx, id)
 	if errors.Is(err, store.ErrDamaged) {
-		return damagedRecord(id, err), nil
+		return newDamagedFinding(id, err), nil
 	}
-	return finding{missing: findMissingFiles(rec, nil)}, err
+	return jobFinding{missing: findMissingFiles(rec, nil)}, err
 }
 
 // QuarantineUnknownJobs writes a note for each unknown job of a report and returns the notes. Found
 // in a note is the time when the job was first found to be unknown.
-func (p Storage) QuarantineUnknownJobs(ctx context.Context, r Report) ([]QuarantineNote, error) {
+func (p Storage) QuarantineUnknownJobs(ctx context.Context, r CheckReport) ([]QuarantineNote, error) {
 	var kept []QuarantineNote
 	for _, n := range r.Unknown {
 		if n.Found.IsZero() {
@@ -258,7 +258,7 @@ func (p Storage) ListQuarantineNotes(ctx context.Context) ([]QuarantineNote, err
 	}
 	var notes []QuarantineNote
 	for _, id := range ids {
-		n, err := ReadNote(ctx, p.Bucket, id)
+		n, err := ReadQuarantineNote(ctx, p.Bucket, id)
 		if errors.Is(err, rowmill.ErrNotFound) {
 			continue // a node has just removed the note
 		}
@@ -273,12 +273,12 @@ func (p Storage) ListQuarantineNotes(ctx context.Context) ([]QuarantineNote, err
 // ErrKnown means that the records know a job that was set aside.
 var ErrKnown = errors.New("the records know this job, so its objects are in use and are not removed")
 
-// PurgeJob removes the objects of a job that was set aside. It first verifies again that
+// PurgeUnknownJob removes the objects of a job that was set aside. It first verifies again that
 // records and bucket belong together, and that the records do not know the job. If not,
 // it removes nothing and returns an error: ErrKnown if the records know the job. For a
 // job without a note the error is rowmill.ErrNotFound.
-func (p Storage) PurgeJob(ctx context.Context, id string) error {
-	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
+func (p Storage) PurgeUnknownJob(ctx context.Context, id string) error {
+	if _, err := ReadQuarantineNote(ctx, p.Bucket, id); err != nil {
 		return err
 	}
 	records, bucket, err := p.readIdentities(ctx)
@@ -299,5 +299,5 @@ func (p Storage) PurgeJob(ctx context.Context, id string) error {
 	if err := p.Bucket.DeletePrefix(ctx, layout.JobPrefix(id)); err != nil {
 		return fmt.Errorf("remove the objects of job %s: %w", id, err)
 	}
-	return RemoveNote(ctx, p.Bucket, id)
+	return RemoveQuarantineNote(ctx, p.Bucket, id)
 }

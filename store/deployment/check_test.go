@@ -49,7 +49,7 @@ func TestCheck_LooksSideBySide(t *testing.T) {
 		pair := p.pair()
 		pair.Bucket = bucket
 		began := time.Now()
-		report, err := pair.Check(t.Context(), deployment.Options{})
+		report, err := pair.Check(t.Context(), deployment.CheckOptions{})
 		if took := time.Since(began); err != nil || took > 5*time.Second || bucket.most.Load() != 16 {
 			t.Errorf("80 jobs took %v, %d at once: %v", took, bucket.most.Load(), err)
 		}
@@ -84,7 +84,7 @@ func TestCheck_Damage(t *testing.T) {
 	bad, unread := p.job(), p.job()
 	pair := p.pair()
 	pair.Records = damagedRecords{p.store, bad}
-	report, err := pair.Check(t.Context(), deployment.Options{Read: func(_ context.Context, rec store.Record) ([]deployment.DamagedItem, error) {
+	report, err := pair.Check(t.Context(), deployment.CheckOptions{Read: func(_ context.Context, rec store.Record) ([]deployment.DamagedItem, error) {
 		if rec.Job.ID != unread {
 			t.Errorf("job %s was read", rec.Job.ID)
 		}

@@ -15,7 +15,7 @@ type matchEvidence struct {
 	Missing, Present int
 }
 
-// decide returns the identity that records and bucket must have: an existing identity if
+// chooseIdentity returns the identity that records and bucket must have: an existing identity if
 // there is one, else fresh. If they do not belong together, the error is a *MismatchError.
 // In this table A and B are identities, and "-" means that there is none:
 //
@@ -31,9 +31,9 @@ type matchEvidence struct {
 //
 // Records without an identity are refused if the bucket has one, even when there is no
 // data: the bucket may belong to a deployment that has just started. Records with an
-// identity and a bucket without one are accepted: a crash of SettleIdentity can leave this
-// state, because SettleIdentity writes the identity of the records first.
-func (e matchEvidence) decide(fresh Identity) (Identity, error) {
+// identity and a bucket without one are accepted: a crash of EnsureIdentity can leave this
+// state, because EnsureIdentity writes the identity of the records first.
+func (e matchEvidence) chooseIdentity(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0
 	differ := func(why string) error { return &MismatchError{Records: e.Records, Bucket: e.Bucket, Why: why} }
@@ -41,7 +41,7 @@ func (e matchEvidence) decide(fresh Identity) (Identity, error) {
 	case e.hasUnfinishedMove():
 		return Identity{}, &UnfinishedMoveError{}
 	case e.Bucket != nil && e.Bucket.Format > Format:
-		return Identity{}, &FormatError{Found: *e.Bucket}
+		return Identity{}, &NewerFormatError{Found: *e.Bucket}
 	case e.Records != nil && e.Bucket != nil && e.Records.ID == e.Bucket.ID:
 		return *e.Bucket, nil
 	case e.Records != nil && e.Bucket != nil:
@@ -80,10 +80,10 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("records and objects do not belong together: %s. Records at %s: %s; objects in %s: %s. "+
 		"Correct store.url, store.prefix, objects.url or data, or restore what was lost; "+
 		"if they do belong together, run `rowmill storage adopt` with the same settings",
-		e.Why, e.RecordsName, describe(e.Records), e.BucketName, describe(e.Bucket))
+		e.Why, e.RecordsName, describeIdentity(e.Records), e.BucketName, describeIdentity(e.Bucket))
 }
 
-func describe(i *Identity) string {
+func describeIdentity(i *Identity) string {
 	if i == nil {
 		return "no identity yet"
 	}
@@ -98,13 +98,13 @@ func (e *UnfinishedMoveError) Error() string {
 		"wait for it, or run it again with --force, which empties them first", e.RecordsName, e.BucketName)
 }
 
-// A FormatError means that a later version wrote the bucket.
-type FormatError struct {
+// A NewerFormatError means that a later version wrote the bucket.
+type NewerFormatError struct {
 	Found      Identity
 	BucketName string
 }
 
-func (e *FormatError) Error() string {
+func (e *NewerFormatError) Error() string {
 	return fmt.Sprintf("the objects in %s have format %d, this program reads format %d: start the version of rowmill that wrote them",
 		e.BucketName, e.Found.Format, Format)
 }

@@ -44,8 +44,8 @@ type Identity struct {
 	Moving bool `json:"moving,omitempty"`
 }
 
-// New returns a new, unique identity.
-func New(now time.Time) Identity {
+// NewIdentity returns a new, unique identity.
+func NewIdentity(now time.Time) Identity {
 	return Identity{ID: "deployment-" + uuid.NewString(), Created: now.UTC().Truncate(time.Second), Format: Format}
 }
 
@@ -56,7 +56,7 @@ func (i Identity) String() string {
 
 // Records is the interface of the record store that this package uses.
 type Records interface {
-	store.Values
+	store.NamedValues
 	store.Retention
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
@@ -90,7 +90,7 @@ func (p Storage) readRecordsIdentity(ctx context.Context) (*Identity, int64, err
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the deployment id in the record store: %w", err)
 	}
-	found, err := Parse(text)
+	found, err := ParseIdentity(text)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the value %s of the records at %s: %w", ValueName, p.RecordsName, err)
 	}
@@ -114,15 +114,15 @@ func (p Storage) readBucketIdentity(ctx context.Context) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the identity of the bucket: %w", err)
 	}
-	found, err := Parse(text)
+	found, err := ParseIdentity(text)
 	if err != nil {
 		return nil, fmt.Errorf("the object %s in %s: %w", layout.Deployment, p.BucketName, err)
 	}
 	return found, nil
 }
 
-// Parse decodes an identity from JSON, the content of the object layout.Deployment.
-func Parse(text []byte) (*Identity, error) {
+// ParseIdentity decodes an identity from JSON, the content of the object layout.Deployment.
+func ParseIdentity(text []byte) (*Identity, error) {
 	var found Identity
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("it is not the identity of a deployment: %w", err)

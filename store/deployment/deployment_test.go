@@ -91,19 +91,19 @@ func (p place) object(id, name string) {
 
 func (p place) settle() deployment.Identity {
 	p.Helper()
-	found, err := p.pair().SettleIdentity(p.Context())
+	found, err := p.pair().EnsureIdentity(p.Context())
 	if err != nil {
 		p.Fatal(err)
 	}
 	return found
 }
 
-// refused checks that SettleIdentity fails, that the error names both places and the
+// refused checks that EnsureIdentity fails, that the error names both places and the
 // remedy, and that nothing changes.
 func (p place) refused() *deployment.MismatchError {
 	p.Helper()
 	_, bucketBefore := p.said()
-	_, err := p.pair().SettleIdentity(p.Context())
+	_, err := p.pair().EnsureIdentity(p.Context())
 	var differ *deployment.MismatchError
 	if !errors.As(err, &differ) {
 		p.Fatalf("error = %v, want a *DifferError", err)
@@ -258,7 +258,7 @@ func TestSettle_CrashBetweenTheMarks(t *testing.T) {
 			}
 			pair := p.pair()
 			pair.Bucket = readOnly{p.bucket}
-			if _, err := pair.SettleIdentity(t.Context()); !errors.Is(err, errReadOnly) {
+			if _, err := pair.EnsureIdentity(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatalf("error = %v", err)
 			}
 			found := p.settle()
@@ -283,7 +283,7 @@ func TestSettle_ManyFirstNodes(t *testing.T) {
 	found := make([]deployment.Identity, 8)
 	errs := make([]error, len(found))
 	for i := range found {
-		group.Go(func() { found[i], errs[i] = p.pair().SettleIdentity(t.Context()) })
+		group.Go(func() { found[i], errs[i] = p.pair().EnsureIdentity(t.Context()) })
 	}
 	group.Wait()
 	for i := range found {
@@ -309,7 +309,7 @@ func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
 			p := newPlace(t)
 			var other deployment.Identity
 			pair := between(p.pair(), sync.OnceFunc(func() { other = p.settle() }))
-			if found, err := pair.SettleIdentity(t.Context()); err != nil || found != other {
+			if found, err := pair.EnsureIdentity(t.Context()); err != nil || found != other {
 				t.Errorf("%v, %v, the other is of %v", found, err, other)
 			}
 		})
@@ -347,7 +347,7 @@ func TestSettle_TwoDeploymentsBeginAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	found := make([]deployment.Identity, 2)
 	for i, p := range []place{one, two} {
-		group.Go(func() { found[i], _ = p.pair().SettleIdentity(t.Context()) })
+		group.Go(func() { found[i], _ = p.pair().EnsureIdentity(t.Context()) })
 	}
 	group.Wait()
 	good := 0
@@ -374,8 +374,8 @@ func TestSettle_LaterFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var format *deployment.FormatError
-	if _, err := p.pair().SettleIdentity(t.Context()); !errors.As(err, &format) || !strings.Contains(err.Error(), "s3://objects") {
+	var format *deployment.NewerFormatError
+	if _, err := p.pair().EnsureIdentity(t.Context()); !errors.As(err, &format) || !strings.Contains(err.Error(), "s3://objects") {
 		t.Errorf("error = %v", err)
 	}
 	if _, _, _, err := p.pair().AdoptIdentity(t.Context()); !errors.As(err, &format) {
@@ -435,7 +435,7 @@ func TestSettle_DamagedRecord(t *testing.T) {
 	bad := p.job()
 	pair := p.pair()
 	pair.Records = damagedRecords{p.store, bad}
-	if own, err := pair.SettleIdentity(t.Context()); err != nil || own.ID == "" {
+	if own, err := pair.EnsureIdentity(t.Context()); err != nil || own.ID == "" {
 		t.Fatalf("%+v, %v", own, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // The bucket is marked first, because a node also does not start on a marked bucket with
 // records that are not marked yet.
 func (p Storage) BeginMove(ctx context.Context) (Identity, error) {
-	mark := New(p.Clock())
+	mark := NewIdentity(p.Clock())
 	mark.Moving = true
 	if err := p.writeBucketIdentity(ctx, mark); err != nil {
 		return Identity{}, err
@@ -22,10 +22,10 @@ func (p Storage) BeginMove(ctx context.Context) (Identity, error) {
 }
 
 // FindUnfinishedMove reports whether an unfinished move has left data in the records and in the
-// bucket. again says that the caller will move again and remove this data. If there is
-// such data and again is false, the error is an *UnfinishedMoveError. If the records or the
-// bucket already belong to a deployment, FindUnfinishedMove returns another error.
-func (p Storage) FindUnfinishedMove(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
+// bucket. restart says that the caller will move again and remove this data. If there is
+// such data and restart is false, the error is an *UnfinishedMoveError. If the records or
+// the bucket already belong to a deployment, FindUnfinishedMove returns another error.
+func (p Storage) FindUnfinishedMove(ctx context.Context, restart bool) (ofRecords, ofBucket bool, err error) {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return false, false, err
@@ -39,7 +39,7 @@ func (p Storage) FindUnfinishedMove(ctx context.Context, again bool) (ofRecords,
 		err = fmt.Errorf("%s is not empty, it contains the records of %s: name an empty place", p.RecordsName, records)
 	case bucket != nil && !ofBucket:
 		err = fmt.Errorf("%s is not empty, it contains the objects of %s: name an empty place", p.BucketName, bucket)
-	case (ofRecords || ofBucket) && !again:
+	case (ofRecords || ofBucket) && !restart:
 		err = &UnfinishedMoveError{p.RecordsName, p.BucketName}
 	}
 	return ofRecords, ofBucket, err
@@ -57,7 +57,7 @@ func (p Storage) MarkMove(ctx context.Context, mark Identity) error {
 // EndMove gives records and bucket their final identity, so that nodes may start. Its id
 // is the new id of mark, so that no node confuses the target with the source. Its format
 // is the format of the source's objects.
-func (p Storage) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
+func (p Storage) EndMove(ctx context.Context, mark, source Identity) (Identity, error) {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return Identity{}, err
@@ -65,17 +65,17 @@ func (p Storage) EndMove(ctx context.Context, mark, from Identity) (Identity, er
 	if records == nil || bucket == nil || records.ID != mark.ID || bucket.ID != mark.ID {
 		return Identity{}, errors.New("another rowmill migrate has started to fill the same place: stop it, then start this one again with --force")
 	}
-	settled := Identity{ID: mark.ID, Created: from.Created, Format: from.Format}
+	settled := Identity{ID: mark.ID, Created: source.Created, Format: source.Format}
 	if err := p.MarkMove(ctx, settled); err != nil {
 		return Identity{}, err
 	}
 	return settled, p.writeBucketIdentity(ctx, settled)
 }
 
-// SourceIdentity returns the identity of a pair from which to move. The error is a *MismatchError
+// ReadSourceIdentity returns the identity of a pair from which to move. The error is a *MismatchError
 // if records and bucket do not belong together, an *UnfinishedMoveError if a move into them is
 // not complete, and another error if there is no deployment.
-func (p Storage) SourceIdentity(ctx context.Context) (Identity, error) {
+func (p Storage) ReadSourceIdentity(ctx context.Context) (Identity, error) {
 	records, bucket, err := p.readIdentities(ctx)
 	switch {
 	case err != nil:

@@ -37,12 +37,12 @@ func NewQuarantineNote(job string, objects []blob.ObjectInfo, found time.Time) Q
 
 // WriteQuarantineNote writes a note, unless the job already has a note. It returns the stored note.
 func WriteQuarantineNote(ctx context.Context, bucket blob.Bucket, n QuarantineNote) (QuarantineNote, error) {
-	if before, err := ReadNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
+	if before, err := ReadQuarantineNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
 		return before, err
 	}
 	text, err := json.Marshal(n)
 	if err == nil {
-		err = putObject(ctx, bucket, layout.SetAsideKey(n.JobID), text)
+		err = putObject(ctx, bucket, layout.QuarantineNoteKey(n.JobID), text)
 	}
 	if err != nil {
 		return n, fmt.Errorf("write a note of the unknown job %s: %w", n.JobID, err)
@@ -50,9 +50,9 @@ func WriteQuarantineNote(ctx context.Context, bucket blob.Bucket, n QuarantineNo
 	return n, nil
 }
 
-// ReadNote returns the note of a job, or rowmill.ErrNotFound.
-func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n QuarantineNote, err error) {
-	object, err := bucket.Open(ctx, layout.SetAsideKey(job))
+// ReadQuarantineNote returns the note of a job, or rowmill.ErrNotFound.
+func ReadQuarantineNote(ctx context.Context, bucket blob.Bucket, job string) (n QuarantineNote, err error) {
+	object, err := bucket.Open(ctx, layout.QuarantineNoteKey(job))
 	if err != nil {
 		return n, fmt.Errorf("read the note of job %s: %w", job, err)
 	}
@@ -83,9 +83,9 @@ func ListQuarantinedJobs(ctx context.Context, bucket blob.Bucket) ([]string, err
 	return jobs, nil
 }
 
-// RemoveNote removes the note of a job.
-func RemoveNote(ctx context.Context, bucket blob.Bucket, job string) error {
-	if err := bucket.Delete(ctx, layout.SetAsideKey(job)); err != nil {
+// RemoveQuarantineNote removes the note of a job.
+func RemoveQuarantineNote(ctx context.Context, bucket blob.Bucket, job string) error {
+	if err := bucket.Delete(ctx, layout.QuarantineNoteKey(job)); err != nil {
 		return fmt.Errorf("remove the note of job %s: %w", job, err)
 	}
 	return nil

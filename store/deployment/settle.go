@@ -18,21 +18,21 @@ const (
 	// maxExaminedResults is how many records are examined at most to find a result file that the
 	// bucket has.
 	maxExaminedResults = 100
-	// settleTries is how often SettleIdentity decides again after a conflict with another
+	// settleTries is how often EnsureIdentity decides again after a conflict with another
 	// node. In each conflict, one of the nodes succeeds.
 	settleTries = 16
 )
 
-// SettleIdentity verifies that records and bucket belong together and returns their identity. If
-// one of the two has no identity, SettleIdentity writes it. The errors *MismatchError, *FormatError
+// EnsureIdentity verifies that records and bucket belong together and returns their identity. If
+// one of the two has no identity, EnsureIdentity writes it. The errors *MismatchError, *NewerFormatError
 // and *UnfinishedMoveError mean that a node must not start.
 //
-// Several nodes may call SettleIdentity at the same time: the node that first writes the identity
-// of the records decides. SettleIdentity writes it before the identity of the bucket, so that the
+// Several nodes may call EnsureIdentity at the same time: the node that first writes the identity
+// of the records decides. EnsureIdentity writes it before the identity of the bucket, so that the
 // next start can complete the work after a crash between the two writes.
-func (p Storage) SettleIdentity(ctx context.Context) (Identity, error) {
+func (p Storage) EnsureIdentity(ctx context.Context) (Identity, error) {
 	for range settleTries {
-		settled, err := p.settleOnce(ctx)
+		settled, err := p.tryEnsureIdentity(ctx)
 		if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrOutcomeUnknown) {
 			continue
 		}
@@ -41,12 +41,12 @@ func (p Storage) SettleIdentity(ctx context.Context) (Identity, error) {
 	return Identity{}, fmt.Errorf("write the deployment id to the record store: other nodes wrote it %d times meanwhile; start the node again: %w", settleTries, rowmill.ErrConflict)
 }
 
-func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
+func (p Storage) tryEnsureIdentity(ctx context.Context) (Identity, error) {
 	e, err := p.gatherEvidence(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
-	settled, err := p.decide(e, New(p.Clock()))
+	settled, err := p.chooseIdentity(e, NewIdentity(p.Clock()))
 	if err != nil {
 		return Identity{}, err
 	}
@@ -66,11 +66,11 @@ func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
 	return settled, p.ConfirmIdentity(ctx, settled) // meanwhile a node that uses another store may have marked the bucket
 }
 
-// decide calls matchEvidence.decide and adds the names of records and bucket to the error.
-func (p Storage) decide(e matchEvidence, fresh Identity) (Identity, error) {
-	settled, err := e.decide(fresh)
+// chooseIdentity calls matchEvidence.chooseIdentity and adds the names of records and bucket to the error.
+func (p Storage) chooseIdentity(e matchEvidence, fresh Identity) (Identity, error) {
+	settled, err := e.chooseIdentity(fresh)
 	var differ *MismatchError
-	var format *FormatError
+	var format *NewerFormatError
 	var unfinished *UnfinishedMoveError
 	switch {
 	case errors.As(err, &unfinished):
@@ -94,7 +94,7 @@ func (p Storage) ConfirmIdentity(ctx context.Context, own Identity) error {
 	why := ""
 	switch {
 	case bucket != nil && bucket.Format > Format:
-		return &FormatError{Found: *bucket, BucketName: p.BucketName}
+		return &NewerFormatError{Found: *bucket, BucketName: p.BucketName}
 	case records == nil:
 		why = "the records were lost or exchanged while the node ran"
 	case bucket == nil:
@@ -123,13 +123,13 @@ func (p Storage) AdoptIdentity(ctx context.Context) (settled Identity, records, 
 	case matchEvidence{Records: records, Bucket: bucket}.hasUnfinishedMove():
 		return Identity{}, records, bucket, &UnfinishedMoveError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
-		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
+		return Identity{}, records, bucket, &NewerFormatError{Found: *bucket, BucketName: p.BucketName}
 	case records != nil && (bucket == nil || bucket.ID == records.ID):
 		settled = *records
 	case records == nil && bucket != nil:
 		settled = *bucket
 	default:
-		settled = New(p.Clock())
+		settled = NewIdentity(p.Clock())
 	}
 	if records == nil || records.ID != settled.ID {
 		err = p.writeRecordsIdentity(ctx, settled, version)

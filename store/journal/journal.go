@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Journal writes audit entries to a file.
-type Journal struct {
+// An AuditJournal writes audit entries to a file.
+type AuditJournal struct {
 	path string
 
 	mu   sync.Mutex
@@ -24,8 +24,8 @@ type Journal struct {
 
 // Open opens the file, or creates it with mode 0600. The path may also name a pipe or a
 // terminal, such as /dev/stdout.
-func Open(path string) (*Journal, error) {
-	j := &Journal{path: path}
+func Open(path string) (*AuditJournal, error) {
+	j := &AuditJournal{path: path}
 	if err := j.reopen(); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func Open(path string) (*Journal, error) {
 }
 
 // Close closes the file.
-func (j *Journal) Close() error {
+func (j *AuditJournal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.file.Close()
@@ -44,11 +44,11 @@ func (j *Journal) Close() error {
 // has a line. If the line cannot be written, the entry is not stored. If the line was
 // written but the entry cannot be stored, the file has a line of an action that was
 // refused.
-func (j *Journal) WrapStore(records store.Store) store.Store { return auditedStore{records, j} }
+func (j *AuditJournal) WrapStore(records store.Store) store.Store { return auditedStore{records, j} }
 
 type auditedStore struct {
 	store.Store
-	journal *Journal
+	journal *AuditJournal
 }
 
 func (s auditedStore) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
@@ -63,7 +63,7 @@ func (s auditedStore) AppendAudit(ctx context.Context, entry store.AuditEntry) e
 
 // write appends an entry to the file as one line. If the write fails, it removes the
 // incomplete line from a regular file.
-func (j *Journal) write(entry store.AuditEntry) error {
+func (j *AuditJournal) write(entry store.AuditEntry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (j *Journal) write(entry store.AuditEntry) error {
 }
 
 // reopenIfMoved opens the path again if log rotation has moved or deleted the open file.
-func (j *Journal) reopenIfMoved() error {
+func (j *AuditJournal) reopenIfMoved() error {
 	named, err := os.Stat(j.path)
 	if err == nil {
 		open, err := j.file.Stat()
@@ -105,7 +105,7 @@ func (j *Journal) reopenIfMoved() error {
 	return former.Close()
 }
 
-func (j *Journal) reopen() error {
+func (j *AuditJournal) reopen() error {
 	file, err := os.OpenFile(j.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
 		j.file = file

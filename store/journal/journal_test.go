@@ -35,7 +35,7 @@ func records(t *testing.T) store.Store {
 	return s
 }
 
-func open(t *testing.T, path string) *journal.Journal {
+func open(t *testing.T, path string) *journal.AuditJournal {
 	t.Helper()
 	j, err := journal.Open(path)
 	if err != nil {

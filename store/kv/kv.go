@@ -19,8 +19,8 @@
 //     before the scan, or Prefetch it before the scan and Get it after. A scan of several ranges
 //     sees the tables at one moment.
 //  5. A transaction sees its own Put and Delete in Get, but not in Scan.
-//  6. Add reads nothing: two transactions that add to the same key do not conflict. A key
-//     that Add writes is never written by Put.
+//  6. AddToCounters reads nothing: two transactions that add to the same key do not
+//     conflict. A key that AddToCounters writes is never written by Put.
 //  7. Now is the backend's clock at the start of the transaction. The same clock decides when
 //     sessions expire.
 //  8. Each value carries a checksum of its table, its key and its bytes. Reads check it. A
@@ -77,10 +77,10 @@ type Backend interface {
 	// are durable.
 	Update(ctx context.Context, run func(Tx) error) error
 
-	// Time, Ping, Confirm and Close have the same contract as in store.Store.
+	// Time, Ping, ConfirmPrimary and Close have the same contract as in store.Store.
 	Time(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error
-	Confirm(ctx context.Context) error
+	ConfirmPrimary(ctx context.Context) error
 	Close() error
 }
 
@@ -110,9 +110,10 @@ type Tx interface {
 	Put(t Table, key, value []byte)
 	Delete(t Table, key []byte)
 
-	// Add adds the numbers in more to the counters under a key; see Counters. Missing
-	// counters are zero. A sum that overflows int64 becomes the limit of int64.
-	Add(t Table, key []byte, more ...int64)
+	// AddToCounters adds the numbers in amounts to the counters under a key; see
+	// DecodeCounters. Missing counters are zero. A sum that overflows int64 becomes the
+	// limit of int64.
+	AddToCounters(t Table, key []byte, amounts ...int64)
 
 	// AreAlive reports which sessions exist and have not expired.
 	AreAlive(sessions ...string) (alive []bool, err error)
@@ -141,8 +142,8 @@ func (r Range) RestAfter(key []byte) Range {
 	return r
 }
 
-// Prefix returns the range of the keys that begin with a prefix.
-func Prefix(t Table, prefix []byte) Range {
+// PrefixRange returns the range of the keys that begin with a prefix.
+func PrefixRange(t Table, prefix []byte) Range {
 	return Range{Table: t, From: prefix, To: PrefixEnd(prefix)}
 }
 

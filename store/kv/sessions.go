@@ -103,8 +103,8 @@ func (s *Sessions) CloseSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// LiveSessions returns how many sessions have not expired.
-func (s *Sessions) LiveSessions(ctx context.Context) (n int, err error) {
+// CountLiveSessions returns how many sessions have not expired.
+func (s *Sessions) CountLiveSessions(ctx context.Context) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.live {

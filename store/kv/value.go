@@ -66,8 +66,8 @@ func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
 	return 0, nil, &DamagedError{t, append([]byte(nil), key...)}
 }
 
-// Counters decodes a value that Add wrote. A nil value has no counters.
-func Counters(value []byte) ([]int64, error) {
+// DecodeCounters decodes a value that Add wrote. A nil value has no counters.
+func DecodeCounters(value []byte) ([]int64, error) {
 	if len(value)%8 != 0 {
 		return nil, errors.New("counters are cut off")
 	}
@@ -78,16 +78,16 @@ func Counters(value []byte) ([]int64, error) {
 	return counters, nil
 }
 
-// AddCounters returns the counters of value with more added, encoded.
-func AddCounters(value []byte, more ...int64) ([]byte, error) {
-	counters, err := Counters(value)
+// AddCounters returns the counters of value with amounts added, encoded.
+func AddCounters(value []byte, amounts ...int64) ([]byte, error) {
+	counters, err := DecodeCounters(value)
 	if err != nil {
 		return nil, err
 	}
-	for len(counters) < len(more) {
+	for len(counters) < len(amounts) {
 		counters = append(counters, 0)
 	}
-	for i, n := range more {
+	for i, n := range amounts {
 		counters[i] = addSaturating(counters[i], n)
 	}
 	raw := make([]byte, 0, 8*len(counters))

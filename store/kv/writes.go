@@ -1,7 +1,7 @@
 package kv
 
-// Writes collects the writes of a transaction until it ends. The zero value is empty.
-type Writes struct {
+// WriteSet collects the writes of a transaction until it ends. The zero value is empty.
+type WriteSet struct {
 	list []Write
 	at   map[string]int // index in list of the last write of a key
 	err  error
@@ -15,7 +15,7 @@ type Write struct {
 }
 
 // Put adds a write of a value.
-func (w *Writes) Put(t Table, key, value []byte) {
+func (w *WriteSet) Put(t Table, key, value []byte) {
 	if value == nil {
 		value = []byte{}
 	}
@@ -23,10 +23,10 @@ func (w *Writes) Put(t Table, key, value []byte) {
 }
 
 // Delete adds the removal of a key.
-func (w *Writes) Delete(t Table, key []byte) { w.add(t, key, nil) }
+func (w *WriteSet) Delete(t Table, key []byte) { w.add(t, key, nil) }
 
 // add adds a write. It replaces an earlier write of the key.
-func (w *Writes) add(t Table, key, value []byte) {
+func (w *WriteSet) add(t Table, key, value []byte) {
 	if err := checkKey(t, key); err != nil {
 		w.Fail(err)
 		return
@@ -44,7 +44,7 @@ func (w *Writes) add(t Table, key, value []byte) {
 }
 
 // Fail makes err the error of the transaction, unless it has one.
-func (w *Writes) Fail(err error) {
+func (w *WriteSet) Fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
@@ -52,7 +52,7 @@ func (w *Writes) Fail(err error) {
 
 // Get returns the value that the transaction wrote under a key, nil for a removal. written
 // is false if the transaction did not write the key.
-func (w *Writes) Get(t Table, key []byte) (value []byte, written bool) {
+func (w *WriteSet) Get(t Table, key []byte) (value []byte, written bool) {
 	if len(w.at) == 0 {
 		return nil, false
 	}
@@ -63,4 +63,4 @@ func (w *Writes) Get(t Table, key []byte) (value []byte, written bool) {
 }
 
 // All returns the writes in order, one for each key, or the transaction's error.
-func (w *Writes) All() ([]Write, error) { return w.list, w.err }
+func (w *WriteSet) All() ([]Write, error) { return w.list, w.err }

@@ -27,7 +27,7 @@ func (t *tx) appendAudit(e store.AuditEntry) error {
 		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
 	}
 	for _, account := range []string{e.Account, allAccounts} {
-		key := orderKey(account, e.At, e.ID)
+		key := accountTimeKey(account, e.At, e.ID)
 		known, err := t.Get(tableAudit, key)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit i
 		return nil, err
 	}
 	var entries []store.AuditEntry
-	from := orderKey(allAccounts, at, id)
+	from := accountTimeKey(allAccounts, at, id)
 	if id != "" {
 		from = append(from, 0) // the smallest key after the entry with this id
 	}

@@ -49,7 +49,7 @@ func (s *Store) updateRecord(ctx context.Context, f store.Fence, change func(*st
 			}
 		}
 		rec.Version++
-		if err := t.save(&before, rec, before.Account); err != nil {
+		if err := t.saveRecord(&before, rec, before.Account); err != nil {
 			return err
 		}
 		changed, err = t.readRecord(f.JobID)
@@ -95,7 +95,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
 		rec.Version++
-		if err := t.save(&before, rec, before.Account); err != nil {
+		if err := t.saveRecord(&before, rec, before.Account); err != nil {
 			return err
 		}
 		cancelled, err = t.readRecord(jobID)
@@ -131,7 +131,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 			return err
 		}
 		switch {
-		case !before.Job.Status.Terminal():
+		case !before.Job.Status.IsTerminal():
 			return fmt.Errorf("add an artifact to job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrConflict)
 		case before.DataRemoved != nil:
 			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)

@@ -67,9 +67,9 @@ var keyLayout = []byte("layout")
 // long texts.
 type jobHeader struct {
 	store.Record
-	Spec    *struct{} `json:"spec,omitempty"` // hides Record.Spec, which is stored in table specs
-	Account string    `json:"account"`
-	Price   *price    `json:"price"`
+	Spec    *struct{}   `json:"spec,omitempty"` // hides Record.Spec, which is stored in table specs
+	Account string      `json:"account"`
+	Price   *modelPrice `json:"price"`
 	// Writers counts the writes of each writer (store.WriteCounter) in this record.
 	Writers map[string]int64 `json:"writers,omitempty"`
 }
@@ -161,11 +161,11 @@ func (t *tx) completeRecord(h jobHeader) (store.Record, error) {
 	return rec, nil
 }
 
-// save writes the changed parts of a record, except the specification, and moves the
-// job between the indexes. When the job has ended, save releases its reservation.
+// saveRecord writes the changed parts of a record, except the specification, and moves the
+// job between the indexes. When the job has ended, saveRecord releases its reservation.
 // before is nil for a new job.
-func (t *tx) save(before *jobHeader, rec store.Record, account string) error {
-	if rec.Job.Status.Terminal() {
+func (t *tx) saveRecord(before *jobHeader, rec store.Record, account string) error {
+	if rec.Job.Status.IsTerminal() {
 		rec.Reserved = 0
 	}
 	after := jobHeader{Record: rec, Account: account, Price: priceOf(rec.Spec.Model)}
@@ -192,7 +192,7 @@ func (t *tx) save(before *jobHeader, rec store.Record, account string) error {
 	default:
 		t.Put(tableTexts, id, texts)
 	}
-	t.reindex(before, after)
+	t.reindexJob(before, after)
 	return nil
 }
 
@@ -201,17 +201,17 @@ func (t *tx) saveHeader(before, after jobHeader) error {
 	if err := t.putHeader(after); err != nil {
 		return err
 	}
-	t.reindex(&before, after)
+	t.reindexJob(&before, after)
 	return nil
 }
 
-// reindex updates the indexes waiting, owned, reserved, retained and due after a change of
+// reindexJob updates the indexes waiting, owned, reserved, retained and due after a change of
 // a header.
-func (t *tx) reindex(before *jobHeader, after jobHeader) {
+func (t *tx) reindexJob(before *jobHeader, after jobHeader) {
 	t.reindexReserved(before, after)
 	t.reindexRetained(before, after)
 	t.reindexDue(before, after)
-	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
+	key := accountTimeKey(after.Account, after.Job.Created, after.Job.ID)
 	table, value := after.indexEntry()
 	if before != nil {
 		oldTable, oldValue := before.indexEntry()
@@ -243,7 +243,7 @@ func (t *tx) reindexReserved(before *jobHeader, after jobHeader) {
 // for a job that has ended.
 func (h *jobHeader) indexEntry() (table kv.Table, value []byte) {
 	switch {
-	case h.Job.Status.Terminal():
+	case h.Job.Status.IsTerminal():
 		return "", nil
 	case h.Job.ParkedUntil != nil: // no session, but the time when the job becomes an orphan
 		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), encodeTime(*h.Job.ParkedUntil)...)
@@ -253,8 +253,8 @@ func (h *jobHeader) indexEntry() (table kv.Table, value []byte) {
 	return tableOwned, []byte(string(h.Job.Status) + "\x00" + h.Session)
 }
 
-// orderKey returns a key that sorts an account's jobs by creation time, then by id.
-func orderKey(account string, created time.Time, id string) []byte {
+// accountTimeKey returns a key that sorts an account's jobs by creation time, then by id.
+func accountTimeKey(account string, created time.Time, id string) []byte {
 	key := make([]byte, 0, len(account)+1+8+len(id))
 	key = append(append(key, account...), 0)
 	return append(append(key, encodeTime(created)...), id...)
@@ -268,9 +268,9 @@ func encodeTime(at time.Time) []byte {
 // positionBytes is the length of a time that encodeTime has encoded.
 const positionBytes = 8
 
-// splitOrderKey splits a key of the form of orderKey. created is the time as encodeTime
+// splitAccountTimeKey splits a key of the form of accountTimeKey. created is the time as encodeTime
 // encodes it.
-func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
+func splitAccountTimeKey(key []byte) (account string, created []byte, id string, ok bool) {
 	end := bytes.IndexByte(key, 0)
 	if end < 0 || len(key) < end+1+8 {
 		return "", nil, "", false

@@ -69,11 +69,11 @@ func TestOrderKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := func(name string) time.Time { return time.Unix(0, rapid.Int64().Draw(t, name)) }
 		a, b := at("a"), at("b")
-		got := slices.Compare(orderKey("acc", a, "job-1"), orderKey("acc", b, "job-1"))
+		got := slices.Compare(accountTimeKey("acc", a, "job-1"), accountTimeKey("acc", b, "job-1"))
 		if want := a.Compare(b); got != want {
 			t.Fatalf("keys compare as %d, times as %d", got, want)
 		}
-		account, created, id, ok := splitOrderKey(orderKey("acc", a, "job-1"))
+		account, created, id, ok := splitAccountTimeKey(accountTimeKey("acc", a, "job-1"))
 		if !ok || account != "acc" || id != "job-1" || !slices.Equal(created, encodeTime(a)) {
 			t.Fatalf("split: %q %x %q %v", account, created, id, ok)
 		}

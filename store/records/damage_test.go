@@ -47,7 +47,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged specification: the job is still listed.
 	first := storetest.JobID(0)
-	backend.Damage("specs", []byte(first), last)
+	backend.DamageValue("specs", []byte(first), last)
 	_, err = s.Get(ctx, first)
 	damaged("get", err)
 	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 3 {
@@ -56,7 +56,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged header: lists hold the other jobs.
 	second, third := storetest.JobID(1), storetest.JobID(2)
-	backend.Damage("jobs", []byte(second), last)
+	backend.DamageValue("jobs", []byte(second), last)
 	_, err = s.Head(ctx, second)
 	damaged("head", err)
 	jobs, next, err := s.List(ctx, "a", 1, "")
@@ -90,7 +90,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}); err != nil {
 		t.Fatal(err)
 	}
-	backend.Damage("parts", records.FirstKey(t, s, "parts"), last)
+	backend.DamageValue("parts", records.FirstKey(t, s, "parts"), last)
 	_, err = s.ListParts(ctx, third)
 	damaged("list parts", err)
 	_, err = s.Finish(ctx, f, func(r *store.Record) error {
@@ -100,7 +100,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	damaged("finish", err)
 
 	// A damaged ledger entry: no sum is returned.
-	backend.Damage("usage", records.FirstKey(t, s, "usage"), last)
+	backend.DamageValue("usage", records.FirstKey(t, s, "usage"), last)
 	_, err = s.Usage(ctx, "a", time.Now().AddDate(0, 0, -1), time.Now())
 	damaged("usage", err)
 
@@ -110,7 +110,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	backend.Damage("keys", []byte("k1"), last)
+	backend.DamageValue("keys", []byte("k1"), last)
 	if keys, err := s.ListKeys(ctx); err != nil || len(keys) != 1 || keys[0].ID != "k2" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
@@ -145,7 +145,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			rec.Spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
 			_, _, err := s.Create(ctx, rec, nil)
 			must("create", err)
-			backend.Damage(table, []byte(rec.Job.ID), last)
+			backend.DamageValue(table, []byte(rec.Job.ID), last)
 		}
 		session, err := s.OpenSession(ctx, "node", time.Hour)
 		must("open a session", err)
@@ -169,7 +169,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 		if rec.Job.Status != rowmill.StatusCancelled || rec.Job.Message != "asked" || !rec.SpecDamaged || rec.Spec.Account != "a" {
 			t.Errorf("table %s: it was cancelled as %+v", table, rec)
 		}
-		batches, _, err := s.ListBatches(ctx, "a", rowmill.DialectOpenAI, store.Page{Limit: 9})
+		batches, _, err := s.ListBatches(ctx, "a", rowmill.DialectOpenAI, store.PageRequest{Limit: 9})
 		if err != nil || len(batches) != 2 || batches[0].Spec.Raw == nil {
 			t.Errorf("table %s: batches %+v, %v", table, batches, err)
 		}
@@ -204,13 +204,13 @@ func TestADamagedDeliveryExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	backend.Damage("deliveries", []byte("msg-1"), last)
+	backend.DamageValue("deliveries", []byte("msg-1"), last)
 	for hours := range 2 {
-		if n, err := s.DropDeliveries(ctx, now.Add(time.Duration(hours)*time.Hour), 10); err != nil || n != 1 {
+		if n, err := s.DropExpiredDeliveries(ctx, now.Add(time.Duration(hours)*time.Hour), 10); err != nil || n != 1 {
 			t.Errorf("after %d h %d deliveries are dropped, %v; want 1", hours, n, err)
 		}
 	}
-	if list, _, err := s.ListDeliveries(ctx, "one", store.Page{Limit: 9}); err != nil || len(list) > 0 {
+	if list, _, err := s.ListDeliveries(ctx, "one", store.PageRequest{Limit: 9}); err != nil || len(list) > 0 {
 		t.Errorf("deliveries %v, %v; want none", list, err)
 	}
 }
@@ -256,7 +256,7 @@ func TestRepairIndexes(t *testing.T) {
 		if len(before) == 0 {
 			t.Fatalf("table %s is empty", table)
 		}
-		backend.Damage(table, []byte(before[0]), last)
+		backend.DamageValue(table, []byte(before[0]), last)
 		if len(entries()) != len(before)-1 {
 			t.Fatalf("table %s is not damaged", table)
 		}
@@ -299,7 +299,7 @@ func TestRebuild(t *testing.T) {
 		tx.Delete("partkeys", []byte(id+"\x00q"))
 		return nil
 	}))
-	must(s.Rebuild(ctx))
+	must(s.RebuildAfterLoss(ctx))
 	rec, err = s.Get(ctx, id)
 	must(err)
 	if rec.Job.RowsDone != 2 {
@@ -312,13 +312,13 @@ func TestRebuild(t *testing.T) {
 		return nil
 	}))
 	before := rec.Version
-	must(s.Rebuild(ctx))
+	must(s.RebuildAfterLoss(ctx))
 	if rec, err = s.Get(ctx, id); err != nil || rec.Version != before {
 		t.Errorf("a second time the record changed from version %d to %d: %v", before, rec.Version, err)
 	}
 }
 
-func idsOf(orphans []store.Orphan) (ids []string) {
+func idsOf(orphans []store.OrphanJob) (ids []string) {
 	for _, o := range orphans {
 		ids = append(ids, o.JobID)
 	}

@@ -19,23 +19,23 @@ import (
 // deliveryListPrefix returns the key prefix of an endpoint's deliveries.
 func deliveryListPrefix(endpoint string) []byte { return []byte(endpoint + "\x00") }
 
-// An indexKey is a key with the index table that it belongs to.
-type indexKey struct {
+// A deliveryIndexKey is a key with the index table that it belongs to.
+type deliveryIndexKey struct {
 	table kv.Table
 	key   []byte
 }
 
-// indexKeys returns the keys of a delivery in all index tables; nil if d is nil.
-func indexKeys(d *store.WebhookDelivery) (keys []indexKey) {
+// deliveryIndexKeys returns the keys of a delivery in all index tables; nil if d is nil.
+func deliveryIndexKeys(d *store.WebhookDelivery) (keys []deliveryIndexKey) {
 	if d == nil {
 		return nil
 	}
-	keys = append(keys, indexKey{tableDeliveryLists, append(deliveryListPrefix(d.Endpoint), d.ID...)})
+	keys = append(keys, deliveryIndexKey{tableDeliveryLists, append(deliveryListPrefix(d.Endpoint), d.ID...)})
 	if d.Due != nil {
-		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryListPrefix(d.Endpoint), encodeTime(*d.Due)...), d.ID...)})
+		keys = append(keys, deliveryIndexKey{tableDeliveriesDue, append(append(deliveryListPrefix(d.Endpoint), encodeTime(*d.Due)...), d.ID...)})
 	}
 	if d.Expires != nil {
-		keys = append(keys, indexKey{tableDeliveryExpires, append(encodeTime(*d.Expires), d.ID...)})
+		keys = append(keys, deliveryIndexKey{tableDeliveryExpires, append(encodeTime(*d.Expires), d.ID...)})
 	}
 	return keys
 }
@@ -69,10 +69,10 @@ func (t *tx) readDelivery(id string) (d store.WebhookDelivery, doc []byte, err e
 // reindexDelivery updates the indexes for a delivery of an endpoint. before is nil for a new
 // delivery, after is nil for a removed one.
 func (t *tx) reindexDelivery(endpoint string, before, after *store.WebhookDelivery) error {
-	for _, key := range indexKeys(before) {
+	for _, key := range deliveryIndexKeys(before) {
 		t.Delete(key.table, key.key)
 	}
-	for _, key := range indexKeys(after) {
+	for _, key := range deliveryIndexKeys(after) {
 		t.Put(key.table, key.key, nil)
 	}
 	if before != nil && before.Due != nil || after != nil && after.Due != nil {
@@ -118,7 +118,7 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.WebhookDelivery
 // has a due time.
 func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	list := deliveryListPrefix(endpoint)
-	for e, err := range t.scanUndamaged(kv.Prefix(tableDeliveriesDue, list)) {
+	for e, err := range t.scanUndamaged(kv.PrefixRange(tableDeliveriesDue, list)) {
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (s *Store) PutDelivery(ctx context.Context, d store.WebhookDelivery) (store
 }
 
 // ListDeliveries returns a page of an endpoint's deliveries.
-func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.Page) (found []store.WebhookDelivery, more bool, err error) {
+func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.PageRequest) (found []store.WebhookDelivery, more bool, err error) {
 	if err := page.Check(); err != nil {
 		return nil, false, err
 	}
@@ -294,8 +294,8 @@ func (t *tx) findDueDelivery(endpoint, first string, now time.Time) (*store.Webh
 	return nil, nil
 }
 
-// DropDeliveries removes deliveries that have expired.
-func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
+// DropExpiredDeliveries removes deliveries that have expired.
+func (s *Store) DropExpiredDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
 	var expired []string // keys of tableDeliveryExpires
 	find := func(t *tx) (err error) {
 		expired, err = t.scanIDs(kv.Range{Table: tableDeliveryExpires, To: keyAfterTime(nil, now)}, 0, limit)

@@ -17,28 +17,32 @@ import (
 // list is this prefix followed by an id.
 
 // batchListPrefix returns the key prefix of an account's batches of a dialect.
-func batchListPrefix(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
+func batchListPrefix(account, dialect string) []byte {
+	return []byte(account + "\x00" + dialect + "\x00")
+}
 
 // fileListPrefix returns the key prefix of an account's files with a purpose, or of all its
 // files when purpose is empty.
-func fileListPrefix(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
+func fileListPrefix(account, purpose string) []byte {
+	return []byte(account + "\x00" + purpose + "\x00")
+}
 
 // visitPage calls visit with the ids of one page of a list and reports whether further ids
-// follow. reads lists the tables that visit reads by id. visitPage skips an id when its
-// record is damaged or was removed since the scan.
-func (t *tx) visitPage(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
-	r := kv.Prefix(table, list)
+// follow. prefetched lists the tables that visit reads by id. visitPage skips an id when
+// its record is damaged or was removed since the scan.
+func (t *tx) visitPage(table kv.Table, prefix []byte, page store.PageRequest, visit func(id string) error, prefetched ...kv.Table) (more bool, err error) {
+	r := kv.PrefixRange(table, prefix)
 	r.Reverse = !page.Ascending
 	if page.After != "" {
-		r = r.RestAfter(append(bytes.Clone(list), page.After...))
+		r = r.RestAfter(append(bytes.Clone(prefix), page.After...))
 	}
 	for n := 0; ; {
 		most := page.Limit - n + 1
-		ids, err := t.scanIDs(r, len(list), most)
+		ids, err := t.scanIDs(r, len(prefix), most)
 		if err != nil {
 			return false, err
 		}
-		t.prefetchIDs(ids, reads...)
+		t.prefetchIDs(ids, prefetched...)
 		for _, id := range ids {
 			if n == page.Limit {
 				return true, nil
@@ -55,7 +59,7 @@ func (t *tx) visitPage(table kv.Table, list []byte, page store.Page, visit func(
 		if len(ids) < most {
 			return false, nil
 		}
-		r = r.RestAfter(append(bytes.Clone(list), ids[len(ids)-1]...))
+		r = r.RestAfter(append(bytes.Clone(prefix), ids[len(ids)-1]...))
 	}
 }
 
@@ -69,7 +73,7 @@ func (t *tx) prefetchIDs(ids []string, tables ...kv.Table) {
 }
 
 // ListBatches returns a page of an account's batches.
-func (s *Store) ListBatches(ctx context.Context, account, dialect string, page store.Page) (batches []store.Record, more bool, err error) {
+func (s *Store) ListBatches(ctx context.Context, account, dialect string, page store.PageRequest) (batches []store.Record, more bool, err error) {
 	if err := page.Check(); err != nil {
 		return nil, false, err
 	}
@@ -153,7 +157,7 @@ func (s *Store) GetFile(ctx context.Context, id string) (f store.File, err error
 }
 
 // ListFiles returns a page of an account's files.
-func (s *Store) ListFiles(ctx context.Context, account, purpose string, page store.Page) (files []store.File, more bool, err error) {
+func (s *Store) ListFiles(ctx context.Context, account, purpose string, page store.PageRequest) (files []store.File, more bool, err error) {
 	if err := page.Check(); err != nil {
 		return nil, false, err
 	}

@@ -64,8 +64,8 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return fmt.Errorf("create job %s: its id is taken: %w", rec.Job.ID, rowmill.ErrConflict)
 		}
 		t.Put(tableSpecs, id, spec)
-		t.addToLists(rec)
-		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
+		t.addToAccountLists(rec)
+		if err := t.saveRecord(nil, rec, rec.Spec.Account); err != nil {
 			return err
 		}
 		if idem != nil {
@@ -122,13 +122,13 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 	return first, false, err
 }
 
-// addToLists adds a job to the lists of its account: all jobs and, for a batch, the
+// addToAccountLists adds a job to the lists of its account: all jobs and, for a batch, the
 // batches of its dialect.
-func (t *tx) addToLists(rec store.Record) {
+func (t *tx) addToAccountLists(rec store.Record) {
 	if raw := rec.Spec.Raw; raw != nil {
 		t.Put(tableBatches, append(batchListPrefix(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
 	}
-	t.Put(tableAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
+	t.Put(tableAccounts, accountTimeKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
 }
 
 // readRecord reads a record with its texts and specification.
@@ -335,7 +335,7 @@ func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since tim
 			if err != nil {
 				return err
 			}
-			account, _, id, ok := splitOrderKey(e.Key)
+			account, _, id, ok := splitAccountTimeKey(e.Key)
 			if !ok {
 				return fmt.Errorf("a key of table %s is cut off", e.Table)
 			}
@@ -354,7 +354,7 @@ func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since tim
 }
 
 // pageStart returns the upper bound (excluded) of the keys of a page. A page begins with
-// the newest entry below this key; the keys are in the order of orderKey.
+// the newest entry below this key; the keys are in the order of accountTimeKey.
 func pageStart(account string, limit int, cursor string) ([]byte, error) {
 	after, err := store.DecodePageCursor(limit, cursor, positionBytes)
 	switch {
@@ -370,9 +370,9 @@ func pageStart(account string, limit int, cursor string) ([]byte, error) {
 // usual page of a client.
 const listAtOnce = 100
 
-// heads appends the jobs with these ids to jobs. It skips an id if the record is damaged or
+// appendHeads appends the jobs with these ids to jobs. It skips an id if the record is damaged or
 // missing.
-func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
+func (s *Store) appendHeads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
 	t.prefetchIDs(ids, tableJobs, tableTexts)
 	for _, id := range ids {
 		head, err := s.readHead(t, id)
@@ -416,7 +416,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 				}
 				ids[i] = at[positionBytes:]
 			}
-			if jobs, err = s.heads(t, jobs, ids); err != nil || !more {
+			if jobs, err = s.appendHeads(t, jobs, ids); err != nil || !more {
 				return err
 			}
 			last := positions[len(positions)-1]

@@ -29,7 +29,7 @@ func (u modelUsage) counters() []int64 {
 }
 
 func decodeModelUsage(value []byte) (modelUsage, error) {
-	n, err := kv.Counters(value)
+	n, err := kv.DecodeCounters(value)
 	if err == nil && len(n) < 8 {
 		err = errors.New("counters are missing")
 	}
@@ -62,25 +62,27 @@ func (t *tx) addToLedger(h jobHeader, added store.RowTotals) {
 	model := h.Price.asModel()
 	more := modelUsage{added, model.TokenCost(added.InputTokens, added.OutputTokens)}.counters()
 	place := append(usagePrefix(h.Account, dayNumber(t.Now())), model.ID...)
-	t.Add(tableUsage, place, more...)
+	t.AddToCounters(tableUsage, place, more...)
 	if key := store.APIKeyID(h.Job); key != "" {
-		t.Add(tableKeyUsage, append(append(place, 0), key...), more...)
+		t.AddToCounters(tableKeyUsage, append(append(place, 0), key...), more...)
 	}
 }
 
-// A price holds the id and the prices of a job's model, in US dollars per million tokens.
+// A modelPrice holds the id and the prices of a job's model, in US dollars per million tokens.
 // It is stored in the header, so that a commit of parts does not read the specification.
-type price struct {
+type modelPrice struct {
 	Model   string  `json:"model"`
 	Input   float64 `json:"input,omitempty"`
 	Output  float64 `json:"output,omitempty"`
 	NoPrice bool    `json:"none,omitempty"`
 }
 
-func priceOf(m rowmill.Model) *price { return &price{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice} }
+func priceOf(m rowmill.Model) *modelPrice {
+	return &modelPrice{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice}
+}
 
 // asModel returns a model that has only the id and the prices in p.
-func (p *price) asModel() rowmill.Model {
+func (p *modelPrice) asModel() rowmill.Model {
 	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
 
@@ -185,9 +187,9 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 			return fmt.Errorf("reserve: %w", err)
 		}
 		after := before
-		after.Reserved = rowmill.MoneyOf(usd)
+		after.Reserved = rowmill.MoneyFromUSD(usd)
 		if limit != nil && after.Reserved > before.Reserved {
-			if err := t.checkLimit(after, rowmill.MoneyOf(*limit)); err != nil {
+			if err := t.checkCostLimit(after, rowmill.MoneyFromUSD(*limit)); err != nil {
 				return err
 			}
 		}
@@ -206,18 +208,18 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	return reserved, nil
 }
 
-// checkLimit returns a *store.CostLimitError when the reservation of h exceeds the monthly
+// checkCostLimit returns a *store.CostLimitError when the reservation of h exceeds the monthly
 // limit of its account. Both of two simultaneous reservations of an account write the
 // account's key in tableGranted, so that one conflicts and runs again. A reservation also
 // runs again when another job of the account with a reservation commits parts meanwhile:
-// checkLimit wants the headers of these jobs before it scans the usage.
-func (t *tx) checkLimit(h jobHeader, limit rowmill.Money) (err error) {
+// checkCostLimit wants the headers of these jobs before it scans the usage.
+func (t *tx) checkCostLimit(h jobHeader, limit rowmill.Money) (err error) {
 	e := &store.CostLimitError{Limit: limit, Asked: h.unspentReservation()}
 	year, month, _ := t.Now().UTC().Date()
 	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 	account, prefix := []byte(h.Account), []byte(h.Account+"\x00")
 	t.Prefetch(tableGranted, account)
-	jobs, err := t.scanIDs(kv.Prefix(tableReserved, prefix), len(prefix), math.MaxInt)
+	jobs, err := t.scanIDs(kv.PrefixRange(tableReserved, prefix), len(prefix), math.MaxInt)
 	if err != nil {
 		return err
 	}
@@ -257,5 +259,5 @@ func (h *jobHeader) unspentReservation() rowmill.Money {
 	if cost == nil {
 		return h.Reserved
 	}
-	return max(h.Reserved-rowmill.MoneyOf(*cost), 0)
+	return max(h.Reserved-rowmill.MoneyFromUSD(*cost), 0)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-var _ store.Movable = (*Store)(nil)
+var _ store.MovableStore = (*Store)(nil)
 
 // exportedTables lists the tables that Export scans, and the functions that turn their
 // entries into store.ExportEntry. Export reads some of the other tables by the keys that it
@@ -42,7 +42,7 @@ func (s *Store) Export(ctx context.Context, visit func(store.ExportEntry) error)
 	live := 0
 	err := s.backend.View(ctx, checkLayout)
 	if err == nil {
-		live, err = s.LiveSessions(ctx)
+		live, err = s.CountLiveSessions(ctx)
 	}
 	if err == nil && live > 0 {
 		err = fmt.Errorf("nodes are running (%d); stop them first: %w", live, rowmill.ErrConflict)
@@ -103,7 +103,7 @@ func (t *tx) exportJob(key, _ []byte) (e store.ExportEntry, err error) {
 		}
 	}
 	prefix := partsPrefix(id)
-	for found, err := range t.Scan(kv.Prefix(tablePartKeys, prefix)) {
+	for found, err := range t.Scan(kv.PrefixRange(tablePartKeys, prefix)) {
 		if err != nil {
 			return e, err
 		}
@@ -235,7 +235,7 @@ func (t *tx) importUsage(u *store.UsageExport) error {
 	if err != nil {
 		return err
 	}
-	known, err := kv.Counters(raw)
+	known, err := kv.DecodeCounters(raw)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (t *tx) importUsage(u *store.UsageExport) error {
 	for i, n := range known[:min(len(known), len(more))] {
 		more[i] -= n
 	}
-	t.Add(table, key, more...)
+	t.AddToCounters(table, key, more...)
 	return nil
 }
 
@@ -272,8 +272,8 @@ func (t *tx) importJob(j *store.JobExport) error {
 		return err
 	}
 	t.Put(tableSpecs, id, spec)
-	t.addToLists(rec)
-	if err := t.save(before, rec, account); err != nil {
+	t.addToAccountLists(rec)
+	if err := t.saveRecord(before, rec, account); err != nil {
 		return err
 	}
 	for i, p := range slices.Concat(j.Parts, j.Lost) {

@@ -31,7 +31,7 @@ func (t *tx) readOwnedHeader(f store.Fence) (jobHeader, error) {
 		return h, err
 	case !owns:
 		return h, fmt.Errorf("job %s, session %q, epoch %d: %w", f.JobID, f.Session, f.Epoch, rowmill.ErrLeaseLost)
-	case h.Job.Status.Terminal():
+	case h.Job.Status.IsTerminal():
 		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
 	}
 	return h, t.writer.CheckLostWrites(f.JobID, t.recorded)
@@ -62,7 +62,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 		switch {
 		case !alive[0]:
 			return fmt.Errorf("claim job %s for session %q: %w", jobID, session, rowmill.ErrLeaseLost)
-		case before.Job.Status.Terminal():
+		case before.Job.Status.IsTerminal():
 			return fmt.Errorf("claim job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrTerminal)
 		case owned:
 			return fmt.Errorf("claim job %s: it has a live owner: %w", jobID, rowmill.ErrConflict)
@@ -141,17 +141,17 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 // An accountQueue is an account whose orphans Orphans may list.
 type accountQueue struct {
 	account string
-	taken   int       // number of the account's jobs with a live owner, plus its orphans that Orphans has listed already
-	turn    uint64    // id of the transaction of the account's last claim; 0 for never
+	taken   int         // number of the account's jobs with a live owner, plus its orphans that Orphans has listed already
+	turn    uint64      // id of the transaction of the account's last claim; 0 for never
 	dead    []orphanJob // the account's jobs whose session has ended, oldest first
 	waiting []orphanJob // the account's next jobs without a session, oldest first
-	more    bool      // table waiting may hold more jobs than the field waiting
+	more    bool        // table waiting may hold more jobs than the field waiting
 }
 
-// An orphanJob is an open job with its orderKey, which sorts jobs by creation.
+// An orphanJob is an open job with its accountTimeKey, which sorts jobs by creation.
 type orphanJob struct {
 	key []byte
-	store.Orphan
+	store.OrphanJob
 }
 
 // Orphans lists jobs without a live owner. The account with the fewest owned jobs comes
@@ -160,8 +160,8 @@ type orphanJob struct {
 //
 // The cost grows with the number of owned jobs, of waiting accounts and with the limit.
 // It does not grow with the number of ended or waiting jobs.
-func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
-	var orphans []store.Orphan
+func (s *Store) Orphans(ctx context.Context, limit int) ([]store.OrphanJob, error) {
+	var orphans []store.OrphanJob
 	err := s.view(ctx, func(t *tx) error {
 		orphans = nil
 		known := map[string]*accountQueue{}
@@ -179,9 +179,9 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 				return err
 			}
 		}
-		candidates, err := t.readTurns(known)
+		candidates, err := t.collectCandidates(known)
 		for err == nil && len(orphans) < limit && len(candidates) > 0 {
-			var taken []store.Orphan
+			var taken []store.OrphanJob
 			taken, candidates, err = t.takeOrphans(candidates, limit-len(orphans))
 			orphans = append(orphans, taken...)
 		}
@@ -196,8 +196,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 // takeOrphans returns up to n orphans, each the oldest of the account whose turn it is. rest are
 // the candidates that have more orphans. takeOrphans skips a job that this program must not
 // write or cannot read.
-func (t *tx) takeOrphans(candidates []*accountQueue, n int) (taken []store.Orphan, rest []*accountQueue, err error) {
-	var found []store.Orphan
+func (t *tx) takeOrphans(candidates []*accountQueue, n int) (taken []store.OrphanJob, rest []*accountQueue, err error) {
+	var found []store.OrphanJob
 	for len(found) < n && len(candidates) > 0 {
 		i := indexOfNextTurn(candidates)
 		orphan, more, err := candidates[i].pop(t)
@@ -258,7 +258,7 @@ func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
 			return err
 		}
 		status, session, _ := strings.Cut(string(e.Value), "\x00")
-		account, _, id, ok := splitOrderKey(e.Key)
+		account, _, id, ok := splitAccountTimeKey(e.Key)
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableOwned)
 		}
@@ -268,7 +268,7 @@ func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
 			}
 			session = ""
 		}
-		jobs = append(jobs, orphanJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
+		jobs = append(jobs, orphanJob{bytes.Clone(e.Key), store.OrphanJob{JobID: id, Account: account, Status: rowmill.Status(status)}})
 		sessions = append(sessions, session)
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(sessions)))
@@ -287,8 +287,8 @@ func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
 	return nil
 }
 
-// readTurns returns the accounts that have orphans, and sets the last turn of each.
-func (t *tx) readTurns(known map[string]*accountQueue) (candidates []*accountQueue, err error) {
+// collectCandidates returns the accounts that have orphans, and sets the last turn of each.
+func (t *tx) collectCandidates(known map[string]*accountQueue) (candidates []*accountQueue, err error) {
 	var ranges []kv.Range
 	for _, a := range known {
 		if len(a.dead)+len(a.waiting) > 0 {
@@ -308,21 +308,21 @@ func (t *tx) readTurns(known map[string]*accountQueue) (candidates []*accountQue
 // addWaiting appends entries of table waiting to the account's jobs without a session.
 func (a *accountQueue) addWaiting(found []kv.Entry) error {
 	for _, e := range found {
-		_, _, id, ok := splitOrderKey(e.Key)
+		_, _, id, ok := splitAccountTimeKey(e.Key)
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableWaiting)
 		}
-		a.waiting = append(a.waiting, orphanJob{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
+		a.waiting = append(a.waiting, orphanJob{e.Key, store.OrphanJob{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
 	}
 	return nil
 }
 
 // pop removes and returns the account's oldest orphan. more reports whether the account
 // has further orphans.
-func (a *accountQueue) pop(t *tx) (orphan store.Orphan, more bool, err error) {
+func (a *accountQueue) pop(t *tx) (orphan store.OrphanJob, more bool, err error) {
 	a.taken++
 	if len(a.waiting) == 0 || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.waiting[0].key) < 0 {
-		orphan, a.dead = a.dead[0].Orphan, a.dead[1:]
+		orphan, a.dead = a.dead[0].OrphanJob, a.dead[1:]
 		return orphan, len(a.dead)+len(a.waiting) > 0, nil
 	}
 	last := a.waiting[0]
@@ -330,7 +330,7 @@ func (a *accountQueue) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	if len(a.waiting) == 0 && a.more {
 		err = a.refill(t, last.key)
 	}
-	return last.Orphan, len(a.dead)+len(a.waiting) > 0, err
+	return last.OrphanJob, len(a.dead)+len(a.waiting) > 0, err
 }
 
 // refillBy is the largest number of jobs that one refill reads for an account.
@@ -339,7 +339,7 @@ const refillBy = 64
 // refill reads the account's next jobs without a session, after key.
 func (a *accountQueue) refill(t *tx, key []byte) error {
 	a.more = false
-	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).RestAfter(key)
+	r := kv.PrefixRange(tableWaiting, []byte(a.account+"\x00")).RestAfter(key)
 	for e, err := range t.scanUndamaged(r) {
 		if err == nil {
 			err = a.addWaiting([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})

@@ -50,7 +50,7 @@ func (t *tx) scanParts(prefix []byte) iter.Seq2[store.Part, error] {
 // scanAllParts is like scanParts, but includes the lost parts.
 func (t *tx) scanAllParts(prefix []byte) iter.Seq2[partRecord, error] {
 	return func(yield func(partRecord, error) bool) {
-		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
+		for e, err := range t.Scan(kv.PrefixRange(tableParts, prefix)) {
 			var p partRecord
 			if err == nil {
 				if err = json.Unmarshal(e.Value, &p); err != nil {
@@ -232,7 +232,7 @@ func (s *Store) MarkPartsLost(ctx context.Context, f store.Fence, keys []string,
 	err = s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(f.JobID)
 		before, err := t.readHeaderForWrite(f.JobID)
-		if err == nil && !before.Job.Status.Terminal() {
+		if err == nil && !before.Job.Status.IsTerminal() {
 			before, err = t.readOwnedHeader(f)
 		}
 		if err != nil {
@@ -253,7 +253,7 @@ func (s *Store) MarkPartsLost(ctx context.Context, f store.Fence, keys []string,
 			change(&rec)
 		}
 		rec.Version++
-		return t.save(&before, rec, before.Account)
+		return t.saveRecord(&before, rec, before.Account)
 	})
 	if err != nil {
 		return store.RowTotals{}, fmt.Errorf("lose parts: %w", err)
@@ -362,7 +362,7 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 			if err != nil {
 				return err
 			}
-			if !h.Job.Status.Terminal() {
+			if !h.Job.Status.IsTerminal() {
 				return fmt.Errorf("job %s is %s: %w", jobID, h.Job.Status, rowmill.ErrConflict)
 			}
 			more = false
@@ -392,7 +392,7 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 // dropPrefixChunk removes up to dropChunk keys with a prefix from a table, also damaged entries.
 // It returns the number of removed keys.
 func (t *tx) dropPrefixChunk(table kv.Table, prefix []byte) (n int, err error) {
-	for e, err := range t.Scan(kv.Prefix(table, prefix)) {
+	for e, err := range t.Scan(kv.PrefixRange(table, prefix)) {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {
 			return 0, err
 		}

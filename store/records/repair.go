@@ -45,17 +45,17 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	return nil
 }
 
-// Rebuild is for a store that has lost some records. It writes the indexes of all jobs again,
+// RebuildAfterLoss is for a store that has lost some records. It writes the indexes of all jobs again,
 // and computes the progress fields of each job that has not succeeded from the job's parts.
 // No node may use the records meanwhile.
-func (s *Store) Rebuild(ctx context.Context) error {
+func (s *Store) RebuildAfterLoss(ctx context.Context) error {
 	err := s.eachHeader(ctx, nil, func(t *tx, h jobHeader) error {
 		t.writeIndexes(h)
 		if h.Job.Status == rowmill.StatusSucceeded || h.DataRemoved != nil {
 			return nil // the parts of the job were removed
 		}
 		prefix := partsPrefix(h.Job.ID)
-		for e, err := range t.scanUndamaged(kv.Prefix(tableParts, prefix)) {
+		for e, err := range t.scanUndamaged(kv.PrefixRange(tableParts, prefix)) {
 			var p partRecord
 			if err == nil {
 				err = json.Unmarshal(e.Value, &p)
@@ -71,7 +71,7 @@ func (s *Store) Rebuild(ctx context.Context) error {
 		}
 		if err == nil && progressTotals(&rec.Job) != progressTotals(&h.Job) {
 			rec.Version++
-			err = t.save(&h, rec, h.Account)
+			err = t.saveRecord(&h, rec, h.Account)
 		}
 		return err
 	})
@@ -83,8 +83,8 @@ func (s *Store) Rebuild(ctx context.Context) error {
 
 // writeIndexes writes the entries of a job in all indexes.
 func (t *tx) writeIndexes(h jobHeader) {
-	t.Put(tableAccounts, orderKey(h.Account, h.Job.Created, h.Job.ID), nil)
-	t.reindex(nil, h)
+	t.Put(tableAccounts, accountTimeKey(h.Account, h.Job.Created, h.Job.ID), nil)
+	t.reindexJob(nil, h)
 }
 
 // eachHeader calls visit with the undamaged header of each job. The first transaction

@@ -13,7 +13,7 @@ import (
 
 // retainedKey returns a key that sorts an account's retained jobs by their end.
 func retainedKey(account string, rec store.Record) []byte {
-	return orderKey(account, rec.EndedAt(), rec.Job.ID)
+	return accountTimeKey(account, rec.EndedAt(), rec.Job.ID)
 }
 
 // reindexRetained adds a job that has just ended to the index of retained jobs, and
@@ -29,7 +29,7 @@ func (t *tx) reindexRetained(before *jobHeader, after jobHeader) {
 }
 
 // isRetained reports whether a job has ended and may still have data.
-func (h *jobHeader) isRetained() bool { return h.Job.Status.Terminal() && !h.DataGone }
+func (h *jobHeader) isRetained() bool { return h.Job.Status.IsTerminal() && !h.DataGone }
 
 // AccountsWithData returns the accounts that have retained jobs.
 func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
@@ -52,28 +52,28 @@ func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
 // of the account.
 const skipAfter = 16
 
-// An accountKeys is an account with its first entries in a table whose keys orderKey
+// An accountEntries is an account with its first entries in a table whose keys accountTimeKey
 // makes.
-type accountKeys struct {
+type accountEntries struct {
 	account string
 	first   []kv.Entry
 	more    bool // the account may have more keys
 }
 
-// scanAccounts returns the accounts that have entries in a table whose keys orderKey makes.
-func (t *tx) scanAccounts(table kv.Table) (accounts []accountKeys, err error) {
+// scanAccounts returns the accounts that have entries in a table whose keys accountTimeKey makes.
+func (t *tx) scanAccounts(table kv.Table) (accounts []accountEntries, err error) {
 	for r, skip := (kv.Range{Table: table}), true; skip; {
 		skip = false
 		for e, err := range t.scanUndamaged(r) {
 			if err != nil {
 				return nil, err
 			}
-			account, _, _, ok := splitOrderKey(e.Key)
+			account, _, _, ok := splitAccountTimeKey(e.Key)
 			if !ok {
 				return nil, fmt.Errorf("a key of table %s is cut off", table)
 			}
 			if len(accounts) == 0 || accounts[len(accounts)-1].account != account {
-				accounts = append(accounts, accountKeys{account: account})
+				accounts = append(accounts, accountEntries{account: account})
 			}
 			last := &accounts[len(accounts)-1]
 			last.first = append(last.first, kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)})
@@ -188,7 +188,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 				t.Put(tableSpecs, []byte(jobID), spec)
 			}
 			rec.Version++
-			if err := t.save(&before, rec, before.Account); err != nil {
+			if err := t.saveRecord(&before, rec, before.Account); err != nil {
 				return err
 			}
 		}
@@ -227,8 +227,8 @@ func (t *tx) reindexDue(before *jobHeader, after jobHeader) {
 	}
 }
 
-// DueJobs returns the ids of jobs with a removal of data that is due at the time by.
-func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
+// ListDueRemovals returns the ids of jobs with a removal of data that is due at the time by.
+func (s *Store) ListDueRemovals(ctx context.Context, by time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}

@@ -38,7 +38,7 @@ func (t *tx) endRuined(before jobHeader, rec store.Record) error {
 	t.Delete(tableTexts, id)
 	rec.RecordEnd(before.Job.Status, t.Now())
 	rec.Version++
-	return t.save(&before, rec, before.Account)
+	return t.saveRecord(&before, rec, before.Account)
 }
 
 // failRuined ends a ruined job as failed.

@@ -55,7 +55,7 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.APIKey, hash []byte) err
 			return fmt.Errorf("decode key %s: %w", k.ID, err)
 		}
 		switch {
-		case before.Same(k):
+		case before.IsSame(k):
 			return nil
 		case !bytes.Equal(before.Hash, hash):
 			return fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)
@@ -163,7 +163,7 @@ func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error)
 	var names []string
 	err := s.view(ctx, func(t *tx) error {
 		names = nil
-		for e, err := range t.Scan(kv.Prefix(tableValues, []byte(prefix))) {
+		for e, err := range t.Scan(kv.PrefixRange(tableValues, []byte(prefix))) {
 			if err != nil && !errors.Is(err, store.ErrDamaged) { // the name is still readable
 				return err
 			}

@@ -112,8 +112,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // Time returns the time of the backend's clock.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.backend.Time(ctx) }
 
-// Confirm returns nil if the backend writes to the same server as all nodes.
-func (s *Store) Confirm(ctx context.Context) error { return s.backend.Confirm(ctx) }
+// ConfirmPrimary returns nil if the backend writes to the same server as all nodes.
+func (s *Store) ConfirmPrimary(ctx context.Context) error { return s.backend.ConfirmPrimary(ctx) }
 
 // Close closes the backend.
 func (s *Store) Close() error { return s.backend.Close() }
@@ -123,7 +123,7 @@ type tx struct {
 	kv.Tx
 	log      *slog.Logger
 	writer   *store.WriteCounter // writer in the context of the call; nil if the caller does not track its writes
-	recorded int64         // number of writes by writer in the record
+	recorded int64               // number of writes by writer in the record
 }
 
 // view runs a read transaction. read may be called several times.

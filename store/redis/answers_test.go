@@ -174,7 +174,7 @@ func TestLostAnswers(t *testing.T) {
 		arm()
 		rec, err = s.Reserve(ctx, f, 1, &limit)
 		must("reserve", err)
-		check(rec.Version == 6 && rec.Reserved == rowmill.MoneyOf(1), "reserved", rec)
+		check(rec.Version == 6 && rec.Reserved == rowmill.MoneyFromUSD(1), "reserved", rec)
 
 		arm()
 		must("release", s.Release(ctx, f))

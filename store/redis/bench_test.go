@@ -49,7 +49,7 @@ const stored = 20_000
 func filled(b *testing.B, server *redistest.Server, over bool) *redis.Store {
 	b.Helper()
 	s := open(b, redis.Config{URL: server.URL()})
-	storetest.Fill(b, s, stored, over)
+	storetest.FillJobs(b, s, stored, over)
 	return s
 }
 
@@ -68,7 +68,7 @@ func BenchmarkStore(b *testing.B) {
 			b.Run("list 100", func(b *testing.B) { storetest.TimeList(b, s) })
 			b.Run("renew", func(b *testing.B) {
 				session := newSession(b, s)
-				storetest.Timed(b, func(int) {
+				storetest.MeasureLatency(b, func(int) {
 					if err := s.RenewSession(b.Context(), session); err != nil {
 						b.Fatal(err)
 					}
@@ -102,6 +102,6 @@ func BenchmarkOrphans(b *testing.B) {
 func BenchmarkPoll(b *testing.B) {
 	server := redistest.Start(b)
 	s := open(b, redis.Config{URL: server.URL()})
-	storetest.Fill(b, s, 1000, false)
+	storetest.FillJobs(b, s, 1000, false)
 	storetest.TimePoll(b, s, 1000)
 }

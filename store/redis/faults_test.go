@@ -41,7 +41,9 @@ func newSession(t testing.TB, s *redis.Store) string {
 }
 
 // of returns the totals of n rows.
-func of(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+func of(n int64) store.RowTotals {
+	return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n}
+}
 
 // always is later than every acknowledgement.
 var always = time.Now().AddDate(1, 0, 0)

@@ -267,7 +267,7 @@ func TestFailover(t *testing.T) {
 	says(t, "open without a bound for lost writes", err, "min-replicas-to-write 1", "store.allow_lost_writes")
 	config.AllowLostWrites = true
 	s := open(t, config)
-	if err := s.Confirm(t.Context()); err != nil {
+	if err := s.ConfirmPrimary(t.Context()); err != nil {
 		t.Errorf("confirm before the failover: %v", err)
 	}
 	warned, err := s.ListDurabilityRisks(t.Context())
@@ -298,7 +298,7 @@ func TestFailover(t *testing.T) {
 	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
 	w.holds(t, s, always)
 	storetest.CheckConsistency(t, s.Backend(), s)
-	if err := errors.Join(s.Ping(t.Context()), s.Confirm(t.Context())); err != nil {
+	if err := errors.Join(s.Ping(t.Context()), s.ConfirmPrimary(t.Context())); err != nil {
 		t.Error(err)
 	}
 }
@@ -349,7 +349,7 @@ func TestConfirm(t *testing.T) {
 	s := open(t, redis.Config{URL: "redis+sentinel://" + sentinel.Addr() + "/main/0", Timeouts: hasty, AllowLostWrites: true})
 	confirm := func(words ...string) {
 		t.Helper()
-		err := s.Confirm(t.Context())
+		err := s.ConfirmPrimary(t.Context())
 		if len(words) == 0 && err != nil {
 			t.Errorf("confirm: %v", err)
 		} else if len(words) > 0 {

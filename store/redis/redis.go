@@ -19,8 +19,8 @@ type Config = redis.Config
 type Timeouts = redis.Timeouts
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Movable = (*Store)(nil)
+	_ store.Store        = (*Store)(nil)
+	_ store.MovableStore = (*Store)(nil)
 )
 
 // Store stores the records on a server. All methods are safe for concurrent use.
@@ -62,7 +62,9 @@ func (s *Store) SetURL(url string) error { return s.backend.SetURL(url) }
 
 // ListDurabilityRisks reports the data losses that the server's settings allow. See
 // redis.Backend.
-func (s *Store) ListDurabilityRisks(ctx context.Context) ([]string, error) { return s.backend.ListDurabilityRisks(ctx) }
+func (s *Store) ListDurabilityRisks(ctx context.Context) ([]string, error) {
+	return s.backend.ListDurabilityRisks(ctx)
+}
 
 // FailedAt returns when the server last did not answer. See redis.Backend.
 func (s *Store) FailedAt() time.Time { return s.backend.FailedAt() }

@@ -80,7 +80,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 		must(server.Kill())
 		must(os.Truncate(file(), keep))
 		must(server.Restart(t.Context()))
-		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.Status.Terminal() {
+		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.Status.IsTerminal() {
 			t.Fatalf("the end was not lost: %s, %v", rec.Job.Status, err)
 		}
 		must(s.CheckLostWrites(t.Context()))

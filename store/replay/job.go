@@ -14,7 +14,7 @@ import (
 type jobLog struct {
 	id        string
 	writer    *store.WriteCounter // counts the acknowledged writes
-	repairing chan struct{} // holds one item while a repair runs
+	repairing chan struct{}       // holds one item while a repair runs
 
 	mu            sync.Mutex
 	claimSession  string        // session of a claim whose outcome may be unknown
@@ -77,9 +77,9 @@ func (j *jobLog) computeRequiredState() requiredState {
 	return requiredState{j.writer.AckedWrites(), created, j.isEnded, j.mustRepeat}
 }
 
-// isMissingIn reports whether a record with revision m lacks acknowledged writes.
-func (s requiredState) isMissingIn(m store.Revision) bool {
-	return s.behind || m.Writes < s.writes || s.ended && !m.Status.Terminal() || s.created && m.Version == 0
+// isUnmetBy reports whether a record with revision m lacks acknowledged writes.
+func (s requiredState) isUnmetBy(m store.Revision) bool {
+	return s.behind || m.Writes < s.writes || s.ended && !m.Status.IsTerminal() || s.created && m.Version == 0
 }
 
 // prune drops the writes that are older than the time before. While lost writes must be
@@ -111,7 +111,7 @@ func (j *jobLog) applyRecord(rec store.Record) {
 	}
 	j.applyEnd(store.Revision{Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status})
 	existing := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // the record shows the claim that j already knows
-	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.Terminal()
+	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.IsTerminal()
 	j.mu.Unlock()
 	if claimed && j.recordClaim(rec, 0) { // how many writes the store had before this claim is unknown
 		j.requireRepeat()
@@ -122,7 +122,7 @@ func (j *jobLog) applyRecord(rec store.Record) {
 // write ended the job. The caller must have locked j.mu.
 func (j *jobLog) applyEnd(m store.Revision) {
 	for _, w := range j.log {
-		if !w.acked && w.isEnd != nil && m.Status.Terminal() && w.isEnd(m) {
+		if !w.acked && w.isEnd != nil && m.Status.IsTerminal() && w.isEnd(m) {
 			w.acked, j.isEnded = true, true
 		}
 	}
@@ -281,7 +281,7 @@ func (j *jobLog) loseOwnership() {
 func (j *jobLog) applyRevision(m store.Revision) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
-	j.isEnded, j.postponed = j.isEnded || m.Status.Terminal(), false
+	j.isEnded, j.postponed = j.isEnded || m.Status.IsTerminal(), false
 	j.applyEnd(m)
 	j.mu.Unlock()
 	if other {

@@ -208,7 +208,7 @@ func TestLostWriteThatIsNoLongerKept(t *testing.T) {
 			}
 			v.forget()
 			n.check()
-			if status := n.get().Job.Status; status.Terminal() || status == rowmill.StatusRunning {
+			if status := n.get().Job.Status; status.IsTerminal() || status == rowmill.StatusRunning {
 				t.Errorf("the job is %s", status)
 			}
 			if err := n.CommitParts(t.Context(), f, []store.Part{{Key: "late"}}); !errors.Is(err, rowmill.ErrLeaseLost) {

@@ -79,7 +79,7 @@ func New(cfg Config) *Store {
 	}
 	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*jobLog), done: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
-	go s.watch()
+	go s.runLossChecks()
 	return s
 }
 
@@ -106,7 +106,7 @@ func (s *Store) Close() error {
 // check does not repeat stay lost.
 const finalCheckTimeout = 2 * time.Second
 
-func (s *Store) watch() {
+func (s *Store) runLossChecks() {
 	defer close(s.done)
 	tick := time.NewTicker(s.cfg.CheckInterval)
 	defer tick.Stop()
@@ -143,7 +143,7 @@ func (s *Store) CheckLostWrites(ctx context.Context) error {
 	}
 	var errs []error
 	for i, j := range jobs {
-		if least[i].isMissingIn(marks[i]) {
+		if least[i].isUnmetBy(marks[i]) {
 			err := s.repair(ctx, j)
 			j.setPostponed(err != nil)
 			errs = append(errs, err)
@@ -223,7 +223,7 @@ func (s *Store) repair(ctx context.Context, j *jobLog) error {
 	defer done()
 	least := j.computeRequiredState()
 	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
-	if err != nil || !least.isMissingIn(marks[0]) {
+	if err != nil || !least.isUnmetBy(marks[0]) {
 		return err
 	}
 	m := marks[0]
@@ -233,7 +233,7 @@ func (s *Store) repair(ctx context.Context, j *jobLog) error {
 			"job", j.id, "writes", m.Writes, "had", j.writer.AckedWrites(), "status", m.Status)
 	}
 	if j.hasGap(m.Writes) { // the job runs again from the recorded parts
-		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.Terminal() {
+		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.IsTerminal() {
 			if err := s.Store.Release(ctx, fence); err != nil {
 				return err
 			}
@@ -249,9 +249,9 @@ func (s *Store) repair(ctx context.Context, j *jobLog) error {
 	}
 	switch {
 	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
-	case final && m.Session == fence.Session && !m.Status.Terminal(): // an earlier check claimed the job and failed later
+	case final && m.Session == fence.Session && !m.Status.IsTerminal(): // an earlier check claimed the job and failed later
 		fence.Epoch = m.Epoch
-	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another process owns the job, or the job has ended
+	case m.Epoch > fence.Epoch, m.Status.IsTerminal(): // another process owns the job, or the job has ended
 		j.loseOwnership()
 		fence = store.Fence{}
 	case !final: // the owner in this process gets ErrLeaseLost and claims the job again
@@ -292,7 +292,7 @@ func (s *Store) reopen(ctx context.Context, j *jobLog, fence store.Fence) error 
 	if err != nil {
 		return err
 	}
-	if m := marks[0]; m.Version == 0 || m.Status.Terminal() || m.Session != fence.Session || m.Epoch != fence.Epoch {
+	if m := marks[0]; m.Version == 0 || m.Status.IsTerminal() || m.Session != fence.Session || m.Epoch != fence.Epoch {
 		return nil
 	}
 	s.cfg.Log.Warn("the store has lost the end of a job, and no node has written it again; the job is released and runs again", "job", j.id)

@@ -204,7 +204,7 @@ func TestLostWrites(t *testing.T) {
 			_, err = v.Reserve(n.t.Context(), store.Fence{JobID: "job-2", Session: n.session, Epoch: rec.Epoch}, 4, &limit)
 			n.must(err)
 			n.check()
-			if got := n.get().Reserved; got != rowmill.MoneyOf(4) {
+			if got := n.get().Reserved; got != rowmill.MoneyFromUSD(4) {
 				n.t.Errorf("%v are set aside", got)
 			}
 		},

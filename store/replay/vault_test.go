@@ -208,7 +208,9 @@ func (n *node) wantSuccess() {
 }
 
 // of returns the totals of n rows.
-func of(n int64) store.RowTotals { return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
+func of(n int64) store.RowTotals {
+	return store.RowTotals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n}
+}
 
 func (n *node) commit(f store.Fence, key string, rows, all int64) {
 	n.t.Helper()

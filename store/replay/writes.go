@@ -60,13 +60,13 @@ func (s *Store) updateAsOwner(ctx context.Context, f store.Fence, isEnd func(sto
 	j := s.jobLogFor(f.JobID)
 	w := &loggedWrite{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
 		rec, err := repeat(ctx, f)
-		if err == nil && rec.Job.Status.Terminal() {
+		if err == nil && rec.Job.Status.IsTerminal() {
 			j.setEnded()
 		}
 		return err
 	}}
 	err = s.writeAsOwner(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
-		if rec, err = send(ctx, f); err == nil && rec.Job.Status.Terminal() {
+		if rec, err = send(ctx, f); err == nil && rec.Job.Status.IsTerminal() {
 			j.setEnded()
 		}
 		return err
@@ -106,7 +106,7 @@ func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempoten
 // confirmCreate keeps a submission that another node may have made. It skips an ended
 // job, because an ended job cannot be created again from its record.
 func (s *Store) confirmCreate(rec store.Record, idem *store.Idempotency) {
-	if rec.Job.Status.Terminal() {
+	if rec.Job.Status.IsTerminal() {
 		return
 	}
 	s.mu.Lock()
@@ -304,7 +304,7 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	switch {
 	case markErr != nil:
 		return nil, markErr
-	case least.isMissingIn(marks[0]):
+	case least.isUnmetBy(marks[0]):
 		if err := s.repair(ctx, j); err != nil && !errors.Is(err, errEndLost) {
 			return nil, err
 		}

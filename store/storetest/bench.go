@@ -61,12 +61,12 @@ func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]stor
 	}
 }
 
-// JobID returns the id of the i-th job of Fill.
+// JobID returns the id of the i-th job of FillJobs.
 func JobID(i int) string { return fmt.Sprintf("job-%08d", i) }
 
-// Fill creates n jobs of ten accounts. The jobs have ended if ended is true; otherwise
+// FillJobs creates n jobs of ten accounts. The jobs have ended if ended is true; otherwise
 // they wait.
-func Fill(b *testing.B, s store.Store, n int, ended bool) {
+func FillJobs(b *testing.B, s store.Store, n int, ended bool) {
 	b.Helper()
 	row := strings.Repeat("x", 1000)
 	var next atomic.Int64
@@ -91,9 +91,9 @@ func Fill(b *testing.B, s store.Store, n int, ended bool) {
 	}
 }
 
-// Timed calls step in the benchmark loop and reports percentiles of the time of a call.
+// MeasureLatency calls step in the benchmark loop and reports percentiles of the time of a call.
 // It returns the number of calls.
-func Timed(b *testing.B, step func(i int)) int64 {
+func MeasureLatency(b *testing.B, step func(i int)) int64 {
 	b.Helper()
 	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
@@ -110,25 +110,25 @@ func Timed(b *testing.B, step func(i int)) int64 {
 // TimeCreate measures the time to create a job with size bytes of input.
 func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 	row, start := strings.Repeat("x", size), time.Now().UnixNano()
-	return Timed(b, func(i int) {
+	return MeasureLatency(b, func(i int) {
 		if _, _, err := s.Create(b.Context(), NewRecord(fmt.Sprintf("job-%s-%d-%d", b.Name(), start, i), "new", row), nil); err != nil {
 			b.Fatal(err)
 		}
 	})
 }
 
-// TimeGet measures the time to read one of the n jobs of Fill.
+// TimeGet measures the time to read one of the n jobs of FillJobs.
 func TimeGet(b *testing.B, s store.Store, n int) {
-	Timed(b, func(i int) {
+	MeasureLatency(b, func(i int) {
 		if _, err := s.Get(b.Context(), JobID(i*7919%n)); err != nil {
 			b.Fatal(err)
 		}
 	})
 }
 
-// TimeList measures the time to list 100 jobs of Fill.
+// TimeList measures the time to list 100 jobs of FillJobs.
 func TimeList(b *testing.B, s store.Store) {
-	Timed(b, func(int) {
+	MeasureLatency(b, func(int) {
 		if jobs, _, err := s.List(b.Context(), "account-3", 100, ""); err != nil || len(jobs) != 100 {
 			b.Fatal(len(jobs), err)
 		}
@@ -138,7 +138,7 @@ func TimeList(b *testing.B, s store.Store) {
 // TimeOrphans measures the time to list orphans. If waiting is true, the store must have
 // at least 64 orphans.
 func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
-	return Timed(b, func(int) {
+	return MeasureLatency(b, func(int) {
 		if jobs, err := s.Orphans(b.Context(), 64); err != nil || waiting && len(jobs) != 64 {
 			b.Fatal(len(jobs), err)
 		}
@@ -193,7 +193,7 @@ func TimePoll(b *testing.B, s store.Store, n int) {
 	for i := range accounts {
 		accounts[i] = fmt.Sprint("account-", i)
 	}
-	Timed(b, func(int) {
+	MeasureLatency(b, func(int) {
 		found, err := s.ListActiveJobs(b.Context(), accounts, time.Now().Add(-time.Second), 1000)
 		ids := slices.Concat(found...)
 		if err != nil || len(ids) != n {

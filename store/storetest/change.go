@@ -312,7 +312,7 @@ func testCancelRace(s *suite) {
 				won.Add(1)
 			case !errors.Is(err, rowmill.ErrTerminal):
 				s.Errorf("%s: %v", name, err)
-			case name == "cancel" && !rec.Job.Status.Terminal():
+			case name == "cancel" && !rec.Job.Status.IsTerminal():
 				s.Errorf("a cancel that was too late returns a record with status %q, want an ended job", rec.Job.Status)
 			}
 		}

@@ -40,7 +40,7 @@ func (s *suite) wantClaims(when, id string, want ...string) {
 func (s *suite) wantOrphanClaims(when, id string, want ...string) {
 	s.Helper()
 	orphans := must(s.Orphans(s.Context(), 100))(s)
-	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
+	i := slices.IndexFunc(orphans, func(o store.OrphanJob) bool { return o.JobID == id })
 	if i < 0 {
 		s.Errorf("%s: the job is not among the orphans, want it there", when)
 		return

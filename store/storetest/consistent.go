@@ -45,7 +45,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		if err := json.Unmarshal(raw, &h); err != nil {
 			t.Fatalf("job %s: %v", id, err)
 		}
-		ended := h.Job.Status.Terminal()
+		ended := h.Job.Status.IsTerminal()
 		created := binary.BigEndian.AppendUint64(nil, uint64(h.Job.Created.UnixNano())^(1<<63))
 		place := h.Account + "\x00" + string(created) + id
 		for table, want := range map[kv.Table]struct {

@@ -90,7 +90,7 @@ func testDeliveries(s *suite) {
 	}
 	list := func(endpoint string) []string {
 		s.Helper()
-		return s.pages(false, func(page store.Page) (ids []string, more bool, err error) {
+		return s.readPages(false, func(page store.PageRequest) (ids []string, more bool, err error) {
 			found, more, err := s.ListDeliveries(s.Context(), endpoint, page)
 			for _, d := range found {
 				ids = append(ids, d.ID)
@@ -104,7 +104,7 @@ func testDeliveries(s *suite) {
 	if got := list("nobody"); len(got) > 0 {
 		s.Errorf("an unknown endpoint has the deliveries %v, want none", got)
 	}
-	s.wantError("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
+	s.wantError("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.PageRequest{}))
 	for _, bad := range []store.WebhookDelivery{{}, s.endDelivery(first, store.DeliveryPending, 1), s.endDelivery(first, "strange", 1)} {
 		s.wantError(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
 	}
@@ -147,11 +147,11 @@ func testDeliveriesDue(s *suite) {
 	s.reopen()
 	want(99, 9, "msg-0010", "msg-0011")
 	for _, drop := range []struct{ seconds, limit, want int }{{39, 9, 0}, {50, 1, 1}, {50, 9, 1}, {99, 9, 0}, {100, 9, 2}} {
-		if n, err := s.DropDeliveries(s.Context(), *s.timeAt(drop.seconds), drop.limit); err != nil || n != drop.want {
+		if n, err := s.DropExpiredDeliveries(s.Context(), *s.timeAt(drop.seconds), drop.limit); err != nil || n != drop.want {
 			s.Errorf("after %d s %d deliveries were dropped, want %d: %v", drop.seconds, n, drop.want, err)
 		}
 	}
-	if found, _, err := s.ListDeliveries(s.Context(), "many", store.Page{Limit: 9}); err != nil || len(found) > 0 {
+	if found, _, err := s.ListDeliveries(s.Context(), "many", store.PageRequest{Limit: 9}); err != nil || len(found) > 0 {
 		s.Errorf("%d deliveries are left, %v; want none", len(found), err)
 	}
 	want(99, 9, "msg-0010", "msg-0011")

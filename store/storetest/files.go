@@ -28,11 +28,11 @@ func (s *suite) createFile(f store.File) {
 	s.must(s.CreateFile(s.Context(), f))
 }
 
-// pages reads a list with read, in pages of two ids, and returns all ids. It calls
+// readPages reads a list with read, in pages of two ids, and returns all ids. It calls
 // between after each page.
-func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, error), between func()) (ids []string) {
+func (s *suite) readPages(ascending bool, read func(store.PageRequest) ([]string, bool, error), between func()) (ids []string) {
 	s.Helper()
-	page := store.Page{Limit: 2, Ascending: ascending}
+	page := store.PageRequest{Limit: 2, Ascending: ascending}
 	for {
 		found, more, err := read(page)
 		if err != nil || len(found) > page.Limit || more && len(found) < page.Limit {
@@ -59,8 +59,8 @@ func testFiles(s *suite) {
 	s.wantError("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))
 	got := must(s.GetFile(s.Context(), "file-0003"))(s)
 	s.wantEqual("a file", s.file("a", "other", 3), got)
-	list := func(account, purpose string) func(store.Page) ([]string, bool, error) {
-		return func(page store.Page) (ids []string, more bool, err error) {
+	list := func(account, purpose string) func(store.PageRequest) ([]string, bool, error) {
+		return func(page store.PageRequest) (ids []string, more bool, err error) {
 			files, more, err := s.ListFiles(s.Context(), account, purpose, page)
 			for _, f := range files {
 				ids = append(ids, f.ID[len("file-"):])
@@ -70,7 +70,7 @@ func testFiles(s *suite) {
 	}
 	whole := func(account, purpose string, ascending bool) []string {
 		read := list(account, purpose)
-		return s.pages(ascending, func(p store.Page) ([]string, bool, error) {
+		return s.readPages(ascending, func(p store.PageRequest) ([]string, bool, error) {
 			if p.After != "" {
 				p.After = "file-" + p.After
 			}
@@ -95,7 +95,7 @@ func testFiles(s *suite) {
 			s.Errorf("account %s has, newest first, the files %v with purpose %q, want %v", tt.account, got, tt.purpose, tt.want)
 		}
 	}
-	s.wantError("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.Page{}))
+	s.wantError("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.PageRequest{}))
 	expired := func(hours, limit int) (ids []string) {
 		s.Helper()
 		files := must(s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit))(s)
@@ -148,7 +148,7 @@ func testBatches(s *suite) {
 		s.create("a") // a job that is not a batch
 	}
 	slices.Sort(want)
-	read := func(page store.Page) (ids []string, more bool, err error) {
+	read := func(page store.PageRequest) (ids []string, more bool, err error) {
 		batches, more, err := s.ListBatches(s.Context(), "a", rowmill.DialectOpenAI, page)
 		for _, b := range batches {
 			ids = append(ids, b.Job.ID)
@@ -156,16 +156,16 @@ func testBatches(s *suite) {
 		return ids, more, err
 	}
 	later := slices.Clone(want)
-	got := s.pages(true, read, func() { later = append(later, s.batch("a", rowmill.DialectOpenAI)) })
+	got := s.readPages(true, read, func() { later = append(later, s.batch("a", rowmill.DialectOpenAI)) })
 	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 		s.Errorf("the batches, oldest first, are %v, want %v", got, want)
 	}
 	slices.Sort(later)
 	slices.Reverse(later)
-	if got := s.pages(false, read, func() { s.batch("a", rowmill.DialectOpenAI) }); !slices.Equal(got, later) {
+	if got := s.readPages(false, read, func() { s.batch("a", rowmill.DialectOpenAI) }); !slices.Equal(got, later) {
 		s.Errorf("the batches, newest first, are %v, want %v", got, later)
 	}
-	if ids, more, err := read(store.Page{Limit: 100, After: want[0], Ascending: false}); len(ids) != 0 || more || err != nil {
+	if ids, more, err := read(store.PageRequest{Limit: 100, After: want[0], Ascending: false}); len(ids) != 0 || more || err != nil {
 		s.Errorf("before the first batch the list has %v, more is %v, %v; want nothing", ids, more, err)
 	}
 	session := s.session()

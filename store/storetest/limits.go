@@ -85,7 +85,7 @@ func testLargeSums(s *suite) {
 	}
 	var refused *store.CostLimitError
 	_, err := s.Reserve(s.Context(), b[2], 0.000100000001, &limit)
-	if !errors.As(err, &refused) || refused.Spent != 50_000 || refused.Reserved != rowmill.MoneyOf(9000)+rowmill.MoneyOf(7.9999) {
+	if !errors.As(err, &refused) || refused.Spent != 50_000 || refused.Reserved != rowmill.MoneyFromUSD(9000)+rowmill.MoneyFromUSD(7.9999) {
 		// b[0] has reserved 9000.00000005 and spent 0.00000005.
 		s.Errorf("reserve beyond the limit: %v", err)
 	}

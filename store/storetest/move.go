@@ -130,9 +130,9 @@ func (s *suite) time() time.Time {
 	return now
 }
 
-func (s *suite) movable() store.Movable {
+func (s *suite) movable() store.MovableStore {
 	s.Helper()
-	m, ok := s.Store.(store.Movable)
+	m, ok := s.Store.(store.MovableStore)
 	if !ok {
 		s.Fatalf("%T is not Movable", s.Store)
 	}
@@ -200,9 +200,9 @@ func (s *suite) readEverything() map[string]any {
 		note("usage of "+account, usage, err)
 		keyed, err := s.UsageByKey(ctx, account, s.start.AddDate(0, 0, -2), far)
 		note("usage by key of "+account, keyed, err)
-		files, _, err := s.ListFiles(ctx, account, "batch", store.Page{Limit: 100})
+		files, _, err := s.ListFiles(ctx, account, "batch", store.PageRequest{Limit: 100})
 		note("files of "+account, files, err)
-		batches, _, err := s.ListBatches(ctx, account, rowmill.DialectOpenAI, store.Page{Limit: 100})
+		batches, _, err := s.ListBatches(ctx, account, rowmill.DialectOpenAI, store.PageRequest{Limit: 100})
 		for i := range batches {
 			batches[i].Session = ""
 		}
@@ -214,12 +214,12 @@ func (s *suite) readEverything() map[string]any {
 	note("audit", audit, err)
 	holders, err := s.AccountsWithData(ctx)
 	note("holders", holders, err)
-	due, err := s.DueJobs(ctx, far, 100)
+	due, err := s.ListDueRemovals(ctx, far, 100)
 	note("due", due, err)
 	expired, err := s.ExpiredFiles(ctx, far, 100)
 	note("expired", expired, err)
 	for _, endpoint := range []string{"one", "two"} {
-		deliveries, _, err := s.ListDeliveries(ctx, endpoint, store.Page{Limit: 100})
+		deliveries, _, err := s.ListDeliveries(ctx, endpoint, store.PageRequest{Limit: 100})
 		note("deliveries to "+endpoint, deliveries, err)
 	}
 	for _, seconds := range []int{3, 100} {
@@ -334,7 +334,7 @@ func testMoveGoesOn(a, b *suite) {
 	if got := b.dueDeliveries(5, 10); !slices.Equal(got, []string{"msg-0001"}) {
 		b.Errorf("due deliveries after 5 s are %v, want msg-0001", got)
 	}
-	if n, err := b.DropDeliveries(b.Context(), *b.timeAt(60), 10); n != 2 || err != nil {
+	if n, err := b.DropExpiredDeliveries(b.Context(), *b.timeAt(60), 10); n != 2 || err != nil {
 		b.Errorf("%d expired deliveries were dropped, %v; want 2", n, err)
 	}
 	if err := b.DeleteFile(b.Context(), b.file("a", "results", 1).ID); err != nil {

@@ -24,7 +24,7 @@ func testSessions(s *suite) {
 		seen[id] = true
 	}
 	id := s.session()
-	if n, err := s.LiveSessions(s.Context()); n != 21 || err != nil {
+	if n, err := s.CountLiveSessions(s.Context()); n != 21 || err != nil {
 		s.Errorf("LiveSessions returns %d, %v; want 21", n, err)
 	}
 	if err := s.RenewSession(s.Context(), id); err != nil {

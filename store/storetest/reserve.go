@@ -19,7 +19,7 @@ func (s *suite) reserve(f store.Fence, usd, limit float64) store.Record {
 	if err != nil {
 		s.Fatalf("reserve %v of %v: %v", usd, limit, err)
 	}
-	if rec.Reserved != rowmill.MoneyOf(usd) {
+	if rec.Reserved != rowmill.MoneyFromUSD(usd) {
 		s.Errorf("reserved %v, want %v USD", rec.Reserved, usd)
 	}
 	s.wantUnchanged(rec)
@@ -37,8 +37,8 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 		return
 	}
 	want := store.CostLimitError{
-		Asked: rowmill.MoneyOf(asked), Spent: rowmill.MoneyOf(spent),
-		Reserved: rowmill.MoneyOf(reserved), Limit: rowmill.MoneyOf(limit),
+		Asked: rowmill.MoneyFromUSD(asked), Spent: rowmill.MoneyFromUSD(spent),
+		Reserved: rowmill.MoneyFromUSD(reserved), Limit: rowmill.MoneyFromUSD(limit),
 	}
 	s.wantEqual("refusal", want, *refused)
 	s.wantUnchanged(before)
@@ -66,7 +66,7 @@ func testReserve(s *suite) {
 	s.wantOverLimit(d, 0.1, 0, 0.3, 0.3)
 	s.reserve(d, 0.1, 0.5) // the caller may raise the limit
 	rec, err := s.Reserve(s.Context(), s.createSpendingJob("a", "m"), 1000, nil)
-	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
+	if err != nil || rec.Reserved != rowmill.MoneyFromUSD(1000) {
 		s.Errorf("reserve without a limit: %v are reserved, %v; want 1000 USD", rec.Reserved, err)
 	}
 	s.wantOverLimit(s.createSpendingJob("a", "m"), 0.1, 0, 1000.4, 0.5)
@@ -99,7 +99,7 @@ func testReserveAgain(s *suite) {
 	}
 	s.must(s.CloseSession(s.Context(), f.Session))
 	f = s.claim(f.JobID, s.session())
-	if got := s.get(f.JobID).Reserved; got != rowmill.MoneyOf(4) {
+	if got := s.get(f.JobID).Reserved; got != rowmill.MoneyFromUSD(4) {
 		s.Errorf("%v reserved after a change of owner, want 4 USD", got)
 	}
 	s.reserve(f, 4, 5)
@@ -157,7 +157,7 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.reserve(f, 10, 10)
 	limit := 10.0
 	var refused *store.CostLimitError
-	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyOf(4) {
+	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyFromUSD(4) {
 		s.Errorf("reserve 11 USD for a job that has spent 7: %v, want a LimitError that asks for the other 4", err)
 	}
 	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) }))
@@ -181,7 +181,7 @@ func testReserveRace(s *suite) {
 				granted.Add(1)
 			case !errors.As(err, &refused):
 				s.Errorf("reserve: %v", err)
-			case refused.Spent != rowmill.MoneyOf(1) || refused.Reserved != rowmill.MoneyOf(5):
+			case refused.Spent != rowmill.MoneyFromUSD(1) || refused.Reserved != rowmill.MoneyFromUSD(5):
 				s.Errorf("a refusal names %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
 			}
 		})

@@ -167,10 +167,10 @@ func testShowRunning(s *suite) {
 	s.wantRetained("a", s.Now().Add(time.Minute), 10, ended)
 }
 
-// wantDue checks which jobs DueJobs returns for the time by.
+// wantDue checks which jobs ListDueRemovals returns for the time by.
 func (s *suite) wantDue(by time.Time, limit int, want ...string) {
 	s.Helper()
-	got, err := s.DueJobs(s.Context(), by, limit)
+	got, err := s.ListDueRemovals(s.Context(), by, limit)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		s.Errorf("jobs due by %v: %v (-want +got):\n%s", by, err, diff)
 	}
@@ -187,7 +187,7 @@ func testDueJobs(s *suite) {
 	s.wantDue(at(2), 10, early)
 	s.wantDue(at(31), 10, early, late)
 	s.wantDue(at(31), 1, early)
-	s.wantError("a limit of 0 is accepted", errAny)(s.DueJobs(s.Context(), at(31), 0))
+	s.wantError("a limit of 0 is accepted", errAny)(s.ListDueRemovals(s.Context(), at(31), 0))
 	for range 2 {
 		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
 			s.Errorf("keep input: %v", err)

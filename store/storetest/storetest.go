@@ -186,7 +186,7 @@ type suite struct {
 // is the error.
 func (s *suite) must(results ...any) {
 	s.Helper()
-	if err := failure(s, results); err != nil {
+	if err := lastError(s, results); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -198,14 +198,14 @@ var errAny = errors.New("an error")
 func (s *suite) wantError(what string, want error) func(results ...any) {
 	return func(results ...any) {
 		s.Helper()
-		if err := failure(s, results); err == nil || !errors.Is(want, errAny) && !errors.Is(err, want) {
+		if err := lastError(s, results); err == nil || !errors.Is(want, errAny) && !errors.Is(err, want) {
 			s.Errorf("%s: error %v, want %v", what, err, want)
 		}
 	}
 }
 
-// failure returns the error of a call: its last result.
-func failure(t testing.TB, results []any) error {
+// lastError returns the error of a call: its last result.
+func lastError(t testing.TB, results []any) error {
 	t.Helper()
 	last := results[len(results)-1]
 	err, ok := last.(error)

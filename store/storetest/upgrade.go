@@ -152,7 +152,7 @@ func testUnknownMembers(s *suite) {
 	rec.Job.Function = &rowmill.FunctionRef{Name: "f", Revision: 1, Model: "m"}
 	rec.Job.Estimate = &rowmill.Estimate{Method: rowmill.EstimateUnsampled}
 	rec.Job.FailureReason = &rowmill.Failure{Message: "none yet"}
-	rec.Spec.Function = &rowmill.FunctionRun{Inputs: []rowmill.FunctionInput{{Name: "b"}, {Name: "a"}}, Prompt: "{{a}}"}
+	rec.Spec.Function = &rowmill.FunctionPrompt{Inputs: []rowmill.FunctionInput{{Name: "b"}, {Name: "a"}}, Prompt: "{{a}}"}
 	rec.Spec.Model.InputPrice, rec.Spec.URL, rec.Spec.CostQuota = 2, "https://h/p", &money
 	s.must(s.Create(ctx, rec, nil))
 	session := s.session()

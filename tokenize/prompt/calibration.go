@@ -40,11 +40,11 @@ const (
 type Calibration struct {
 	mu            sync.Mutex
 	rows          int64               // rows observed in total
-	seen          [window]observation // the last rows; row number n is at index n modulo window
+	seen          [window]tokenSample // the last rows; row number n is at index n modulo window
 	ratio, offset float64             // result of the last fit
 }
 
-type observation struct{ counted, used float64 }
+type tokenSample struct{ counted, used float64 }
 
 // AddSample adds a row: our count of its prompt, and the prompt tokens that the server
 // reported, including cached tokens. It ignores a report of no tokens.
@@ -57,7 +57,7 @@ func (c *Calibration) AddSample(counted, used int) {
 	if counted < 0 || used <= 0 {
 		return
 	}
-	c.seen[c.rows%window] = observation{float64(counted), float64(used)}
+	c.seen[c.rows%window] = tokenSample{float64(counted), float64(used)}
 	c.rows++
 	if slices.Contains([]int64{minRows, window / 4, window / 2, window}, c.rows) || c.rows%refitEvery == 0 {
 		c.ratio, c.offset = fitLine(c.recent())
@@ -89,11 +89,11 @@ func (c *Calibration) MeanError() (mean float64, ok bool) {
 }
 
 // recent returns the last rows, at most window, in no order.
-func (c *Calibration) recent() []observation { return c.seen[:min(c.rows, window)] }
+func (c *Calibration) recent() []tokenSample { return c.seen[:min(c.rows, window)] }
 
 // fitLine returns the ratio 1 if most rows differ by the same number of tokens, and
 // otherwise the line that fits the rows best.
-func fitLine(rows []observation) (ratio, offset float64) {
+func fitLine(rows []tokenSample) (ratio, offset float64) {
 	diffs := make([]float64, len(rows))
 	for i, o := range rows {
 		diffs[i] = o.used - o.counted
@@ -113,7 +113,7 @@ func fitLine(rows []observation) (ratio, offset float64) {
 
 // theilSen fits a line by the method of Theil and Sen. If all rows have the
 // same length, the slope is 1.
-func theilSen(rows []observation) (ratio, offset float64) {
+func theilSen(rows []tokenSample) (ratio, offset float64) {
 	slopes := make([]float64, 0, len(rows)*(len(rows)-1)/2)
 	for i, a := range rows {
 		for _, b := range rows[:i] {

@@ -12,7 +12,7 @@ import (
 // Counter counts the tokens of the prompts of a job like the server that runs the job.
 // It is safe for concurrent use.
 type Counter struct {
-	measure *PromptMeasure
+	measure *TokenCounter
 	known   bool // whether counts use the model's own vocabulary; otherwise they are calibrated
 	learned *Calibration
 	report  func(meanError float64)
@@ -55,7 +55,7 @@ func (c *Counter) TruncateToFit(ctx context.Context, text string, limit int, ask
 		return text, true, nil
 	}
 	if ask != nil && !c.IsExact(text) {
-		return fitAsking(ctx, text, limit, ask)
+		return truncateAsking(ctx, text, limit, ask)
 	}
 	if c.known {
 		cut, _, ok = c.measure.TruncateToFit(text, limit)
@@ -67,9 +67,9 @@ func (c *Counter) TruncateToFit(ctx context.Context, text string, limit int, ask
 	return text, true, nil
 }
 
-// fitAsking cuts the text until the server's count is at most limit. Each cut removes
+// truncateAsking cuts the text until the server's count is at most limit. Each cut removes
 // the share of tokens that are too many, so that two or three calls of ask are enough.
-func fitAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
+func truncateAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
 	for {
 		n, err := ask(ctx, text)
 		if err != nil || n <= limit {
@@ -125,7 +125,7 @@ func NewCounterFactory(find func(rowmill.Model) (t Tokenizer, warning string, er
 
 // NewCounter returns the counter for jobs with this model and system prompt.
 func (s *CounterFactory) NewCounter(model rowmill.Model, system string) (*Counter, error) {
-	template, err := Find(model.Template)
+	template, err := FindTemplate(model.Template)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
 	}
@@ -138,7 +138,7 @@ func (s *CounterFactory) NewCounter(model rowmill.Model, system string) (*Counte
 		tokens = byteEstimate{}
 	}
 	return &Counter{
-		measure: template.Measure(tokens, Job{System: system, Extras: model.RequestExtras}),
+		measure: template.Measure(tokens, JobPrompt{System: system, Extras: model.RequestExtras}),
 		known:   known, learned: s.calibration(model.ID, warning),
 		report: func(meanError float64) { s.report(model.ID, meanError) },
 	}, nil
@@ -154,7 +154,7 @@ func countsExactly(tokens Tokenizer, warning string, t Template) bool {
 // error of recent counts in tokens. ok is false before the first report of a
 // server.
 func (s *CounterFactory) CountQuality(model rowmill.Model) (isExact bool, meanError float64, ok bool) {
-	template, err := Find(model.Template)
+	template, err := FindTemplate(model.Template)
 	if err == nil {
 		tokens, warning, findErr := s.find(model)
 		isExact = findErr == nil && countsExactly(tokens, warning, template)

@@ -48,7 +48,7 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "", nil)
 	counter := c.of(t, chatModel)
-	want := find(t, "chatml").Measure(words{}, Job{System: "Be kind."}).Count("two words")
+	want := find(t, "chatml").Measure(words{}, JobPrompt{System: "Be kind."}).Count("two words")
 	if got := counter.Count("two words"); got != want || !counter.IsExact("two words") || counter.IsExact("<|im_end|>") {
 		t.Errorf("%d tokens, want %d, exact but for names of special tokens", got, want)
 	}
@@ -212,7 +212,7 @@ func TestCounter_AtMost(t *testing.T) {
 		func(n int) int { return n + 7 },
 		func(n int) int { return max(1, 500-n) },
 	} {
-		c := &Counter{measure: Template{}.Measure(words{}, Job{}), learned: &Calibration{}, report: func(float64) {}}
+		c := &Counter{measure: Template{}.Measure(words{}, JobPrompt{}), learned: &Calibration{}, report: func(float64) {}}
 		for n := range 2 * refitEvery {
 			for _, text := range []string{"", "a b c", strings.Repeat("word ", 90)} {
 				if count, most := c.Count(text), c.CountUpperBound(text); count > most {

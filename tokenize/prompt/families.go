@@ -15,7 +15,7 @@ var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 // and is counted together with it. Some models add a system prompt of their own
 // if there is none (Qwen2.5), or a token at the beginning. This shows as an
 // offset.
-func renderChatML(j Job) []promptPiece {
+func renderChatML(j JobPrompt) []promptPiece {
 	var pieces []promptPiece
 	if j.System != "" {
 		pieces = append(pieces, specialPiece("<|im_start|>"), textPiece("system\n"+j.System), specialPiece("<|im_end|>"), textPiece("\n"))
@@ -33,7 +33,7 @@ func renderChatML(j Job) []promptPiece {
 // Both tags are single tokens, but not special tokens. The releases of 2507 are
 // other models with other templates: Instruct uses chatml (it ignores the
 // switch), Thinking uses qwen-3-thinking.
-func renderQwen(j Job) []promptPiece {
+func renderQwen(j JobPrompt) []promptPiece {
 	pieces := renderChatML(j)
 	if !j.mayThink() {
 		pieces = append(pieces, specialPiece("<think>"), textPiece("\n\n"), specialPiece("</think>"), textPiece("\n\n"))
@@ -43,13 +43,15 @@ func renderQwen(j Job) []promptPiece {
 
 // renderQwenThinking renders the template of Qwen3-Thinking-2507, published with
 // the models. The template always begins the thought.
-func renderQwenThinking(j Job) []promptPiece {
+func renderQwenThinking(j JobPrompt) []promptPiece {
 	return append(renderChatML(j), specialPiece("<think>"), textPiece("\n"))
 }
 
 // renderQwenEmbedding renders a text for Qwen3-Embedding: the post-processor of
 // its tokenizer adds <|endoftext|> after every text, and pooling uses that token.
-func renderQwenEmbedding(Job) []promptPiece { return []promptPiece{rowText, specialPiece("<|endoftext|>")} }
+func renderQwenEmbedding(JobPrompt) []promptPiece {
+	return []promptPiece{rowText, specialPiece("<|endoftext|>")}
+}
 
 // renderLlama renders the template of Llama 3.1 Instruct, published with the
 // models. The date is part of the template and does not change; Llama 3.2 writes
@@ -61,7 +63,7 @@ func renderQwenEmbedding(Job) []promptPiece { return []promptPiece{rowText, spec
 //	Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nSYSTEM<|eot_id|>
 //	<|start_header_id|>user<|end_header_id|>\n\nTEXT<|eot_id|>
 //	<|start_header_id|>assistant<|end_header_id|>\n\n
-func renderLlama(j Job) []promptPiece {
+func renderLlama(j JobPrompt) []promptPiece {
 	header := func(role string) []promptPiece {
 		return []promptPiece{specialPiece("<|start_header_id|>"), textPiece(role), specialPiece("<|end_header_id|>"), textPiece("\n\n")}
 	}
@@ -83,7 +85,7 @@ var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<star
 // The vocabulary of Gemma is SentencePiece, which has tokens for runs of line
 // breaks. The count of line breaks and their neighbours is right only with that
 // vocabulary.
-func renderGemma(j Job) []promptPiece {
+func renderGemma(j JobPrompt) []promptPiece {
 	opening := "user\n"
 	if j.System != "" {
 		opening += j.System + "\n\n"
@@ -107,7 +109,7 @@ func renderGemma(j Job) []promptPiece {
 // guide, does not, which is at most 1 token less. Releases of vLLM before about
 // 0.30 sent SYSTEM as a second system message without "# Instructions", at most
 // 4 tokens less. Both differences are constant offsets of a job.
-func renderHarmony(j Job) []promptPiece {
+func renderHarmony(j JobPrompt) []promptPiece {
 	pieces := []promptPiece{
 		specialPiece("<|start|>"), textPiece("system"), specialPiece("<|message|>"),
 		textPiece("You are ChatGPT, a large language model trained by OpenAI.\n" +

@@ -16,9 +16,9 @@ type Tokenizer interface {
 	Truncate(text string, n int) string
 }
 
-// PromptMeasure counts the tokens of the prompts of a job. It is safe for concurrent use if
+// TokenCounter counts the tokens of the prompts of a job. It is safe for concurrent use if
 // its tokenizer is safe too.
-type PromptMeasure struct {
+type TokenCounter struct {
 	tokens        Tokenizer
 	template      Template
 	fixed         int    // number of tokens that do not depend on the row's text
@@ -26,13 +26,13 @@ type PromptMeasure struct {
 	overhead      int
 }
 
-// Measure returns a Measure for the rows of a job. It counts the common part of the
+// Measure returns a TokenCounter for the rows of a job. It counts the common part of the
 // prompts once.
-func (t Template) Measure(tokens Tokenizer, j Job) *PromptMeasure {
+func (t Template) Measure(tokens Tokenizer, j JobPrompt) *TokenCounter {
 	if t.name == "" {
 		t = Template{name: None, family: families[None]}
 	}
-	m := &PromptMeasure{tokens: tokens, template: t}
+	m := &TokenCounter{tokens: tokens, template: t}
 	run, inRow := "", false // text since the last special token
 	end := func() {
 		switch {
@@ -64,10 +64,10 @@ func (t Template) Measure(tokens Tokenizer, j Job) *PromptMeasure {
 // Overhead returns the number of tokens in a prompt with an empty row. The count of
 // another row is about the overhead plus the tokens of its text; a few tokens can merge
 // at the borders.
-func (m *PromptMeasure) Overhead() int { return m.overhead }
+func (m *TokenCounter) Overhead() int { return m.overhead }
 
 // Count returns the number of tokens in the whole prompt with text as its row.
-func (m *PromptMeasure) Count(text string) int {
+func (m *TokenCounter) Count(text string) int {
 	if m.template.family.trims {
 		text = trim(text)
 	}
@@ -77,7 +77,7 @@ func (m *PromptMeasure) Count(text string) int {
 // CountUpperBound returns an upper limit of Count without counting. A token has at least
 // one byte. Some vocabularies use Unicode's form C, which can triple the bytes
 // of a text (Unicode Standard Annex 15); ASCII does not change.
-func (m *PromptMeasure) CountUpperBound(text string) int {
+func (m *TokenCounter) CountUpperBound(text string) int {
 	n := len(text)
 	if !isASCII(text) {
 		n *= 3
@@ -106,7 +106,7 @@ func isASCII(text string) bool {
 // IsExact reports whether Count is certainly the count of a server with this template and
 // vocabulary. It returns false if the text may contain the name of a special token,
 // because servers treat such names differently, and always if the template is None.
-func (m *PromptMeasure) IsExact(text string) bool {
+func (m *TokenCounter) IsExact(text string) bool {
 	if m.template.name == None {
 		return false
 	}
@@ -123,7 +123,7 @@ func (m *PromptMeasure) IsExact(text string) bool {
 // has more tokens. If line breaks of the text merge with line breaks of the template,
 // one or two tokens may stay unused. If the template trims texts, the prefix is
 // trimmed.
-func (m *PromptMeasure) TruncateToFit(text string, limit int) (cut string, tokens int, ok bool) {
+func (m *TokenCounter) TruncateToFit(text string, limit int) (cut string, tokens int, ok bool) {
 	if tokens = m.Count(text); tokens <= limit {
 		return text, tokens, true
 	}

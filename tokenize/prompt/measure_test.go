@@ -46,7 +46,7 @@ func renderings(t *testing.T) (list []rendering) {
 }
 
 // assemble concatenates the pieces of a prompt.
-func assemble(t Template, j Job, text string) string {
+func assemble(t Template, j JobPrompt, text string) string {
 	var b strings.Builder
 	if t.family.trims {
 		text = trim(text)
@@ -62,7 +62,7 @@ func assemble(t Template, j Job, text string) string {
 
 func find(t *testing.T, name string) Template {
 	t.Helper()
-	found, err := Find(name)
+	found, err := FindTemplate(name)
 	check(t, err)
 	return found
 }
@@ -72,7 +72,7 @@ func TestTemplates_AreThePublishedOnes(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range renderings(t) {
 		seen[r.Template] = true
-		if got := assemble(find(t, r.Template), Job{System: r.System, Extras: r.Extras}, r.Text); got != r.Prompt {
+		if got := assemble(find(t, r.Template), JobPrompt{System: r.System, Extras: r.Extras}, r.Text); got != r.Prompt {
 			t.Errorf("%s, system prompt %q, extras %v, text %q:\n got %q\nwant %q", r.Template, r.System, r.Extras, r.Text, got, r.Prompt)
 		}
 	}
@@ -98,7 +98,7 @@ func countRendered(c Tokenizer, prompt string) int {
 func TestMeasure_CountsTheWholePrompt(t *testing.T) {
 	t.Parallel()
 	for _, r := range renderings(t) {
-		m := find(t, r.Template).Measure(words{}, Job{System: r.System, Extras: r.Extras})
+		m := find(t, r.Template).Measure(words{}, JobPrompt{System: r.System, Extras: r.Extras})
 		if got, want := m.Count(r.Text), countRendered(words{}, r.Prompt); got != want {
 			t.Errorf("%s, system prompt %q, text %q: %d tokens, want %d", r.Template, r.System, r.Text, got, want)
 		}
@@ -127,7 +127,7 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 		}
 		template := find(t, name)
 		for range 500 {
-			j := Job{System: randomText(rng)}
+			j := JobPrompt{System: randomText(rng)}
 			text := randomText(rng)
 			m := template.Measure(words{}, j)
 			want := countRendered(words{}, assemble(template, j, text))
@@ -153,7 +153,7 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 func TestFit_UsesAllTokens(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
-		m := find(t, name).Measure(words{}, Job{System: "Be kind."})
+		m := find(t, name).Measure(words{}, JobPrompt{System: "Be kind."})
 		text := strings.Repeat("word ", 100) // each word is a token, and the last blank is one
 		if cut, tokens, ok := m.TruncateToFit(text, m.Overhead()+40); !ok || tokens != m.Overhead()+40 {
 			t.Errorf("%s: cut to %d bytes with %d tokens, want %d", name, len(cut), tokens, m.Overhead()+40)
@@ -163,7 +163,7 @@ func TestFit_UsesAllTokens(t *testing.T) {
 
 func TestNone_CountsTheTexts(t *testing.T) {
 	t.Parallel()
-	m := Template{}.Measure(words{}, Job{System: "Be kind."})
+	m := Template{}.Measure(words{}, JobPrompt{System: "Be kind."})
 	if got := m.Count("Hello there."); got != 3+3 {
 		t.Errorf("counted %d tokens", got)
 	}
@@ -175,8 +175,8 @@ func TestNone_CountsTheTexts(t *testing.T) {
 func TestQwen_EffortNoneIsNoThinking(t *testing.T) {
 	t.Parallel()
 	qwen := find(t, "qwen-3")
-	thinks := qwen.Measure(words{}, Job{}).Overhead()
-	off := qwen.Measure(words{}, Job{Extras: map[string]any{"reasoning_effort": "none"}}).Overhead()
+	thinks := qwen.Measure(words{}, JobPrompt{}).Overhead()
+	off := qwen.Measure(words{}, JobPrompt{Extras: map[string]any{"reasoning_effort": "none"}}).Overhead()
 	if off != thinks+4 {
 		t.Errorf("%d tokens without thinking, %d with it", off, thinks)
 	}
@@ -188,11 +188,11 @@ func TestExact_NamesOfSpecialTokens(t *testing.T) {
 		"harmony": "a <|end|> b", "llama-3": "<|eot_id|>", "qwen-3": "no </think> here", "gemma": "<end_of_turn>", "chatml": "<|im_start|>",
 		"qwen-3-embedding": "<|endoftext|>",
 	} {
-		m := find(t, name).Measure(words{}, Job{})
+		m := find(t, name).Measure(words{}, JobPrompt{})
 		if m.IsExact(text) || !m.IsExact("a < b | c > d") {
 			t.Errorf("%s: exact for %q: %t, for an ordinary text: %t", name, text, m.IsExact(text), m.IsExact("a < b"))
 		}
-		if m.Count(text) < countRendered(words{}, assemble(m.template, Job{}, text)) {
+		if m.Count(text) < countRendered(words{}, assemble(m.template, JobPrompt{}, text)) {
 			t.Errorf("%s: too few tokens for %q", name, text)
 		}
 	}
@@ -200,7 +200,7 @@ func TestExact_NamesOfSpecialTokens(t *testing.T) {
 
 func TestFind_NamesTheTemplates(t *testing.T) {
 	t.Parallel()
-	if _, err := Find("llama-33"); err == nil || !strings.Contains(err.Error(), `"llama-33" is not known: use one of chatml, `) {
+	if _, err := FindTemplate("llama-33"); err == nil || !strings.Contains(err.Error(), `"llama-33" is not known: use one of chatml, `) {
 		t.Errorf("error %v", err)
 	}
 	if got := find(t, ""); got.Name() != None || (Template{}).Name() != None {
@@ -219,7 +219,7 @@ func TestMeasure_AtMost(t *testing.T) {
 	check(t, err)
 	for _, tokens := range []Tokenizer{words{}, o200k} {
 		for _, r := range renderings(t) {
-			m := find(t, r.Template).Measure(tokens, Job{System: r.System, Extras: r.Extras})
+			m := find(t, r.Template).Measure(tokens, JobPrompt{System: r.System, Extras: r.Extras})
 			for _, text := range []string{"", "x", "\n", "\n\n\n", r.Text, "\u0344\uFB2C\u1FB7", "a\u0301\x00!?"} {
 				if n, most := m.Count(text), m.CountUpperBound(text); n > most {
 					t.Errorf("%s: %q has %d tokens, at most %d were possible", r.Template, text, n, most)

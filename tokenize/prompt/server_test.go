@@ -37,7 +37,7 @@ func TestCount_EqualsTheServersReport(t *testing.T) {
 	for _, name := range []string{"qwen-3", "llama-3", "gemma", "harmony"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			template, err := prompt.Find(name)
+			template, err := prompt.FindTemplate(name)
 			check(t, err)
 			server := serve(t, folder, name)
 			for _, system := range borderSystems {
@@ -46,7 +46,7 @@ func TestCount_EqualsTheServersReport(t *testing.T) {
 					{"chat_template_kwargs": map[string]any{"enable_thinking": true, "reasoning_effort": "high"}},
 				} {
 					// This server also renders harmony to a string.
-					m := template.Measure(enc.WithSpecials(), prompt.Job{System: system, Extras: extras})
+					m := template.Measure(enc.WithSpecials(), prompt.JobPrompt{System: system, Extras: extras})
 					for _, text := range borderTexts {
 						used := server.run(t, system, text, extras)
 						if got := m.Count(text); got != used {

@@ -24,7 +24,7 @@ type Template struct {
 // templateSpec is the definition of a template.
 type templateSpec struct {
 	// render returns the pieces of the prompts of a job, in order.
-	render func(Job) []promptPiece
+	render func(JobPrompt) []promptPiece
 
 	// trims is true if the template removes white space around the row's text.
 	trims bool
@@ -46,8 +46,8 @@ type promptPiece struct {
 	row     bool
 }
 
-// Job has the fields that all rows of a job have in common.
-type Job struct {
+// JobPrompt has the fields that all rows of a job have in common.
+type JobPrompt struct {
 	System string // system prompt; empty for none
 
 	// Extras are the fields that a model adds to every request
@@ -56,8 +56,8 @@ type Job struct {
 	Extras map[string]any
 }
 
-// Find returns the template with this name. The empty name means None.
-func Find(name string) (Template, error) {
+// FindTemplate returns the template with this name. The empty name means None.
+func FindTemplate(name string) (Template, error) {
 	if name == "" {
 		name = None
 	}
@@ -105,7 +105,7 @@ var families = map[string]templateSpec{
 }
 
 func specialPiece(name string) promptPiece { return promptPiece{special: name} }
-func textPiece(s string) promptPiece      { return promptPiece{text: s} }
+func textPiece(s string) promptPiece       { return promptPiece{text: s} }
 
 var rowText = promptPiece{row: true}
 
@@ -118,14 +118,14 @@ func trim(s string) string {
 // mayThink reports whether the model may think: enable_thinking is not false, and
 // reasoning_effort is not "none", which vLLM, SGLang and llama.cpp turn into
 // enable_thinking false.
-func (j Job) mayThink() bool {
+func (j JobPrompt) mayThink() bool {
 	kwargs, _ := j.Extras["chat_template_kwargs"].(map[string]any)
 	return kwargs["enable_thinking"] != false && j.Extras["reasoning_effort"] != "none"
 }
 
 // effort returns the reasoning effort of the request, or the default of the
 // published template of gpt-oss.
-func (j Job) effort() string {
+func (j JobPrompt) effort() string {
 	kwargs, _ := j.Extras["chat_template_kwargs"].(map[string]any)
 	for _, given := range []any{kwargs["reasoning_effort"], j.Extras["reasoning_effort"]} {
 		if effort, ok := given.(string); ok && effort != "" {
@@ -137,7 +137,7 @@ func (j Job) effort() string {
 
 // renderNone returns the texts of a job for a model without a known template. The texts
 // are separate, as if a role marker were between them.
-func renderNone(j Job) []promptPiece {
+func renderNone(j JobPrompt) []promptPiece {
 	if j.System == "" {
 		return []promptPiece{rowText}
 	}
@@ -150,4 +150,4 @@ var separator = promptPiece{}
 // renderEmbedding returns the text alone. If a vocabulary adds tokens around
 // every text, the calibration learns their number as its offset: 2 for BERT's
 // [CLS] and [SEP].
-func renderEmbedding(Job) []promptPiece { return []promptPiece{rowText} }
+func renderEmbedding(JobPrompt) []promptPiece { return []promptPiece{rowText} }

@@ -125,11 +125,11 @@ func TestTokenizers_FindOf(t *testing.T) {
 // must accept only these templates.
 func TestCatalog_NamesTheTemplates(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(prompt.Names(), catalog.Templates()); diff != "" {
+	if diff := cmp.Diff(prompt.Names(), catalog.PromptTemplates()); diff != "" {
 		t.Errorf("templates of prompt (-) and of catalog (+):\n%s", diff)
 	}
 	for _, m := range catalog.Default().All() {
-		if _, err := prompt.Find(m.Template); err != nil {
+		if _, err := prompt.FindTemplate(m.Template); err != nil {
 			t.Errorf("%s: template %q, %v", m.ID, m.Template, err)
 		}
 	}
@@ -148,16 +148,16 @@ func TestHarmony_OverheadIsConstant(t *testing.T) {
 			t.Fatalf("%q has %d tokens, %q %d", line(day), got, line(first), want)
 		}
 	}
-	template, err := prompt.Find("harmony")
+	template, err := prompt.FindTemplate("harmony")
 	check(t, err)
-	bare := template.Measure(enc, prompt.Job{}).Overhead()
+	bare := template.Measure(enc, prompt.JobPrompt{}).Overhead()
 	for _, effort := range []string{"low", "medium", "high"} {
-		job := prompt.Job{Extras: map[string]any{"reasoning_effort": effort}}
+		job := prompt.JobPrompt{Extras: map[string]any{"reasoning_effort": effort}}
 		if got := template.Measure(enc, job).Overhead(); got != bare {
 			t.Errorf("effort %s has %d tokens, want %d", effort, got, bare)
 		}
 	}
-	full := template.Measure(template.Encoding(enc), prompt.Job{System: "Be kind."})
+	full := template.Measure(template.Encoding(enc), prompt.JobPrompt{System: "Be kind."})
 	if got, want := full.Count("Hello there."), enc.WithSpecials().Count(harmonyPrompt); got != want {
 		t.Errorf("counted %d tokens of a prompt of %d", got, want)
 	}

@@ -49,7 +49,7 @@ func start(t testing.TB) *program {
 // made returns the key that a command prints.
 func (p *program) made(line string) (id, key string) {
 	p.Helper()
-	p.Run(line).Want(0)
+	p.Run(line).WantOutput(0)
 	text := p.Out.String()
 	found := regexp.MustCompile(`^rk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}\n$`).FindStringSubmatch(text)
 	if found == nil {
@@ -61,31 +61,31 @@ func (p *program) made(line string) (id, key string) {
 func TestKeysLife(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("keys list").Want(0, "ID")
+	p.Run("keys list").WantOutput(0, "ID")
 	id, first := p.made("keys create --account acme --role admin --name nightly --expires 90d --requests-per-minute 5000")
-	p.Want(0, "created admin key "+id+" of account acme; it expires at 20", "not shown again")
+	p.WantOutput(0, "created admin key "+id+" of account acme; it expires at 20", "not shown again")
 	if strings.Contains(p.Err.String(), first) {
 		t.Error("the key is said beside standard output")
 	}
-	p.Run("keys list").Want(0, id, "acme", "admin", "nightly", "5,000")
+	p.Run("keys list").WantOutput(0, id, "acme", "admin", "nightly", "5,000")
 
 	operator := p.Key
 	p.Key = first
 	own, _ := p.made("keys create")
-	p.Want(0, "created user key "+own+" of account acme; it does not expire")
+	p.WantOutput(0, "created user key "+own+" of account acme; it does not expire")
 	_, second := p.made("keys rotate " + id)
-	p.Run("keys list").Want(4, "unknown, revoked or expired")
+	p.Run("keys list").WantOutput(4, "unknown, revoked or expired")
 	p.Key = second
-	p.Run("keys list").Want(0, id, own)
-	p.Run("keys list --account other").Want(4, "another account")
-	p.Run("keys revoke "+own+" 000000000000").Want(5, "key "+own+" is revoked", "000000000000")
+	p.Run("keys list").WantOutput(0, id, own)
+	p.Run("keys list --account other").WantOutput(4, "another account")
+	p.Run("keys revoke "+own+" 000000000000").WantOutput(5, "key "+own+" is revoked", "000000000000")
 	p.Key = operator
-	p.Run("keys list -o json").Want(0)
+	p.Run("keys list -o json").WantOutput(0)
 	var doc struct{ Keys []map[string]any }
 	if err := json.Unmarshal(p.Out.Bytes(), &doc); err != nil || len(doc.Keys) != 1 || doc.Keys[0]["id"] != id || doc.Keys[0]["last_used_at"] == nil {
 		t.Errorf("listed %s, %v", p.Out.String(), err)
 	}
-	p.Run("keys create -o json --dialect sdk").Want(0, `"dialect": "sdk"`, `"key": "rk_`)
+	p.Run("keys create -o json --dialect sdk").WantOutput(0, `"dialect": "sdk"`, `"key": "rk_`)
 }
 
 func TestKeysRefusals(t *testing.T) {
@@ -100,14 +100,14 @@ func TestKeysRefusals(t *testing.T) {
 		"settings set --retention-days long":  "1, 7, 30, 90 or never",
 		"settings get -o yaml":                "-o must be table or json",
 	} {
-		p.Run(line).Want(2, want)
+		p.Run(line).WantOutput(2, want)
 	}
 	if p.asked != 0 {
 		t.Errorf("%d requests were sent", p.asked)
 	}
-	p.Run("keys create --role root").Want(1, "admin, user or reader")
-	p.Run("keys create --expires 2020-01-31").Want(1, "in the future")
-	p.Run("settings set --retention-days 5").Want(1, "1, 7, 30 and 90")
+	p.Run("keys create --role root").WantOutput(1, "admin, user or reader")
+	p.Run("keys create --expires 2020-01-31").WantOutput(1, "in the future")
+	p.Run("settings set --retention-days 5").WantOutput(1, "1, 7, 30 and 90")
 }
 
 func TestExpiry(t *testing.T) {
@@ -129,13 +129,13 @@ func TestExpiry(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("settings get").Want(0, "account default", "90 days after the job's end")
-	p.Run("settings set --retention-days 7 --account acme").Want(0, "account acme", "7 days")
-	p.Run("settings set --retention-days never").Want(0, "account default", "for ever")
-	p.Run("settings get -o json").Want(0, `"retention_days": null`)
-	p.Run("settings get --account acme").Want(0, "7 days")
-	p.Run("settings preview").Want(0, "JOBS TO REMOVE", "90 days", "for ever")
-	p.Run("settings preview -o json").Want(0, `"looked_at_all": true`)
+	p.Run("settings get").WantOutput(0, "account default", "90 days after the job's end")
+	p.Run("settings set --retention-days 7 --account acme").WantOutput(0, "account acme", "7 days")
+	p.Run("settings set --retention-days never").WantOutput(0, "account default", "for ever")
+	p.Run("settings get -o json").WantOutput(0, `"retention_days": null`)
+	p.Run("settings get --account acme").WantOutput(0, "7 days")
+	p.Run("settings preview").WantOutput(0, "JOBS TO REMOVE", "90 days", "for ever")
+	p.Run("settings preview -o json").WantOutput(0, `"looked_at_all": true`)
 }
 
 func TestSettingsSayWhatGoes(t *testing.T) {
@@ -151,9 +151,9 @@ func TestSettingsSayWhatGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Now = p.Now.AddDate(0, 0, 2)
-	p.Run("settings preview").Want(0, "2026-03-01T12:00:00Z", "2026-03-08T12:00:00Z")
-	if p.Run("settings set --retention-days 7").Want(0); strings.Contains(p.Err.String(), "will go") {
+	p.Run("settings preview").WantOutput(0, "2026-03-01T12:00:00Z", "2026-03-08T12:00:00Z")
+	if p.Run("settings set --retention-days 7").WantOutput(0); strings.Contains(p.Err.String(), "will go") {
 		t.Errorf("it says %q", p.Err.String())
 	}
-	p.Run("settings set --retention-days 1").Want(0, "the data of 1 jobs will be removed within minutes; the oldest ended at 2026-03-01T12:00:00Z")
+	p.Run("settings set --retention-days 1").WantOutput(0, "the data of 1 jobs will be removed within minutes; the oldest ended at 2026-03-01T12:00:00Z")
 }

@@ -68,10 +68,10 @@ Standard output has only the key, so that it can go to a file without being seen
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
 		if wanted.ExpiresAt, err = parseExpiry(expires, c.Term.Now()); err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		if flags.Changed("requests-per-minute") && wanted.RequestsPerMinute < 1 {
-			return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.RequestsPerMinute))
+			return exit.WithCode(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.RequestsPerMinute))
 		}
 		k, answer, err := api.CreateKey(ctx, "", wanted)
 		if err != nil {
@@ -146,7 +146,7 @@ account default, the keys of all accounts.`,
 				if k.RequestsPerMinute != nil {
 					perMinute = terminal.FormatCount(*k.RequestsPerMinute)
 				}
-				row(terminal.DashEmpty(k.ID, k.Account, k.Role, k.Name, formatMinute(&k.CreatedAt), formatMinute(k.ExpiresAt), formatMinute(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
+				row(terminal.FillEmptyCells(k.ID, k.Account, k.Role, k.Name, formatMinute(&k.CreatedAt), formatMinute(k.ExpiresAt), formatMinute(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
 			}
 		})
 	})

@@ -49,7 +49,7 @@ func (c *accountCommands) previewSettings() *cobra.Command {
 			c.Term.Say("account %s", terminal.SanitizeLine(p.Account))
 			row("KEPT FOR", "JOBS TO REMOVE", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT REMOVAL")
 			for _, e := range p.Presets {
-				row(terminal.DashEmpty(formatRetention(e.RetentionDays), formatJobsToRemove(e), terminal.FormatCount(e.ResultBytes), terminal.FormatTime(e.OldestEndedAt), terminal.FormatTime(e.NextAt))...)
+				row(terminal.FillEmptyCells(formatRetention(e.RetentionDays), formatJobsToRemove(e), terminal.FormatCount(e.ResultBytes), terminal.FormatTime(e.OldestEndedAt), terminal.FormatTime(e.NextAt))...)
 			}
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
@@ -104,7 +104,7 @@ func (c *accountCommands) setSettings() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		days, err := parseRetentionDays(retention)
 		if err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		if days != nil {
 			if err := c.printRemovals(ctx, api, *days); err != nil {

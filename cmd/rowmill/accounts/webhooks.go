@@ -95,7 +95,7 @@ func (c *accountCommands) listWebhooks() *cobra.Command {
 				if w.Disabled {
 					state = "disabled: " + terminal.Deref(w.DisabledReason)
 				}
-				row(terminal.DashEmpty(w.ID, w.URL, events, state, w.SecretPrefix+"…", formatMinute(&w.CreatedAt), w.Description)...)
+				row(terminal.FillEmptyCells(w.ID, w.URL, events, state, w.SecretPrefix+"…", formatMinute(&w.CreatedAt), w.Description)...)
 			}
 		})
 	}))
@@ -121,10 +121,10 @@ exit code is 1.`,
 		}
 		err = c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("EVENT", "ACCEPTED", "STATUS", "TOOK", "ERROR", "ANSWER")
-			row(terminal.DashEmpty(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], formatStatus(test.Attempt), formatDuration(test.Attempt), terminal.Deref(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
+			row(terminal.FillEmptyCells(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], formatStatus(test.Attempt), formatDuration(test.Attempt), terminal.Deref(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
 		if err == nil && !test.Delivered {
-			err = exit.With(exit.Failure, errors.New("the receiver did not accept the event"))
+			err = exit.WithCode(exit.Failure, errors.New("the receiver did not accept the event"))
 		}
 		return err
 	}))
@@ -189,7 +189,7 @@ after it was delivered or has failed.`,
 				if n := len(d.Attempts); n > 0 {
 					last = d.Attempts[n-1]
 				}
-				row(terminal.DashEmpty(d.ID, d.Event, terminal.Deref(d.JobID), formatMinute(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), formatStatus(last), terminal.Deref(last.Error), formatMinute(d.NextAttemptAt))...)
+				row(terminal.FillEmptyCells(d.ID, d.Event, terminal.Deref(d.JobID), formatMinute(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), formatStatus(last), terminal.Deref(last.Error), formatMinute(d.NextAttemptAt))...)
 			}
 		})
 		if err == nil && page.NextCursor != "" && !c.WantsJSON() {

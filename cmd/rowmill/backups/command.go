@@ -81,7 +81,7 @@ says what to copy, and in which order.
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		pace, err := c.parseRate()
 		if err != nil {
-			return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
+			return exit.WithCode(exit.Usage, fmt.Errorf("--rate: %w", err))
 		}
 		if args[0] == stdout {
 			return c.streamArchive(ctx, api, pace)
@@ -105,7 +105,7 @@ func (c *backupCommand) parseRate() (int64, error) {
 // streamArchive writes the archive to standard output.
 func (c *backupCommand) streamArchive(ctx context.Context, api *client.Client, bytesPerSecond int64) error {
 	if out, ok := c.Term.Out.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
-		return exit.With(exit.Usage, errors.New("standard output is a terminal; name a file, or pipe the archive into a command"))
+		return exit.WithCode(exit.Usage, errors.New("standard output is a terminal; name a file, or pipe the archive into a command"))
 	}
 	_, err := c.downloadArchive(ctx, api, c.Term.Out, bytesPerSecond)
 	return err
@@ -115,13 +115,13 @@ func (c *backupCommand) streamArchive(ctx context.Context, api *client.Client, b
 func (c *backupCommand) saveArchive(ctx context.Context, api *client.Client, path string, bytesPerSecond int64) (err error) {
 	switch _, err := os.Lstat(path); {
 	case err == nil && !c.force:
-		return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another name or replace it with --force", path))
+		return exit.WithCode(exit.Usage, fmt.Errorf("%s exists; choose another name or replace it with --force", path))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return exit.With(exit.Usage, err)
+		return exit.WithCode(exit.Usage, err)
 	}
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // CreateTemp gives the file mode 0600
 	if err != nil {
-		return exit.With(exit.Usage, fmt.Errorf("write the backup: %w", err))
+		return exit.WithCode(exit.Usage, fmt.Errorf("write the backup: %w", err))
 	}
 	defer os.Remove(part.Name())
 	defer part.Close()
@@ -184,7 +184,7 @@ func NewProgressReporter(t *terminal.IO, progress *terminal.Progress, phase stri
 	return func(h backup.Header, bytes int64) {
 		if now := t.Now(); now.Sub(last) >= showEvery || bytes == h.Bytes {
 			last = now
-			progress.Update(terminal.Snapshot{Now: now, Phase: phase, Done: bytes, Total: h.Bytes, Size: true})
+			progress.Update(terminal.ProgressSnapshot{Now: now, Phase: phase, Done: bytes, Total: h.Bytes, Size: true})
 		}
 	}
 }

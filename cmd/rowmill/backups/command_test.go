@@ -26,14 +26,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A vault serves the archive of a folder, or a part of an archive.
 type vault struct {
-	clitest.Idle
+	clitest.IdleService
 	text []byte
 	err  error // returned after the text
 }
 
-func (v *vault) Backup(context.Context) (nodes.Backup, error) { return v, nil }
-func (v *vault) SnapshotTime() time.Time                                { return time.Unix(0, 0) }
-func (v *vault) Close() error                                 { return nil }
+func (v *vault) Backup(context.Context) (nodes.BackupSnapshot, error) { return v, nil }
+func (v *vault) SnapshotTime() time.Time                              { return time.Unix(0, 0) }
+func (v *vault) Close() error                                         { return nil }
 
 func (v *vault) Write(_ context.Context, w io.Writer) error {
 	_, err := w.Write(v.text)
@@ -51,7 +51,7 @@ func archive(t *testing.T, size int) []byte {
 	)
 	h := backup.Header{At: time.Unix(1_800_000_000, 0).UTC()}
 	if err == nil {
-		err = h.Measure(folder)
+		err = h.CountFiles(folder)
 	}
 	var out bytes.Buffer
 	if err == nil {

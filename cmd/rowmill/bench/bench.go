@@ -104,7 +104,7 @@ func (b *benchRun) validateFlags() error {
 
 func (b *benchRun) run(ctx context.Context, api *client.Client) error {
 	if err := b.validateFlags(); err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.WithCode(exit.Usage, err)
 	}
 	b.nonce, b.measured, b.reached, b.sent = strings.ToLower(rand.Text()[:8]), verdict.Measurements{}, nil, 0
 	model, servers, err := b.findModelServers(ctx, api)
@@ -203,7 +203,7 @@ func (b *benchRun) findModelServers(ctx context.Context, api *client.Client) (cl
 		if b.model != "" {
 			what = fmt.Sprintf("no model %q that generates text is served", b.model)
 		}
-		return client.Model{}, nil, exit.With(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows the served models"))
+		return client.Model{}, nil, exit.WithCode(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows the served models"))
 	}
 	model := models.Data[i]
 	all, _, err := api.ListEngines(ctx)
@@ -225,7 +225,7 @@ func (b *benchRun) findModelServers(ctx context.Context, api *client.Client) (cl
 		}
 	}
 	if len(servers) == 0 {
-		return model, nil, exit.With(exit.NotFound, fmt.Errorf("no server of %s is up; `rowmill doctor` says why", model.ID))
+		return model, nil, exit.WithCode(exit.NotFound, fmt.Errorf("no server of %s is up; `rowmill doctor` says why", model.ID))
 	}
 	b.servers, b.measured.Nodes = len(servers), len(nodes)
 	return model, servers, nil
@@ -270,7 +270,7 @@ func (b *benchRun) readEngineKey() (string, error) {
 	}
 	text, err := os.ReadFile(b.keyFile)
 	if err != nil {
-		return "", exit.With(exit.Usage, fmt.Errorf("read the key of the servers: %w", err))
+		return "", exit.WithCode(exit.Usage, fmt.Errorf("read the key of the servers: %w", err))
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -41,7 +41,7 @@ type benchServers []benchServer
 type benchServer struct {
 	name   string
 	engine engine.Engine
-	call   engine.Call
+	call   engine.PreparedCall
 }
 
 func (t benchServers) close() {
@@ -96,7 +96,7 @@ func (b *benchRun) openTarget(ctx context.Context, model client.Model, e client.
 		server.Close()
 		return benchServer{}, fmt.Errorf("the server does not answer this machine at %s: %w; if it requires a key, give --engine-key-file", *e.URL, err)
 	}
-	call, err := server.Prepare(engine.Params{
+	call, err := server.Prepare(engine.JobParams{
 		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: int(model.ContextLength), EngineNames: []string{name}},
 		Sampling: b.samplingParams(), MaxTokens: b.maxTokens, ContextLen: int(model.ContextLength),
 	})

@@ -43,7 +43,7 @@ func (b *benchRun) runJob(ctx context.Context, api *client.Client, model client.
 		return verdict.JobMeasurement{}, b.explainSubmitError(err, rowCount)
 	}
 	within := b.length + jobPatience
-	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
+	waiting, stop := context.WithTimeoutCause(ctx, within, exit.WithCode(exit.Timeout, fmt.Errorf("%s has not ended after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
 	defer stop()
 	job, seen, err := b.followJob(waiting, api, made.JobID, rowCount)
 	if err == nil && job.Status == rowmill.StatusSucceeded {
@@ -82,7 +82,7 @@ func (b *benchRun) explainSubmitError(err error, n int) error {
 }
 
 func (b *benchRun) newQuotaError(why string, n int) error {
-	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
+	return exit.WithCode(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
 }
 
 // followJob waits until a job ends, and meanwhile records the load of the servers.
@@ -116,7 +116,7 @@ func (b *benchRun) followJob(ctx context.Context, api *client.Client, id string,
 			}
 		}
 		seen.InFlight = max(seen.InFlight, inFlight)
-		if !job.Status.Terminal() {
+		if !job.Status.IsTerminal() {
 			continue
 		}
 		if job.Started != nil && job.Completed != nil {

@@ -20,9 +20,9 @@ type benchReport struct {
 	Driven    []string `json:"driven_directly"` // servers that got direct requests, as node/engine
 	Sent      int      `json:"rows_sent_directly"`
 	verdict.Verdict
-	Steps   []verdict.LoadStep `json:"steps"`
-	Jobs    []verdict.JobMeasurement  `json:"jobs"`
-	Storage []nodeStorageTimes        `json:"storage"`
+	Steps   []verdict.LoadStep       `json:"steps"`
+	Jobs    []verdict.JobMeasurement `json:"jobs"`
+	Storage []nodeStorageTimes       `json:"storage"`
 }
 
 // nodeStorageTimes holds the storage times of a node, in seconds.
@@ -93,7 +93,7 @@ func (r benchReport) writeText(w io.Writer) error {
 			if p.Nodes > 0 {
 				nodes = terminal.FormatCount(int64(p.Nodes))
 			}
-			row(terminal.DashEmpty(p.Name, terminal.FormatCount(int64(p.Rows)), nodes, p.Basis)...)
+			row(terminal.FillEmptyCells(p.Name, terminal.FormatCount(int64(p.Rows)), nodes, p.Basis)...)
 		}
 	})
 	if err != nil {

@@ -106,7 +106,7 @@ func AddPrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
 	CompleteFlagValues(cmd, "print", forms...)
 	return func() (string, error) {
 		if !slices.Contains(forms, *form) {
-			return "", exit.With(exit.Usage, fmt.Errorf("-o must be %s, is %q", choice, *form))
+			return "", exit.WithCode(exit.Usage, fmt.Errorf("-o must be %s, is %q", choice, *form))
 		}
 		return *form, nil
 	}

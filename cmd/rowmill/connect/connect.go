@@ -65,12 +65,12 @@ func (o *Options) NewClient() (*client.Client, error) {
 	server := cmp.Or(o.server, o.Term.Getenv("ROWMILL_SERVER"))
 	key, err := o.findAPIKey()
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.WithCode(exit.Usage, err)
 	}
 	if server == "" || key == "" {
 		name, p, err := o.readProfile()
 		if err != nil {
-			return nil, exit.With(exit.Usage, err)
+			return nil, exit.WithCode(exit.Usage, err)
 		}
 		if server == "" {
 			server = p.Server
@@ -78,16 +78,16 @@ func (o *Options) NewClient() (*client.Client, error) {
 		// Send the profile's key only to the profile's server.
 		if key == "" && p.APIKey != "" {
 			if p.Server != "" && strings.TrimRight(p.Server, "/") != strings.TrimRight(server, "/") {
-				return nil, exit.With(exit.Auth, fmt.Errorf("no API key for %s: the one in %s is for %s; set ROWMILL_API_KEY or --api-key-file", server, name, p.Server))
+				return nil, exit.WithCode(exit.Auth, fmt.Errorf("no API key for %s: the one in %s is for %s; set ROWMILL_API_KEY or --api-key-file", server, name, p.Server))
 			}
 			key = p.APIKey
 		}
 	}
 	if key == "" {
-		return nil, exit.With(exit.Auth, errors.New("no API key: set ROWMILL_API_KEY or use --api-key-file; `rowmill serve` prints a key when it first starts"))
+		return nil, exit.WithCode(exit.Auth, errors.New("no API key: set ROWMILL_API_KEY or use --api-key-file; `rowmill serve` prints a key when it first starts"))
 	}
 	api, err := client.New(client.Config{Server: cmp.Or(server, defaultServer), Key: key, UserAgent: o.UserAgent})
-	return api, exit.With(exit.Usage, err)
+	return api, exit.WithCode(exit.Usage, err)
 }
 
 // findAPIKey returns the API key from the flags or the environment; empty if there is

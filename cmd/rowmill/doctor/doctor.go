@@ -243,7 +243,7 @@ func (d *doctorCommand) printFindings(asJSON bool) error {
 		err = d.writeFindings(d.Term.Out)
 	}
 	if err == nil && failed {
-		err = exit.With(exit.Failure, errFound)
+		err = exit.WithCode(exit.Failure, errFound)
 	}
 	return err
 }

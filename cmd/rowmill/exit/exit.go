@@ -39,8 +39,8 @@ type Error struct {
 	Err  error
 }
 
-// With returns err with an exit code. If err is nil, it returns nil.
-func With(code int, err error) error {
+// WithCode returns err with an exit code. If err is nil, it returns nil.
+func WithCode(code int, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -18,15 +18,15 @@ func TestCode(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("x"), 1},
-		{With(Usage, errors.New("x")), 2},
-		{fmt.Errorf("submit: %w", With(JobFailed, errors.New("x"))), 3},
+		{WithCode(Usage, errors.New("x")), 2},
+		{fmt.Errorf("submit: %w", WithCode(JobFailed, errors.New("x"))), 3},
 		{&client.APIError{Status: 401}, 4},
 		{&client.APIError{Status: 403}, 4},
 		{fmt.Errorf("get: %w", &client.APIError{Status: 404}), 5},
 		{&client.APIError{Status: 410}, 5},
 		{&client.APIError{Status: 400}, 1},
 		{&client.APIError{Status: 500}, 1},
-		{With(Cancelled, errors.New("x")), 6},
+		{WithCode(Cancelled, errors.New("x")), 6},
 		{context.DeadlineExceeded, 7},
 		{&client.UnreachableError{Err: errors.New("x")}, 8},
 		{&client.RowsError{Err: errors.New("x")}, 1},
@@ -37,7 +37,7 @@ func TestCode(t *testing.T) {
 			t.Errorf("%v: code %d, want %d", test.err, got, test.want)
 		}
 	}
-	if With(Usage, nil) != nil {
+	if WithCode(Usage, nil) != nil {
 		t.Error("no error became one")
 	}
 }

@@ -20,16 +20,16 @@ func diffLines(before, after string) []string {
 		tail = append(tail, " "+a[len(a)-1])
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	out := append(head, diffMiddle(a, b)...)
+	out := append(head, diffByLCS(a, b)...)
 	for i := len(tail) - 1; i >= 0; i-- {
 		out = append(out, tail[i])
 	}
 	return out
 }
 
-// diffMiddle compares two texts without a common start or end. It returns lines in the same
-// form as diff.
-func diffMiddle(a, b []string) (out []string) {
+// diffByLCS compares two texts without a common start or end. It returns lines in the same
+// form as diffLines.
+func diffByLCS(a, b []string) (out []string) {
 	if len(a)*len(b) > maxCells {
 		for _, line := range a {
 			out = append(out, "-"+line)

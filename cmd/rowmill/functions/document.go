@@ -16,14 +16,14 @@ import (
 // functionDocument is the definition of a Function in a YAML file, with the fields in the order
 // in which people read them.
 type functionDocument struct {
-	Name        string  `yaml:"name"`
-	Description string  `yaml:"description,omitempty"`
-	Model       string  `yaml:"model"`
+	Name        string          `yaml:"name"`
+	Description string          `yaml:"description,omitempty"`
+	Model       string          `yaml:"model"`
 	Inputs      []functionInput `yaml:"inputs,omitempty"`
-	System      *string `yaml:"system_prompt,omitempty"`
-	Prompt      string  `yaml:"prompt"`
-	Sampling    any     `yaml:"sampling_params,omitempty"`
-	Schema      any     `yaml:"json_schema,omitempty"`
+	System      *string         `yaml:"system_prompt,omitempty"`
+	Prompt      string          `yaml:"prompt"`
+	Sampling    any             `yaml:"sampling_params,omitempty"`
+	Schema      any             `yaml:"json_schema,omitempty"`
 }
 
 type functionInput struct {

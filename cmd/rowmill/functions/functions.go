@@ -74,11 +74,11 @@ FILE may be - for standard input.`,
 	return c.AddAccountFlag(c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		text, err := c.readFile(args[0])
 		if err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		body, err := definitionToJSON(text, draft)
 		if err != nil {
-			return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
+			return exit.WithCode(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
 		}
 		f, _, err := api.PublishFunction(ctx, c.Account, body)
 		if err != nil {
@@ -151,7 +151,7 @@ func (c *functionCommands) printFunctions(found []client.Function, listName stri
 				}
 				names = append(names, name)
 			}
-			row(terminal.DashEmpty(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.JoinFew(names),
+			row(terminal.FillEmptyCells(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.AbbreviateList(names),
 				terminal.FormatTime(&f.Created), terminal.FormatTime(f.Published), f.Description)...)
 		}
 	})
@@ -198,7 +198,7 @@ func findRevision(all []client.Function, name string, revision int) (client.Func
 	if revision == 0 {
 		what = "published revision"
 	}
-	return client.Function{}, exit.With(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists the revisions", what, name, name))
+	return client.Function{}, exit.WithCode(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists the revisions", what, name, name))
 }
 
 func (c *functionCommands) diff() *cobra.Command {
@@ -227,7 +227,7 @@ the one before; with one revision, it compares that one with the published one.`
 		switch len(numbers) {
 		case 0:
 			if len(all) < 2 {
-				return exit.With(exit.NotFound, fmt.Errorf("%s has one revision only; there is nothing to compare", args[0]))
+				return exit.WithCode(exit.NotFound, fmt.Errorf("%s has one revision only; there is nothing to compare", args[0]))
 			}
 			numbers = []int{all[1].Revision, all[0].Revision}
 		case 1:
@@ -261,7 +261,7 @@ func (c *functionCommands) printDiff(all []client.Function, name string, before,
 func parseRevision(arg string) (int, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 1 {
-		return 0, exit.With(exit.Usage, fmt.Errorf("a revision is a whole number of at least 1, is %q", arg))
+		return 0, exit.WithCode(exit.Usage, fmt.Errorf("a revision is a whole number of at least 1, is %q", arg))
 	}
 	return n, nil
 }
@@ -320,7 +320,7 @@ the job is cancelled.`,
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		input, err := c.buildRunInput(args[1:], file)
 		if err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		run, answer, err := api.RunFunction(ctx, args[0], client.RunInput{Input: input, Revision: int64(revision)})
 		if err != nil {

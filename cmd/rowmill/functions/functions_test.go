@@ -61,7 +61,7 @@ func (p *program) file(name, text string) string {
 // standard output.
 func (p *program) run(code int, args []string, texts ...string) string {
 	p.Helper()
-	p.RunArgs(append([]string{"functions"}, args...)...).Want(code, texts...)
+	p.RunArgs(append([]string{"functions"}, args...)...).WantOutput(code, texts...)
 	return p.Out.String()
 }
 

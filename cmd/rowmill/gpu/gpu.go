@@ -41,14 +41,14 @@ type Source interface {
 	Read(ctx context.Context) ([]GPU, error)
 }
 
-// SMI reads the GPUs with the program nvidia-smi.
-type SMI struct {
+// NvidiaSMI reads the GPUs with the program nvidia-smi.
+type NvidiaSMI struct {
 	// Timeout limits one run of nvidia-smi. Default 5 s: without persistence mode, the
 	// driver first wakes every GPU of the machine.
 	Timeout time.Duration
 }
 
-var _ Source = SMI{}
+var _ Source = NvidiaSMI{}
 
 // query lists the fields that nvidia-smi prints for each GPU. The name is last, because
 // it may contain a comma and nvidia-smi does not quote it.
@@ -59,7 +59,7 @@ const queried = 8
 
 // Read runs nvidia-smi. If this program is missing, it returns ErrNone: the machine has
 // no GPU.
-func (s SMI) Read(ctx context.Context) ([]GPU, error) {
+func (s NvidiaSMI) Read(ctx context.Context) ([]GPU, error) {
 	program, err := exec.LookPath("nvidia-smi")
 	if err != nil {
 		return nil, ErrNone

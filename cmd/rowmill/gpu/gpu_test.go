@@ -97,7 +97,7 @@ func TestSMI(t *testing.T) {
 			if test.is == context.DeadlineExceeded { //nolint:errorlint // the table names this error
 				timeout = 300 * time.Millisecond
 			}
-			got, err := SMI{Timeout: timeout}.Read(t.Context())
+			got, err := NvidiaSMI{Timeout: timeout}.Read(t.Context())
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -114,7 +114,7 @@ func TestSMI(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	install(t, `echo '0, GPU-a, 1024, 512, 25, 70.5, 55, NVIDIA "L4"'; echo '1, GPU-b, 2048, 0, [N/A], [N/A], [N/A], NVIDIA L40S'`)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(NewMonitor(SMI{}))
+	registry.MustRegister(NewMonitor(NvidiaSMI{}))
 	want := `
 # HELP rowmill_gpu_info 1 for each NVIDIA GPU of the machine.
 # TYPE rowmill_gpu_info gauge
@@ -143,7 +143,7 @@ rowmill_gpu_utilization_ratio{index="0"} 0.25
 
 func TestMachineWithoutGPUHasNoMetrics(t *testing.T) {
 	install(t, "")
-	if n := testutil.CollectAndCount(NewMonitor(SMI{})); n != 0 {
+	if n := testutil.CollectAndCount(NewMonitor(NvidiaSMI{})); n != 0 {
 		t.Errorf("%d metrics of no GPU", n)
 	}
 }

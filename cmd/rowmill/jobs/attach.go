@@ -47,7 +47,7 @@ func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, id 
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v", id, timeout)))
+			exit.WithCode(exit.Timeout, fmt.Errorf("%s has not ended after %v", id, timeout)))
 		defer cancel()
 	}
 	begun := c.Term.Now()

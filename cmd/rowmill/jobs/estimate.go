@@ -14,7 +14,7 @@ import (
 // printEstimate prints the result of an estimate job that has succeeded.
 func (c *jobCommands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil && job.Estimate == nil {
-		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
+		return exit.WithCode(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
 	return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
 		row("model", job.Model)
@@ -56,7 +56,7 @@ func (s *submitFlags) checkEstimateFlags(isSet func(flag string) bool) error {
 		}
 	}
 	if len(vain) > 0 {
-		return exit.With(exit.Usage, errors.New("--estimate writes no results; leave out "+strings.Join(vain, ", ")))
+		return exit.WithCode(exit.Usage, errors.New("--estimate writes no results; leave out "+strings.Join(vain, ", ")))
 	}
 	return nil
 }

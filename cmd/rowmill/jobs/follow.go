@@ -82,7 +82,7 @@ func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err erro
 			f.Term.Say("warning: %s", job.Warnings[f.warned])
 		}
 		f.progress.Update(progressSnapshot(job, f.lastAnswer))
-		return job.Status.Terminal(), nil
+		return job.Status.IsTerminal(), nil
 	case !client.Temporary(err) || f.Term.Now().Sub(f.lastAnswer) > f.patience:
 		return false, fmt.Errorf("follow %s: %w", f.id, err)
 	case !f.unreachable:
@@ -151,13 +151,13 @@ func (f *jobFollower) followEvents(ctx context.Context, api *client.Client) (job
 }
 
 // progressSnapshot converts the record of a job to the content of the progress line.
-func progressSnapshot(job client.Job, now time.Time) terminal.Snapshot {
-	s := terminal.Snapshot{
+func progressSnapshot(job client.Job, now time.Time) terminal.ProgressSnapshot {
+	s := terminal.ProgressSnapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
 		Done: job.RowsDone, Total: -1, Failed: job.FailedRows,
 		Tokens: terminal.Deref(job.InputTokens) + terminal.Deref(job.OutputTokens),
 	}
-	if job.NumRows != nil && (job.Status == rowmill.StatusRunning || job.Status.Terminal()) {
+	if job.NumRows != nil && (job.Status == rowmill.StatusRunning || job.Status.IsTerminal()) {
 		s.Total = *job.NumRows
 	}
 	return s
@@ -170,7 +170,7 @@ func outcomeError(job client.Job) error {
 	case rowmill.StatusSucceeded:
 		return nil
 	case rowmill.StatusCancelled:
-		return exit.With(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, committedRowsHint(job)))
+		return exit.WithCode(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, committedRowsHint(job)))
 	case rowmill.StatusFailed:
 		message := "no reason was recorded"
 		if f := job.FailureReason; f != nil {
@@ -182,9 +182,9 @@ func outcomeError(job client.Job) error {
 		if job.FailedRows > 0 {
 			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.FormatCount(job.FailedRows), job.ID)
 		}
-		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, committedRowsHint(job)))
+		return exit.WithCode(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, committedRowsHint(job)))
 	}
-	return exit.With(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
+	return exit.WithCode(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
 }
 
 // committedRowsHint describes how to use the committed rows of a job that did not

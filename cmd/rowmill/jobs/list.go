@@ -99,7 +99,7 @@ func (l listCommand[T]) setUpCommand(c *jobCommands, cmd *cobra.Command) *cobra.
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show all "+l.what)
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if l.limit < 1 {
-			return exit.With(exit.Usage, fmt.Errorf("--limit must be at least 1, is %d", l.limit))
+			return exit.WithCode(exit.Usage, fmt.Errorf("--limit must be at least 1, is %d", l.limit))
 		}
 		next, shown := cursor, 0
 		for first := true; first || next != "" && (all || shown < l.limit); first = false {

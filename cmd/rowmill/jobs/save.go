@@ -58,7 +58,7 @@ func (s *resultFlags) resolvePath(name string) error {
 	want, known := endings[s.want.Format]
 	switch {
 	case !known:
-		return exit.With(exit.Usage, fmt.Errorf("--format must be parquet, csv or json, is %q", s.want.Format))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--format must be parquet, csv or json, is %q", s.want.Format))
 	case s.path == stdout:
 		return nil
 	case s.path == "":
@@ -68,20 +68,20 @@ func (s *resultFlags) resolvePath(name string) error {
 		}
 		s.path = name + kind + want
 	case ending == ".csv":
-		return exit.With(exit.Usage, fmt.Errorf("--output %s: CSV results come as a ZIP archive; name it %s.zip with --format csv", s.path, s.path))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--output %s: CSV results come as a ZIP archive; name it %s.zip with --format csv", s.path, s.path))
 	}
 	if info, err := os.Stat(s.path); err == nil {
 		if info.IsDir() {
-			return exit.With(exit.Usage, fmt.Errorf("--output %s is a folder; name a file in it", s.path))
+			return exit.WithCode(exit.Usage, fmt.Errorf("--output %s is a folder; name a file in it", s.path))
 		}
 		if !s.force {
-			return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another file with --output or replace it with --force", s.path))
+			return exit.WithCode(exit.Usage, fmt.Errorf("%s exists; choose another file with --output or replace it with --force", s.path))
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return exit.With(exit.Usage, fmt.Errorf("--output: %w", err))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--output: %w", err))
 	}
 	if info, err := os.Stat(filepath.Dir(s.path)); err != nil || !info.IsDir() {
-		return exit.With(exit.Usage, fmt.Errorf("--output: the folder %s does not exist", filepath.Dir(s.path)))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--output: the folder %s does not exist", filepath.Dir(s.path)))
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (c *jobCommands) saveResults(ctx context.Context, api *client.Client, id st
 	progress := terminal.NewProgress(c.Term)
 	size, err := api.Save(ctx, id, s.want, s.path, func(done, total int64) {
 		if c.Term.Live {
-			progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "download", Done: done, Total: total, Size: true})
+			progress.Update(terminal.ProgressSnapshot{Now: c.Term.Now(), Phase: "download", Done: done, Total: total, Size: true})
 		}
 	})
 	progress.Clear()

@@ -150,7 +150,7 @@ func (c *jobCommands) cancel() *cobra.Command {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
 			case !answer.Cancelled:
-				errs = append(errs, exit.With(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
+				errs = append(errs, exit.WithCode(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
 			default:
 				c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
 			}
@@ -223,7 +223,7 @@ an ended job.`,
 func (c *jobCommands) printPartialHint(job client.Job) {
 	switch {
 	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all rows are done, or the number of rows is unknown
-	case !job.Status.Terminal():
+	case !job.Status.IsTerminal():
 		c.Term.Say("%s is %s with %s rows done; the other rows are null", job.ID, job.Status, formatRows(job))
 	case job.RowsDone < *job.NumRows:
 		c.Term.Say("%s is %s with %s rows done; the other rows are null; to run them: rowmill jobs resume %s", job.ID, job.Status, formatRows(job), job.ID)
@@ -241,7 +241,7 @@ func (c *jobCommands) rows() *cobra.Command {
 		for _, arg := range args[1:] {
 			n, err := strconv.ParseInt(arg, 10, 64)
 			if err != nil || n < 0 {
-				return exit.With(exit.Usage, fmt.Errorf("%q is not a row number; rows are numbered from 0", arg))
+				return exit.WithCode(exit.Usage, fmt.Errorf("%q is not a row number; rows are numbered from 0", arg))
 			}
 			row, _, err := api.GetRow(ctx, args[0], n)
 			if err != nil {

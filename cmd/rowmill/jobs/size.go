@@ -25,10 +25,10 @@ type inputSize struct {
 // it.
 const countedRows = 1000
 
-// newPromptCounter returns a function that estimates the tokens of a prompt for the model
+// newTokenEstimator returns a function that estimates the tokens of a prompt for the model
 // of a submission. It uses the model's template, but computes tokens from bytes,
 // without the model's vocabulary.
-func newPromptCounter(s *submitFlags) func(text string) int {
+func newTokenEstimator(s *submitFlags) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
 	counters := prompt.NewCounterFactory(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
 		func(string, float64) {}, slog.New(slog.DiscardHandler))
@@ -44,7 +44,7 @@ func newPromptCounter(s *submitFlags) func(text string) int {
 func (s *localInput) measureInput(ctx context.Context, countTokens func(text string) int) (n inputSize, err error) {
 	for row, err := range s.rows() {
 		if err != nil {
-			return n, exit.With(exit.Failure, err)
+			return n, exit.WithCode(exit.Failure, err)
 		}
 		if n.rows++; n.rows <= countedRows {
 			n.tokens += int64(countTokens(row))
@@ -54,7 +54,7 @@ func (s *localInput) measureInput(ctx context.Context, countTokens func(text str
 		}
 	}
 	if n.rows == 0 {
-		return n, exit.With(exit.Usage, fmt.Errorf("%s has no rows", s.name))
+		return n, exit.WithCode(exit.Usage, fmt.Errorf("%s has no rows", s.name))
 	}
 	n.tokens = n.tokens * n.rows / min(n.rows, countedRows)
 	return n, nil
@@ -72,7 +72,7 @@ func (c *jobCommands) checkQuotas(ctx context.Context, api *client.Client, name 
 		switch {
 		case limit.Priority != priority:
 		case limit.RowQuota > 0 && size.rows > limit.RowQuota:
-			return exit.With(exit.Usage, fmt.Errorf("%s has %s rows, and your account may run %s in one job of priority %d; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --rows %d",
+			return exit.WithCode(exit.Usage, fmt.Errorf("%s has %s rows, and your account may run %s in one job of priority %d; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --rows %d",
 				name, terminal.FormatCount(size.rows), terminal.FormatCount(limit.RowQuota), priority, priority, size.rows))
 		case limit.TokenQuota > 0 && size.tokens > limit.TokenQuota:
 			c.Term.Say("warning: the prompts have about %s tokens, and your account may run %s in one job of priority %d: the job will probably fail with token_quota_exceeded; split the input, or have an administrator raise the quota: rowmill quotas set --priority %d --tokens %d",
@@ -109,7 +109,7 @@ func (c *jobCommands) chooseModel(ctx context.Context, api *client.Client, s *su
 		s.Model = served[0]
 		c.Term.Say("using the model %s, the only one that is served; --model overrides", s.Model)
 	default:
-		return exit.With(exit.Usage, fmt.Errorf("no server has %s, the default model; choose one with --model: %s", catalog.DefaultModel, terminal.JoinFew(served)))
+		return exit.WithCode(exit.Usage, fmt.Errorf("no server has %s, the default model; choose one with --model: %s", catalog.DefaultModel, terminal.AbbreviateList(served)))
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ rowmill quotas.
 
 func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source string, s *submitFlags) error {
 	if err := s.readFlags(); err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.WithCode(exit.Usage, err)
 	}
 	if !s.detach && !s.Estimate {
 		if err := s.save.resolvePath(defaultResultName(source)); err != nil {
@@ -142,7 +142,7 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 	created := func() {} // called after the job was created
 	if isURL(source) {
 		if err := s.setURL(source); err != nil {
-			return exit.With(exit.Usage, err)
+			return exit.WithCode(exit.Usage, err)
 		}
 		if s.Priority == bySize {
 			s.Priority = rowmill.Production
@@ -257,11 +257,11 @@ func (s *submitFlags) setURL(address string) error {
 // job was created.
 func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client, path string, s *submitFlags) (in *localInput, onCreated func(), err error) {
 	if strings.HasPrefix(path, "s3://") {
-		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
+		return nil, nil, exit.WithCode(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
 	}
 	in, err = openLocalInput(path, input.Options{Format: input.Format(s.Format), Column: s.Column, IDColumn: s.IDColumn}, c.Term.In)
 	if err != nil {
-		return nil, nil, exit.With(exit.Usage, err)
+		return nil, nil, exit.WithCode(exit.Usage, err)
 	}
 	opened := in
 	defer func() {
@@ -275,7 +275,7 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 	}
 	var size inputSize
 	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
-		if size, err = in.measureInput(ctx, newPromptCounter(s)); err != nil {
+		if size, err = in.measureInput(ctx, newTokenEstimator(s)); err != nil {
 			return nil, nil, err
 		}
 		c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat())

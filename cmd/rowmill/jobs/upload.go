@@ -23,14 +23,14 @@ const uploadAbove = 8 << 20
 // caller calls onJobCreated after the job is created: onJobCreated deletes the saved
 // progress, and the file on the service.
 func (c *jobCommands) uploadInput(ctx context.Context, api *client.Client, in *localInput) (file string, onJobCreated func(), err error) {
-	note := uploadProgressFileOf(api, in)
+	note := newUploadProgressFile(api, in)
 	progress := terminal.NewProgress(c.Term)
 	u := client.Upload{Name: filepath.Base(in.file.Name()), Size: in.size, File: in.file, From: note.read(), Save: note.write}
 	if u.From.Upload != "" {
 		c.Term.Say("continuing the unfinished upload of %s", in.name)
 	}
 	u.Progress = func(done, total int64) {
-		progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "upload", Done: done, Total: total, Size: true})
+		progress.Update(terminal.ProgressSnapshot{Now: c.Term.Now(), Phase: "upload", Done: done, Total: total, Size: true})
 	}
 	file, err = api.Upload(ctx, u)
 	progress.Clear()
@@ -49,10 +49,10 @@ func (c *jobCommands) uploadInput(ctx context.Context, api *client.Client, in *l
 // is lost or wrong, the upload starts again.
 type uploadProgressFile struct{ path string }
 
-// uploadProgressFileOf returns the uploadProgressFile for the upload of an input to a
+// newUploadProgressFile returns the uploadProgressFile for the upload of an input to a
 // service. If the input has changed, the result is another uploadProgressFile. An
 // uploadProgressFile without a path saves nothing.
-func uploadProgressFileOf(api *client.Client, in *localInput) uploadProgressFile {
+func newUploadProgressFile(api *client.Client, in *localInput) uploadProgressFile {
 	dir, err := os.UserCacheDir()
 	if err != nil || in.temp {
 		return uploadProgressFile{}

@@ -66,7 +66,7 @@ its mailbox one after another. It runs slow work as a task, in the background.
 		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "TASK", "RESTARTS", "LAST ERROR")
 			for _, a := range found.Actors {
-				row(terminal.DashEmpty(c.actorCells(a)...)...)
+				row(terminal.FillEmptyCells(c.actorCells(a)...)...)
 			}
 		})
 	})

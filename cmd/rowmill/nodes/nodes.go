@@ -65,7 +65,7 @@ marks the node that answered. The values are about a second old.`,
 				if n.State != "running" {
 					role += ", " + n.State
 				}
-				row(terminal.DashEmpty(name, n.ID, n.URL, role, n.Version, terminal.JoinFew(n.Models), terminal.FormatCount(n.Jobs),
+				row(terminal.FillEmptyCells(name, n.ID, n.URL, role, n.Version, terminal.AbbreviateList(n.Models), terminal.FormatCount(n.Jobs),
 					terminal.FormatCount(n.InFlight)+"/"+terminal.FormatCount(n.Window), terminal.FormatTime(n.Since))...)
 			}
 		})
@@ -115,7 +115,7 @@ func (c *nodeCommands) drainNode(ctx context.Context, api *client.Client, name s
 	if c.wait <= 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, exit.With(exit.Timeout,
+	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, exit.WithCode(exit.Timeout,
 		fmt.Errorf("node %s has not left within %v; it goes on draining", terminal.SanitizeLine(node.ID), c.wait)))
 	defer cancel()
 	if err := waitUntilLeft(ctx, api, node); err != nil {
@@ -141,13 +141,13 @@ func findNode(nodes []client.Node, name string) (client.Node, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return client.Node{}, exit.With(exit.NotFound, fmt.Errorf("there is no live node %q; `rowmill nodes list` shows the live nodes", name))
+		return client.Node{}, exit.WithCode(exit.NotFound, fmt.Errorf("there is no live node %q; `rowmill nodes list` shows the live nodes", name))
 	}
 	ids := make([]string, len(named))
 	for i, n := range named {
 		ids[i] = n.ID
 	}
-	return client.Node{}, exit.With(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
+	return client.Node{}, exit.WithCode(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
 }
 
 // waitUntilLeft waits until the service does not list a node any more. If the node

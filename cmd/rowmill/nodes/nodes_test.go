@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A fleet is a service of several nodes. A draining node is listed lingers more times
 // and has then left.
 type fleet struct {
-	clitest.Idle
+	clitest.IdleService
 	mu       sync.Mutex
 	nodes    []client.Node
 	servers  []served.Server
@@ -83,42 +83,42 @@ func start(t *testing.T) *program {
 func TestList(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("nodes list").Want(0).WantTable(
+	p.Run("nodes list").WantOutput(0).WantTable(
 		"NODE ID ADDRESS ROLE VERSION MODELS JOBS ROWS SINCE",
 		"gpu1 gpu1-a http://10.0.0.1:8088 both v1 m1, m2, m3, m4, m5 and 2 more 3 17/1,024 2026-11-21T12:00:00Z",
 		"gpu2* gpu2-b http://10.0.0.2:8088 engines, draining v1 - 0 0/0 -",
 		"twin twin-c - api - [31m 0 0/0 -",
 		"twin twin-d - api - - 0 0/0 -",
 	)
-	p.Run("nodes list -o json").Want(0, `"id": "gpu1-a"`, `"in_flight": 17`)
-	p.Run("nodes list -o xml").Want(2, "table or json")
+	p.Run("nodes list -o json").WantOutput(0, `"id": "gpu1-a"`, `"in_flight": 17`)
+	p.Run("nodes list -o xml").WantOutput(2, "table or json")
 }
 
 func TestDrainWaitsUntilTheNodeHasLeft(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.fleet.lingers = 2
-	p.Run("nodes drain gpu1").Want(0, "node gpu1-a drains", "node gpu1-a has left")
-	if p.Run("nodes list").Want(0); strings.Count(p.Out.String(), "\n") != 4 {
+	p.Run("nodes drain gpu1").WantOutput(0, "node gpu1-a drains", "node gpu1-a has left")
+	if p.Run("nodes list").WantOutput(0); strings.Count(p.Out.String(), "\n") != 4 {
 		t.Errorf("it has not left:\n%s", p.Out.String())
 	}
-	p.Run("nodes drain").Want(0, "node gpu2-b has left") // the node that answers
-	p.Run("nodes drain twin-d").Want(0, "node twin-d has left")
+	p.Run("nodes drain").WantOutput(0, "node gpu2-b has left") // the node that answers
+	p.Run("nodes drain twin-d").WantOutput(0, "node twin-d has left")
 }
 
 func TestDrainGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.fleet.lingers = 1 << 30
-	p.Run("nodes drain gpu1 --wait 10ms").Want(7, "node gpu1-a has not left within 10ms")
-	p.Run("nodes drain gpu1 --wait 0").Want(0, "node gpu1-a drains")
+	p.Run("nodes drain gpu1 --wait 10ms").WantOutput(7, "node gpu1-a has not left within 10ms")
+	p.Run("nodes drain gpu1 --wait 0").WantOutput(0, "node gpu1-a drains")
 }
 
 func TestDrainRefusals(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("nodes drain gpu9").Want(5, `no live node "gpu9"`)
-	p.Run("nodes drain twin").Want(2, "2 nodes are called", "twin-c, twin-d")
+	p.Run("nodes drain gpu9").WantOutput(5, `no live node "gpu9"`)
+	p.Run("nodes drain twin").WantOutput(2, "2 nodes are called", "twin-c, twin-d")
 	if len(p.fleet.draining) > 0 {
 		t.Errorf("told to drain: %v", p.fleet.draining)
 	}

@@ -55,7 +55,7 @@ correction. SERVED BY names each node and engine that takes rows now.`,
 				if served && len(m.ServedBy) == 0 {
 					continue
 				}
-				row(terminal.DashEmpty(m.ID, string(m.Kind), formatCount(m.ContextLength), formatCount(m.Dimension),
+				row(terminal.FillEmptyCells(m.ID, string(m.Kind), formatCount(m.ContextLength), formatCount(m.Dimension),
 					formatPrice(m.InputPrice), formatPrice(m.OutputPrice), formatCounting(m), formatServers(m))...)
 			}
 		})
@@ -90,5 +90,5 @@ func formatServers(m client.Model) string {
 			names = append(names, name)
 		}
 	}
-	return terminal.JoinFew(names)
+	return terminal.AbbreviateList(names)
 }

@@ -19,7 +19,7 @@ func TestModels(t *testing.T) {
 		}},
 		{Node: "gpu2", Name: "b:8000", Kind: "ollama", Models: []engine.ServedModel{{Name: "vectors", Kind: rowmill.KindEmbedding, Dimension: 64}, {Name: "new"}}},
 	}
-	p.Run("models list --served").Want(0).WantTable(
+	p.Run("models list --served").WantOutput(0).WantTable(
 		"MODEL KIND CONTEXT DIMENSION USD IN USD OUT COUNTED SERVED BY",
 		"gpt-oss-20b reasoning 8,192 - 0.05 0.2 server gpu1/a:8000",
 		"gpt-oss-20b-no-thinking generation 8,192 - 0.05 0.2 server gpu1/a:8000",
@@ -27,9 +27,9 @@ func TestModels(t *testing.T) {
 		"own [31m generation 2,048 - - - server gpu1/a:8000",
 		"vectors embedding - 64 - - estimated gpu2/b:8000",
 	)
-	p.Run("models list").Want(0)
+	p.Run("models list").WantOutput(0)
 	if lines := strings.Split(p.Out.String(), "\n"); !strings.HasPrefix(lines[6], "llama-3.1-8b ") {
 		t.Errorf("after those that are served comes %q", lines[6])
 	}
-	p.Run("models list -o json").Want(0, `"id": "vectors"`, `"input_price": null`, `"problem": "\"new\" is served, and Rowmill is finding out`)
+	p.Run("models list -o json").WantOutput(0, `"id": "vectors"`, `"input_price": null`, `"problem": "\"new\" is served, and Rowmill is finding out`)
 }

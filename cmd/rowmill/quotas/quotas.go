@@ -155,7 +155,7 @@ submitted earlier keep their quotas.`,
 // them at the same time.
 func (c *quotaCommands) applyChange(ctx context.Context, api *client.Client, ch quotaChange) error {
 	if err := ch.validate(); err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.WithCode(exit.Usage, err)
 	}
 	before, answer, err := api.ShowQuotas(ctx, c.Account)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *quotaCommands) applyChange(ctx context.Context, api *client.Client, ch 
 	}
 	own, err := ch.applyTo(before.Own)
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.WithCode(exit.Usage, err)
 	}
 	after, answer, err := api.PutQuotas(ctx, client.PutQuotasParams{Account: c.Account, IfMatch: answer.ETag}, own)
 	if err != nil {

@@ -58,14 +58,14 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	const head = "QUOTA VALUE FROM"
-	p.Run("quotas get").Want(0, "account default").WantTable(
+	p.Run("quotas get").WantOutput(0, "account default").WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 1,000,000 configuration",
 		"rows of a job, priority 1 1,000,000 configuration",
 		"input tokens of a job, priority 1 10,000,000 configuration",
 		"cost of a month no limit configuration")
-	p.Run("quotas set --priority 1 --rows 5000000 --cost-usd 12.5").Want(0).WantTable(
+	p.Run("quotas set --priority 1 --rows 5000000 --cost-usd 12.5").WantOutput(0).WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 1,000,000 configuration",
@@ -73,18 +73,18 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 		"input tokens of a job, priority 1 10,000,000 configuration",
 		"cost of a month 12.50 USD account")
 	// Quotas without a flag do not change.
-	p.Run("quotas set --priority 0 --tokens 7").Want(0)
-	p.Run("quotas set --priority 1 --tokens 8").Want(0)
-	p.Run("quotas get").Want(0).WantTable(
+	p.Run("quotas set --priority 0 --tokens 7").WantOutput(0)
+	p.Run("quotas set --priority 1 --tokens 8").WantOutput(0)
+	p.Run("quotas get").WantOutput(0).WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 7 account",
 		"rows of a job, priority 1 5,000,000 account",
 		"input tokens of a job, priority 1 8 account",
 		"cost of a month 12.50 USD account")
-	p.Run("quotas set --priority 0 --tokens default").Want(0)
-	p.Run("quotas set --priority 1 --tokens default --rows default --cost-usd none").Want(0)
-	p.Run("quotas get -o json").Want(0)
+	p.Run("quotas set --priority 0 --tokens default").WantOutput(0)
+	p.Run("quotas set --priority 1 --tokens default --rows default --cost-usd none").WantOutput(0)
+	p.Run("quotas get -o json").WantOutput(0)
 	var doc struct {
 		Own struct {
 			Quotas    []any    `json:"quotas"`
@@ -94,18 +94,18 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	if err := json.Unmarshal(p.Out.Bytes(), &doc); err != nil || len(doc.Own.Quotas) != 0 || doc.Own.CostQuota != nil {
 		t.Errorf("with everything taken back: %s, %v", p.Out.String(), err)
 	}
-	p.Run("quotas set --cost-usd 0").Want(0, "0.00 USD")
+	p.Run("quotas set --cost-usd 0").WantOutput(0, "0.00 USD")
 }
 
 func TestQuotasOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("quotas set --priority 0 --rows 3 --account acme").Want(0, "account acme", "3")
-	p.Run("quotas get").Want(0, "account default", "1,000")
+	p.Run("quotas set --priority 0 --rows 3 --account acme").WantOutput(0, "account acme", "3")
+	p.Run("quotas get").WantOutput(0, "account default", "1,000")
 	text, record := access.NewKey("acme", caller.RoleUser, "test", p.Now)
 	noError(t, p.Store.PutKey(t.Context(), record))
 	p.Key = text
-	p.Run("quotas get").Want(4, "administrator's key")
+	p.Run("quotas get").WantOutput(4, "administrator's key")
 }
 
 func TestQuotasSetRefusals(t *testing.T) {
@@ -129,7 +129,7 @@ func TestQuotasSetRefusals(t *testing.T) {
 		"usage --group-by day,account":                 `it has "account"`,
 		"usage --group-by=":                            "names nothing",
 	} {
-		p.Run(line).Want(2, want)
+		p.Run(line).WantOutput(2, want)
 	}
 }
 
@@ -145,15 +145,15 @@ func TestQuotasSetLosesNoUpdate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p.Run("quotas set --priority 0 --rows 3").Want(1, "read them again and repeat")
-	p.Run("quotas get").Want(0, "9.00 USD", "1,000")
-	p.Run("quotas set --priority 0 --rows 3").Want(0, "9.00 USD", "3")
+	p.Run("quotas set --priority 0 --rows 3").WantOutput(1, "read them again and repeat")
+	p.Run("quotas get").WantOutput(0, "9.00 USD", "1,000")
+	p.Run("quotas set --priority 0 --rows 3").WantOutput(0, "9.00 USD", "3")
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("usage").Want(0, "account default, 2026-02-01 to 2026-02-28").WantTable(
+	p.Run("usage").WantOutput(0, "account default, 2026-02-01 to 2026-02-28").WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
 	_, key := access.NewKey("acme", caller.RoleUser, "nightly", p.Now)
 	noError(t, p.Store.PutKey(t.Context(), key))
@@ -174,23 +174,23 @@ func TestUsage(t *testing.T) {
 		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
 		p.Now = p.Now.AddDate(0, 0, 1)
 	}
-	p.Run("usage --account acme --from 2026-02-01").Want(0).WantTable(
+	p.Run("usage --account acme --from 2026-02-01").WantOutput(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --from 2026-02-01 --group-by key").Want(0).WantTable(
+	p.Run("usage --account acme --from 2026-02-01 --group-by key").WantOutput(0).WantTable(
 		"KEY NAME ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		key.ID+" nightly 3,000 2 600 4,000,000 2,000,000 1.000000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --from 2026-02-01 --group-by model,day --key "+key.ID).Want(0).WantTable(
+	p.Run("usage --account acme --from 2026-02-01 --group-by model,day --key "+key.ID).WantOutput(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --key 000000000000").Want(0).WantTable(
+	p.Run("usage --account acme --key 000000000000").WantOutput(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
-	p.Run("usage --key nightly").Want(1, "key_id", "rowmill keys list")
-	p.Run("usage --account acme --to 2026-02-28 -o json").Want(0, `"cost_usd": 0.5`, `"from": "2026-02-01"`)
-	p.Run("usage --from 2026-02-02 --to 2026-02-01").Want(1, "after to")
+	p.Run("usage --key nightly").WantOutput(1, "key_id", "rowmill keys list")
+	p.Run("usage --account acme --to 2026-02-28 -o json").WantOutput(0, `"cost_usd": 0.5`, `"from": "2026-02-01"`)
+	p.Run("usage --from 2026-02-02 --to 2026-02-01").WantOutput(1, "after to")
 }

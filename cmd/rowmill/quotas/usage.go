@@ -62,15 +62,15 @@ default may name another.
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		for flag, day := range map[string]string{"--from": q.From, "--to": q.To} {
 			if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
-				return exit.With(exit.Usage, fmt.Errorf("%s must be a day such as 2026-01-31, is %q", flag, day))
+				return exit.WithCode(exit.Usage, fmt.Errorf("%s must be a day such as 2026-01-31, is %q", flag, day))
 			}
 		}
 		if len(groups) == 0 {
-			return exit.With(exit.Usage, errors.New("--group-by names nothing; it must be one or more of day, model and key, separated by commas"))
+			return exit.WithCode(exit.Usage, errors.New("--group-by names nothing; it must be one or more of day, model and key, separated by commas"))
 		}
 		for _, by := range groups {
 			if !slices.Contains([]string{byDay, byModel, byKey}, by) {
-				return exit.With(exit.Usage, fmt.Errorf("--group-by must be one or more of day, model and key, separated by commas; it has %q", by))
+				return exit.WithCode(exit.Usage, fmt.Errorf("--group-by must be one or more of day, model and key, separated by commas; it has %q", by))
 			}
 		}
 		if q.Account = c.Account; cmd.Flags().Changed("group-by") {
@@ -122,7 +122,7 @@ func usageColumns(groups []string) (heads []string, cells func(client.UsageLine)
 			cells = append(cells, terminal.Deref(l.Model))
 		}
 		if key {
-			cells = append(cells, terminal.DashEmpty(terminal.Deref(l.KeyID), terminal.Deref(l.KeyName))...)
+			cells = append(cells, terminal.FillEmptyCells(terminal.Deref(l.KeyID), terminal.Deref(l.KeyName))...)
 		}
 		return cells
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Store configures where the records are stored.
-type Store struct {
+// RecordStore configures where the records are stored.
+type RecordStore struct {
 	// URL is the address of a Redis server that all nodes share:
 	// redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or
 	// redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME/DB. It is a secret,
@@ -41,12 +41,12 @@ type Store struct {
 	Prefix string `yaml:"prefix" default:"rowmill:"`
 }
 
-// Embedded reports whether records are in the data directory.
-func (s Store) Embedded() bool { return s.URL == "" }
+// IsEmbedded reports whether records are in the data directory.
+func (s RecordStore) IsEmbedded() bool { return s.URL == "" }
 
 // ExposureWarnings returns a sentence for each problem that lets a stranger with network access
 // read and change the records; none if there is no problem.
-func (s Store) ExposureWarnings() []string {
+func (s RecordStore) ExposureWarnings() []string {
 	_, rest, _ := strings.Cut(s.URL.Reveal(), "://")
 	user, hosts := "", rest
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -54,7 +54,7 @@ func (s Store) ExposureWarnings() []string {
 	}
 	hosts, _, _ = strings.Cut(hosts, "/")
 	hosts, _, _ = strings.Cut(hosts, "?")
-	if _, password, _ := strings.Cut(user, ":"); password != "" || s.Embedded() {
+	if _, password, _ := strings.Cut(user, ":"); password != "" || s.IsEmbedded() {
 		return nil
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
@@ -66,8 +66,8 @@ func (s Store) ExposureWarnings() []string {
 	return nil
 }
 
-// Objects configures where inputs, parts and results are stored.
-type Objects struct {
+// ObjectStorage configures where inputs, parts and results are stored.
+type ObjectStorage struct {
 	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default: empty,
 	// which means the folder "objects" in the data directory.
 	URL string `yaml:"url"`
@@ -98,13 +98,13 @@ type Objects struct {
 
 // Bucket returns the name of the bucket in URL, and the prefix of the object keys
 // without slashes at its ends.
-func (o Objects) Bucket() (name, prefix string) {
+func (o ObjectStorage) Bucket() (name, prefix string) {
 	name, prefix, _ = strings.Cut(strings.TrimPrefix(o.URL, s3Scheme), "/")
 	return name, strings.Trim(prefix, "/")
 }
 
 // ServiceURL returns the URL of the S3 service.
-func (o Objects) ServiceURL() string {
+func (o ObjectStorage) ServiceURL() string {
 	switch {
 	case o.Endpoint != "":
 		return o.Endpoint
@@ -193,9 +193,9 @@ type Cluster struct {
 // Enabled reports whether the node is part of a cluster.
 func (c Cluster) Enabled() bool { return c.Listen != "" }
 
-// Keys returns the keys of the gossip. The first key encrypts. Without keys the gossip
+// GossipKeys returns the keys of the gossip. The first key encrypts. Without keys the gossip
 // is not encrypted.
-func (c Cluster) Keys() ([][]byte, error) {
+func (c Cluster) GossipKeys() ([][]byte, error) {
 	return decodeKeys(c.Key, "16, 24 or 32 bytes in base64", func(field string) ([]byte, bool) {
 		key, err := base64.StdEncoding.DecodeString(field)
 		return key, err == nil && slices.Contains([]int{16, 24, 32}, len(key))
@@ -204,13 +204,13 @@ func (c Cluster) Keys() ([][]byte, error) {
 
 // decodeKeys decodes each key of a list. Its errors do not contain the error of decode,
 // which would show a part of the key. form describes a valid key.
-func decodeKeys(list Secret, form string, decode func(field string) (key []byte, ok bool)) ([][]byte, error) {
+func decodeKeys(list Secret, validForm string, decode func(field string) (key []byte, ok bool)) ([][]byte, error) {
 	var keys [][]byte
 	fields := splitKeys(list)
 	for i, field := range fields {
 		key, ok := decode(field)
 		if !ok {
-			return nil, fmt.Errorf("key %d of %d must be %s; `openssl rand -base64 32` makes one", i+1, len(fields), form)
+			return nil, fmt.Errorf("key %d of %d must be %s; `openssl rand -base64 32` makes one", i+1, len(fields), validForm)
 		}
 		keys = append(keys, key)
 	}
@@ -284,10 +284,10 @@ func isLoopbackHost(address string) bool {
 type namedValue struct{ key, value string }
 
 // checkStorage checks the settings of records and objects against each other.
-func (s Settings) checkStorage(check checker) {
+func (s Settings) checkStorage(check requireFunc) {
 	scheme, rest, _ := strings.Cut(s.Store.URL.Reveal(), "://")
 	known := slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) && rest != ""
-	check(s.Store.Embedded() || known, "store.url", // the message must not show the URL, which may hold a password
+	check(s.Store.IsEmbedded() || known, "store.url", // the message must not show the URL, which may hold a password
 		"must begin with redis://, rediss://, redis+sentinel:// or rediss+sentinel:// and name a host, or be empty for the embedded store")
 	sentinel, secure := strings.HasSuffix(scheme, "+sentinel"), strings.HasPrefix(scheme, "rediss")
 	check(sentinel || s.Store.SentinelUser == "", "store.sentinel_user", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
@@ -307,17 +307,17 @@ func (s Settings) checkStorage(check checker) {
 	}
 	check((o.AccessKey == "") == (o.SecretKey == ""), "objects.access_key", "must be set together with objects.secret_key: set both or neither")
 	check(o.AccessKey == "" || inS3, "objects.access_key", "is for objects in S3; name the bucket with objects.url, such as s3://rowmill")
-	check(s.Store.Embedded() || inS3 || o.Shared, "objects.url",
+	check(s.Store.IsEmbedded() || inS3 || o.Shared, "objects.url",
 		"records in Redis are for several nodes, and their objects must be where all reach them: "+
 			"name a bucket, such as s3://rowmill, or set objects.shared where all nodes see one data directory")
 }
 
 // checkCluster checks the settings of the cluster against each other and against other
 // settings.
-func (s Settings) checkCluster(check checker) {
+func (s Settings) checkCluster(check requireFunc) {
 	c := s.Cluster
 	check(slices.Contains([]Role{Both, APIOnly, EnginesOnly}, c.Role), "cluster.role", "must be both, api or engines, is %q", c.Role)
-	_, err := c.Keys()
+	_, err := c.GossipKeys()
 	check(err == nil, "cluster.key", "%v", err)
 	if !c.Enabled() {
 		const remedy = "needs cluster.listen, the HOST:PORT at which other nodes reach this one, such as 10.0.0.7:7946"
@@ -328,7 +328,7 @@ func (s Settings) checkCluster(check checker) {
 		check(c.Role == Both, "cluster.role", "is %s: a node that does only this part of the work needs other nodes for the rest; set cluster.listen and cluster.join", c.Role)
 		return
 	}
-	check(!s.Store.Embedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
+	check(!s.Store.IsEmbedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
 	check(c.Role != APIOnly || len(s.Engines) == 0 && s.Simulator.Enabled != Always, "cluster.role",
 		"is api, and such a node runs no rows: remove the engines (--engine, --simulate), or make the role both")
 	for _, address := range []namedValue{
@@ -372,8 +372,8 @@ func stripUserInfo(text string) string {
 
 // Location returns where the records are: "embedded", or the URL of Redis without the user
 // and the password.
-func (s Store) Location() string {
-	if s.Embedded() {
+func (s RecordStore) Location() string {
+	if s.IsEmbedded() {
 		return "embedded"
 	}
 	return stripUserInfo(s.URL.Reveal())

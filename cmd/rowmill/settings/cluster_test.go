@@ -140,13 +140,13 @@ func TestGossipKeys(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, key(16, 'a'): 1, key(32, 'a') + "," + key(24, 'b'): 2, key(32, 'a') + "\n" + key(32, 'b') + "\n": 2,
 	} {
-		keys, err := Cluster{Key: Secret(text)}.Keys()
+		keys, err := Cluster{Key: Secret(text)}.GossipKeys()
 		if err != nil || len(keys) != want || want > 0 && keys[0][0] != 'a' {
 			t.Errorf("%q: %q, error %v", text, keys, err)
 		}
 	}
 	for _, text := range []string{" ", "hush-hush", key(15, 'x'), key(16, 'a') + " " + key(17, 'x')} {
-		_, err := Cluster{Key: Secret(text)}.Keys()
+		_, err := Cluster{Key: Secret(text)}.GossipKeys()
 		if err == nil || !strings.Contains(err.Error(), "openssl rand") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: error %v", text, err)
 		}
@@ -164,7 +164,7 @@ func TestStoreURLStaysSecret(t *testing.T) {
 		"rediss://:hu@sh@a":                      "rediss://a",
 		"redis+sentinel://u:hush@a:1,b:2/mill/0": "redis+sentinel://a:1,b:2/mill/0",
 	} {
-		if got := (Store{URL: Secret(text)}).Location(); got != place {
+		if got := (RecordStore{URL: Secret(text)}).Location(); got != place {
 			t.Errorf("%s is shown as %s", text, got)
 		}
 	}
@@ -215,7 +215,7 @@ func TestExposureOfRecords(t *testing.T) {
 		"rediss://:@10.0.0.4:6379/0":                                  "10.0.0.4:6379",
 		"redis+sentinel://127.0.0.1:26379,10.0.0.5:26379/mill":        "127.0.0.1:26379,10.0.0.5:26379",
 	} {
-		said := Store{URL: Secret(url)}.ExposureWarnings()
+		said := RecordStore{URL: Secret(url)}.ExposureWarnings()
 		switch {
 		case want == "" && len(said) > 0:
 			t.Errorf("%s: %q", url, said)
@@ -230,12 +230,12 @@ func TestBucketOfURL(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"s3://mill": {"mill", ""}, "s3://mill/": {"mill", ""}, "s3://mill/a/b/": {"mill", "a/b"},
 	} {
-		name, prefix := Objects{URL: text}.Bucket()
+		name, prefix := ObjectStorage{URL: text}.Bucket()
 		if got := [2]string{name, prefix}; got != want {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
-	for o, want := range map[Objects]string{
+	for o, want := range map[ObjectStorage]string{
 		{}: "https://s3.amazonaws.com", {Region: "eu-west-1"}: "https://s3.eu-west-1.amazonaws.com", {Region: "eu-west-1", Endpoint: "http://a:1"}: "http://a:1",
 	} {
 		if got := o.ServiceURL(); got != want {

@@ -109,7 +109,7 @@ func (e Engine) Host() string {
 }
 
 // checkEngines checks the settings of inference servers against each other.
-func (s Settings) checkEngines(check checker) {
+func (s Settings) checkEngines(check requireFunc) {
 	names := map[string]bool{}
 	for i, e := range s.Engines {
 		key := fmt.Sprintf("engines[%d]", i)

@@ -115,32 +115,32 @@ func (h HTTP) SigningKeys() ([][]byte, error) {
 }
 
 // check checks the settings of the API.
-func (h HTTP) check(check checker) {
-	check(isHostPort(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
-	check(h.AdminListen == "" || isHostPort(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
-	check(h.PublicURL == "" || isBaseURL(h.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", h.PublicURL)
-	check((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "must be set together with http.tls_key: set both or neither")
+func (h HTTP) check(require requireFunc) {
+	require(isHostPort(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
+	require(h.AdminListen == "" || isHostPort(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
+	require(h.PublicURL == "" || isBaseURL(h.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", h.PublicURL)
+	require((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "must be set together with http.tls_key: set both or neither")
 	_, err := h.SigningKeys()
-	check(err == nil, "http.signing_key", "%v", err)
-	check(h.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no limit, is %d", h.RequestsPerMinute)
+	require(err == nil, "http.signing_key", "%v", err)
+	require(h.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no limit, is %d", h.RequestsPerMinute)
 }
 
 // check checks the settings of tokens against each other.
-func (o OIDC) check(check checker) {
+func (o OIDC) check(require requireFunc) {
 	if o.Issuer == "" {
-		check(o.Audience == "" && o.AccountClaim == "" && o.RoleClaim == "" && o.Account == "" && o.Role == "" && len(o.Accounts) == 0 && len(o.Roles) == 0,
+		require(o.Audience == "" && o.AccountClaim == "" && o.RoleClaim == "" && o.Account == "" && o.Role == "" && len(o.Accounts) == 0 && len(o.Roles) == 0,
 			"oidc", "needs oidc.issuer, the URL of the issuer of accepted tokens")
 		return
 	}
 	u, err := url.Parse(o.Issuer)
-	check(isBaseURL(o.Issuer) && err == nil && (u.Scheme == "https" || isLoopbackHost(u.Host)), "oidc.issuer", "must be an https URL without query, as tokens name it, is %q", o.Issuer)
-	check(o.Audience != "", "oidc.audience", "must be the audience of tokens, such as the client's id at the issuer: otherwise tokens for other services would be accepted")
-	check(o.AccountClaim != "" || o.Account != "", "oidc.account", "must name the account of all tokens, or set oidc.account_claim to the claim with the account")
-	check(o.AccountClaim != "" || len(o.Accounts) == 0, "oidc.accounts", "maps the values of oidc.account_claim, which is not set")
-	check(o.RoleClaim != "" || o.Role != "", "oidc.role", "must be the role of all tokens, or set oidc.role_claim to the claim with the role")
-	check((o.RoleClaim != "") == (len(o.Roles) > 0), "oidc.roles", "maps the values of oidc.role_claim: set both or neither")
+	require(isBaseURL(o.Issuer) && err == nil && (u.Scheme == "https" || isLoopbackHost(u.Host)), "oidc.issuer", "must be an https URL without query, as tokens name it, is %q", o.Issuer)
+	require(o.Audience != "", "oidc.audience", "must be the audience of tokens, such as the client's id at the issuer: otherwise tokens for other services would be accepted")
+	require(o.AccountClaim != "" || o.Account != "", "oidc.account", "must name the account of all tokens, or set oidc.account_claim to the claim with the account")
+	require(o.AccountClaim != "" || len(o.Accounts) == 0, "oidc.accounts", "maps the values of oidc.account_claim, which is not set")
+	require(o.RoleClaim != "" || o.Role != "", "oidc.role", "must be the role of all tokens, or set oidc.role_claim to the claim with the role")
+	require((o.RoleClaim != "") == (len(o.Roles) > 0), "oidc.roles", "maps the values of oidc.role_claim: set both or neither")
 	known := func(key, role string) {
-		check(slices.Contains([]string{"admin", "user", "reader"}, role), key, "must be admin, user or reader, is %q", role)
+		require(slices.Contains([]string{"admin", "user", "reader"}, role), key, "must be admin, user or reader, is %q", role)
 	}
 	if o.Role != "" {
 		known("oidc.role", o.Role)
@@ -148,6 +148,6 @@ func (o OIDC) check(check checker) {
 	for _, value := range slices.Sorted(maps.Keys(o.Roles)) {
 		known("oidc.roles."+value, o.Roles[value])
 	}
-	check(o.ClockTolerance >= 0 && o.ClockTolerance <= 10*time.Minute, "oidc.clock_tolerance", "must be 0s to 10m, is %v", o.ClockTolerance)
-	check(o.KeysInterval >= time.Minute, "oidc.keys_interval", "must be at least 1m, is %v", o.KeysInterval)
+	require(o.ClockTolerance >= 0 && o.ClockTolerance <= 10*time.Minute, "oidc.clock_tolerance", "must be 0s to 10m, is %v", o.ClockTolerance)
+	require(o.KeysInterval >= time.Minute, "oidc.keys_interval", "must be at least 1m, is %v", o.KeysInterval)
 }

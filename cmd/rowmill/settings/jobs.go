@@ -250,7 +250,7 @@ func defaultRetries() []time.Duration {
 }
 
 // checkJobs checks the settings of jobs against each other.
-func (s Settings) checkJobs(check checker) {
+func (s Settings) checkJobs(check requireFunc) {
 	check(s.Jobs.MaxFailedRows == nil || *s.Jobs.MaxFailedRows >= 1, "jobs.max_failed_rows", "must be at least 1, or null for 5 %% of the rows")
 	check(s.Jobs.MemoryBudget >= s.Inputs.MaxRowBytes, "jobs.memory_budget",
 		"must hold at least one row of inputs.max_row_bytes (%v), is %v", s.Inputs.MaxRowBytes, s.Jobs.MemoryBudget)

@@ -59,7 +59,7 @@ func envName(key string) string {
 func formatSuggestion(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
-		if d := textfmt.Distance(stripIndexes(name), candidate); d < bestDistance {
+		if d := textfmt.EditDistance(stripIndexes(name), candidate); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}

@@ -45,11 +45,11 @@ func (l Log) AuditSecrets() ([]string, error) {
 // Validate returns an error for each invalid setting of the log.
 func (l Log) Validate() error { return runChecks(l.check) }
 
-func (l Log) check(check checker) {
-	check(new(slog.Level).UnmarshalText([]byte(l.Level)) == nil, "log.level", "must be debug, info, warn or error, is %q", l.Level)
-	check(slices.Contains([]string{"auto", "text", "json"}, l.Format), "log.format", "must be auto, text or json, is %q", l.Format)
-	check(l.AuditWebhook == "" || isBaseURL(l.AuditWebhook), "log.audit_webhook", "must be an http or https URL without query, is %q", l.AuditWebhook)
+func (l Log) check(require requireFunc) {
+	require(new(slog.Level).UnmarshalText([]byte(l.Level)) == nil, "log.level", "must be debug, info, warn or error, is %q", l.Level)
+	require(slices.Contains([]string{"auto", "text", "json"}, l.Format), "log.format", "must be auto, text or json, is %q", l.Format)
+	require(l.AuditWebhook == "" || isBaseURL(l.AuditWebhook), "log.audit_webhook", "must be an http or https URL without query, is %q", l.AuditWebhook)
 	secrets, err := l.AuditSecrets()
-	check(err == nil, "log.audit_webhook_secret", "%v", err)
-	check(err != nil || (l.AuditWebhook == "") == (len(secrets) == 0), "log.audit_webhook", "must be set together with log.audit_webhook_secret: set both or neither")
+	require(err == nil, "log.audit_webhook_secret", "%v", err)
+	require(err != nil || (l.AuditWebhook == "") == (len(secrets) == 0), "log.audit_webhook", "must be set together with log.audit_webhook_secret: set both or neither")
 }

@@ -55,14 +55,14 @@ type Settings struct {
 	// waits for upload. GOMEMLIMIT, if it is set, overrides this setting.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
-	HTTP    HTTP     `yaml:"http"`
-	OIDC    OIDC     `yaml:"oidc"`
-	Store   Store    `yaml:"store"`
-	Objects Objects  `yaml:"objects"`
-	Cluster Cluster  `yaml:"cluster"`
-	Inputs  Inputs   `yaml:"inputs"`
-	Jobs    Jobs     `yaml:"jobs"`
-	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
+	HTTP    HTTP          `yaml:"http"`
+	OIDC    OIDC          `yaml:"oidc"`
+	Store   RecordStore   `yaml:"store"`
+	Objects ObjectStorage `yaml:"objects"`
+	Cluster Cluster       `yaml:"cluster"`
+	Inputs  Inputs        `yaml:"inputs"`
+	Jobs    Jobs          `yaml:"jobs"`
+	Engines []Engine      `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
 
 	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
 	// of prompts and answers, this node sends to an engine that has no limits of its
@@ -70,7 +70,7 @@ type Settings struct {
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 
-	Discover  Discovery  `yaml:"discover"`
+	Discover  Discovery `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
 	Estimates Estimates `yaml:"estimates"`
 	Retention Retention `yaml:"retention"`

@@ -126,10 +126,10 @@ func isHeaderName(s string) bool {
 }
 
 // check checks the settings of traces.
-func (t Tracing) check(check checker) {
-	check(t.Endpoint == "" || isBaseURL(t.Endpoint), "tracing.endpoint", "must be an http or https URL without query, such as http://127.0.0.1:4318, is %q", t.Endpoint)
+func (t Tracing) check(require requireFunc) {
+	require(t.Endpoint == "" || isBaseURL(t.Endpoint), "tracing.endpoint", "must be an http or https URL without query, such as http://127.0.0.1:4318, is %q", t.Endpoint)
 	_, err := t.HeaderValues()
-	check(err == nil, "tracing.headers", "%v", err)
-	check(t.Sample >= 0 && t.Sample <= 1, "tracing.sample", "must be a share from 0 to 1, is %v", t.Sample)
-	check(t.Rows >= 0 && t.Rows <= 1, "tracing.rows", "must be a share from 0 to 1, is %v", t.Rows)
+	require(err == nil, "tracing.headers", "%v", err)
+	require(t.Sample >= 0 && t.Sample <= 1, "tracing.sample", "must be a share from 0 to 1, is %v", t.Sample)
+	require(t.Rows >= 0 && t.Rows <= 1, "tracing.rows", "must be a share from 0 to 1, is %v", t.Rows)
 }

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A checker records an error if good is false. The error names the setting key; format
+// A requireFunc records an error if good is false. The error names the setting key; format
 // and args give its message.
-type checker func(good bool, key, format string, args ...any)
+type requireFunc func(good bool, key, format string, args ...any)
 
 // runChecks calls the rules and returns the errors that they record. Each error names its
 // setting.
-func runChecks(rules ...func(checker)) error {
+func runChecks(rules ...func(requireFunc)) error {
 	var errs []error
 	for _, rule := range rules {
 		rule(func(good bool, key, format string, args ...any) {
@@ -32,23 +32,23 @@ func runChecks(rules ...func(checker)) error {
 
 // Validate returns an error for each invalid setting. Each error names its setting.
 func (s Settings) Validate() error {
-	fields := func(check checker) { checkFields(reflect.ValueOf(s), "", "", check) }
+	fields := func(check requireFunc) { checkFields(reflect.ValueOf(s), "", "", check) }
 	return runChecks(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines)
 }
 
-func (s Settings) check(check checker) {
-	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to check only at SIGHUP, is %v", s.SecretsInterval)
-	check(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
+func (s Settings) check(require requireFunc) {
+	require(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to check only at SIGHUP, is %v", s.SecretsInterval)
+	require(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
 		"must be above jobs.memory_budget (%v), or 0 for three times that plus 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 }
 
 // checkFields checks a value and all values within it: by the check method of each
-// section, and by the min tag of each field. least is the min tag of value. The tag of
+// section, and by the min tag of each field. minTag is the min tag of value. The tag of
 // a list or a mapping applies to each of its values.
-func checkFields(value reflect.Value, key, minTag string, check checker) {
+func checkFields(value reflect.Value, key, minTag string, check requireFunc) {
 	switch value.Kind() {
 	case reflect.Struct:
-		if section, ok := value.Interface().(interface{ check(checker) }); ok {
+		if section, ok := value.Interface().(interface{ check(requireFunc) }); ok {
 			section.check(check)
 		}
 		for field, value := range value.Fields() {

@@ -15,9 +15,9 @@ type RowWriter func(cells ...string)
 
 // WriteTable calls rows and prints the lines with aligned columns. It replaces control
 // characters, which could change the terminal or the columns, by spaces.
-func WriteTable(w io.Writer, rows func(row RowWriter)) error {
+func WriteTable(w io.Writer, writeRows func(row RowWriter)) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	rows(func(cells ...string) {
+	writeRows(func(cells ...string) {
 		for i, cell := range cells {
 			if i > 0 {
 				fmt.Fprint(tabs, "\t")
@@ -29,8 +29,8 @@ func WriteTable(w io.Writer, rows func(row RowWriter)) error {
 	return tabs.Flush()
 }
 
-// DashEmpty replaces empty cells by a dash, and returns the cells.
-func DashEmpty(cells ...string) []string {
+// FillEmptyCells replaces empty cells by a dash, and returns the cells.
+func FillEmptyCells(cells ...string) []string {
 	for i, cell := range cells {
 		cells[i] = cmp.Or(cell, "-")
 	}
@@ -62,7 +62,7 @@ func FormatTime(at *time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// WriteJSON writes v to w as indented WriteJSON.
+// WriteJSON writes v to w as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -70,11 +70,11 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// few is the maximum number of names that JoinFew prints.
+// few is the maximum number of names that AbbreviateList prints.
 const few = 5
 
-// JoinFew joins the first names of a list, and adds how many more names there are.
-func JoinFew(names []string) string {
+// AbbreviateList joins the first names of a list, and adds how many more names there are.
+func AbbreviateList(names []string) string {
 	if more := len(names) - few; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
 	}

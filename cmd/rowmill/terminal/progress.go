@@ -22,8 +22,8 @@ const (
 	widestBar = 30
 )
 
-// Snapshot is the progress of an operation at one time.
-type Snapshot struct {
+// ProgressSnapshot is the progress of an operation at one time.
+type ProgressSnapshot struct {
 	Now    time.Time
 	Phase  string // name of the phase in one word, such as running
 	Note   string // the reason for waiting; shown while Total is unknown
@@ -39,17 +39,17 @@ type Snapshot struct {
 // prints a line every 10 s or 5 %. Only one goroutine may use it.
 type Progress struct {
 	term    *IO
-	samples []Snapshot // the snapshots of the last rateWindow, oldest first
-	shown   Snapshot   // the last snapshot that was written as a plain line
-	plain   bool       // true after the first plain line was written
-	drawn   bool       // true while a live line is on the screen
+	samples []ProgressSnapshot // the snapshots of the last rateWindow, oldest first
+	shown   ProgressSnapshot   // the last snapshot that was written as a plain line
+	plain   bool               // true after the first plain line was written
+	drawn   bool               // true while a live line is on the screen
 }
 
 // NewProgress returns a Progress that shows nothing yet.
 func NewProgress(term *IO) *Progress { return &Progress{term: term} }
 
 // Update shows the snapshot s.
-func (p *Progress) Update(s Snapshot) {
+func (p *Progress) Update(s ProgressSnapshot) {
 	if len(p.samples) > 0 && p.samples[0].Phase != s.Phase {
 		p.samples = p.samples[:0] // the speed must not include an earlier phase
 	}
@@ -72,7 +72,7 @@ func (p *Progress) Update(s Snapshot) {
 }
 
 // needsLine reports whether s needs a new line, if Err is not a terminal.
-func (p *Progress) needsLine(s Snapshot) bool {
+func (p *Progress) needsLine(s ProgressSnapshot) bool {
 	switch {
 	case !p.plain, s.Phase != p.shown.Phase, s.Now.Sub(p.shown.Now) >= plainEvery:
 		return true
@@ -93,7 +93,7 @@ func (p *Progress) Clear() {
 
 // renderLine returns one line about the snapshot s. since is an earlier snapshot of the
 // same phase, from which the speed is computed. width 0 means any length and no bar.
-func renderLine(s, since Snapshot, width int, colour bool) string {
+func renderLine(s, earlier ProgressSnapshot, width int, colour bool) string {
 	if s.Total < 0 && s.Done == 0 {
 		return clip(strings.TrimSpace(s.Phase+"  "+s.Note), width)
 	}
@@ -106,14 +106,14 @@ func renderLine(s, since Snapshot, width int, colour bool) string {
 	if s.Total >= 0 {
 		fields = []string{formatPercent(s), number(s.Done) + "/" + number(s.Total) + unit}
 	}
-	seconds := s.Now.Sub(since.Now).Seconds()
-	if speed := float64(s.Done-since.Done) / seconds; seconds > 0 && speed > 0 {
+	seconds := s.Now.Sub(earlier.Now).Seconds()
+	if speed := float64(s.Done-earlier.Done) / seconds; seconds > 0 && speed > 0 {
 		if s.Size {
 			fields = append(fields, textfmt.FormatSize(int64(speed))+"/s")
 		} else {
 			fields = append(fields, formatShort(speed)+unit+"/s")
 		}
-		if tokens := float64(s.Tokens-since.Tokens) / seconds; tokens > 0 {
+		if tokens := float64(s.Tokens-earlier.Tokens) / seconds; tokens > 0 {
 			fields = append(fields, formatShort(tokens)+" tok/s")
 		}
 		if s.Total > s.Done {
@@ -131,7 +131,7 @@ func renderLine(s, since Snapshot, width int, colour bool) string {
 	return clip(s.Phase+"  "+text, width)
 }
 
-func formatPercent(s Snapshot) string {
+func formatPercent(s ProgressSnapshot) string {
 	if s.Total == 0 {
 		return "100%"
 	}
@@ -139,7 +139,7 @@ func formatPercent(s Snapshot) string {
 	return fmt.Sprintf("%3d%%", int(100*float64(s.Done)/float64(s.Total)))
 }
 
-func renderBar(s Snapshot, width int, colour bool) string {
+func renderBar(s ProgressSnapshot, width int, colour bool) string {
 	inner := width - 2
 	full := min(max(int(float64(inner)*float64(s.Done)/float64(s.Total)), 0), inner)
 	body := strings.Repeat("=", full)

@@ -10,8 +10,8 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func at(seconds int, done, total int64) Snapshot {
-	return Snapshot{
+func at(seconds int, done, total int64) ProgressSnapshot {
+	return ProgressSnapshot{
 		Now: start.Add(time.Duration(seconds) * time.Second), Phase: "running", Unit: "rows",
 		Done: done, Total: total, Tokens: done * 50,
 	}
@@ -23,19 +23,19 @@ func TestRender(t *testing.T) {
 	failed.Failed = 3
 	for _, test := range []struct {
 		name  string
-		s     Snapshot
-		since Snapshot
+		s     ProgressSnapshot
+		since ProgressSnapshot
 		width int
 		want  string
 	}{
 		{
 			"waiting",
-			Snapshot{Phase: "starting", Note: "waiting for a server of gpt-oss-20b", Total: -1},
-			Snapshot{},
+			ProgressSnapshot{Phase: "starting", Note: "waiting for a server of gpt-oss-20b", Total: -1},
+			ProgressSnapshot{},
 			80,
 			"starting  waiting for a server of gpt-oss-20b",
 		},
-		{"waiting, narrow", Snapshot{Phase: "starting", Note: "waiting for a server", Total: -1}, Snapshot{}, 15, "starting  wait…"},
+		{"waiting, narrow", ProgressSnapshot{Phase: "starting", Note: "waiting for a server", Total: -1}, ProgressSnapshot{}, 15, "starting  wait…"},
 		{"first", at(0, 0, 10_000), at(0, 0, 10_000), 60, "running  [>                           ]    0%  0/10,000 rows"},
 		{
 			"halfway", at(10, 5_000, 10_000), at(0, 0, 10_000), 100,
@@ -48,11 +48,11 @@ func TestRender(t *testing.T) {
 		{"too narrow", at(10, 5_000, 10_000), at(0, 0, 10_000), 20, "running   50%  5,00…"},
 		{
 			"bytes",
-			Snapshot{Now: start.Add(2 * time.Second), Phase: "download", Done: 3e6, Total: 12e6, Size: true},
-			Snapshot{Now: start},
+			ProgressSnapshot{Now: start.Add(2 * time.Second), Phase: "download", Done: 3e6, Total: 12e6, Size: true},
+			ProgressSnapshot{Now: start},
 			0, "download   25%  3.0 MB/12.0 MB  1.5 MB/s  0:06 left",
 		},
-		{"bytes of unknown total", Snapshot{Now: start, Phase: "download", Done: 1500, Total: -1, Size: true}, Snapshot{Now: start}, 0, "download  1.5 kB"},
+		{"bytes of unknown total", ProgressSnapshot{Now: start, Phase: "download", Done: 1500, Total: -1, Size: true}, ProgressSnapshot{Now: start}, 0, "download  1.5 kB"},
 	} {
 		got := renderLine(test.s, test.since, test.width, false)
 		if got != test.want {
@@ -86,13 +86,13 @@ func TestProgressInALog(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		snaps []Snapshot
+		snaps []ProgressSnapshot
 		want  int
 	}{
-		{"every 5 %", []Snapshot{at(0, 0, 1000), at(1, 49, 1000), at(2, 50, 1000), at(3, 99, 1000), at(4, 100, 1000)}, 3},
-		{"every 10 s", []Snapshot{at(0, 0, 1000), at(9, 1, 1000), at(10, 1, 1000), at(19, 1, 1000), at(21, 1, 1000)}, 3},
-		{"the end", []Snapshot{at(0, 990, 1000), at(1, 1000, 1000), at(2, 1000, 1000)}, 2},
-		{"a change of phase", []Snapshot{{Now: start, Phase: "pending", Total: -1}, {Now: start, Phase: "starting", Total: -1}, at(0, 0, 9)}, 3},
+		{"every 5 %", []ProgressSnapshot{at(0, 0, 1000), at(1, 49, 1000), at(2, 50, 1000), at(3, 99, 1000), at(4, 100, 1000)}, 3},
+		{"every 10 s", []ProgressSnapshot{at(0, 0, 1000), at(9, 1, 1000), at(10, 1, 1000), at(19, 1, 1000), at(21, 1, 1000)}, 3},
+		{"the end", []ProgressSnapshot{at(0, 990, 1000), at(1, 1000, 1000), at(2, 1000, 1000)}, 2},
+		{"a change of phase", []ProgressSnapshot{{Now: start, Phase: "pending", Total: -1}, {Now: start, Phase: "starting", Total: -1}, at(0, 0, 9)}, 3},
 	} {
 		var out bytes.Buffer
 		p := NewProgress(&IO{Err: &out})

@@ -136,7 +136,7 @@ func problems(object runtime.Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("admit has no rules for %T; add them to problems", object))}
 }
 
-// restrictedViolations returns the violations of the pod security level "restricted".
+// podSecurityViolations returns the violations of the pod security level "restricted".
 func restrictedViolations(manifest []byte) (complaints []string) {
 	object, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(manifest, nil, nil)
 	if err != nil {

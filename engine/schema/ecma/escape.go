@@ -86,14 +86,14 @@ func (p *parser) parseCharEscape(from int) (charSet, error) {
 		return charSet{c, c}, nil
 	}
 	if c < 0x80 && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
-		return nil, p.errorAt(from, "means nothing in ECMA-262%s", remedy(c))
+		return nil, p.errorAt(from, "means nothing in ECMA-262%s", escapeHint(c))
 	}
 	return charSet{c, c}, nil
 }
 
-// remedy returns a hint for a backslash before the letter c, which has no meaning in
+// escapeHint returns a hint for a backslash before the letter c, which has no meaning in
 // ECMA-262: what to write instead.
-func remedy(c rune) string {
+func escapeHint(c rune) string {
 	switch c {
 	case 'A':
 		return "; write ^"

@@ -85,7 +85,7 @@ func (m *matcher) runInstruction(in *instruction) bool {
 	case codeSet:
 		return m.matchRune(in)
 	case codeRun:
-		return m.matchRun(in)
+		return m.matchSetRun(in)
 	case codeJump:
 		m.next = in.to
 	case codeSplit:
@@ -135,9 +135,9 @@ func (m *matcher) push(e stackEntry) {
 
 // setSlot writes the number to into a slot. It pushes an entry, so that backtrack restores the
 // previous number.
-func (m *matcher) setSlot(slot, to int) {
+func (m *matcher) setSlot(slot, value int) {
 	m.push(stackEntry{kind: undo, to: int32(slot), at: m.slots[slot]})
-	m.slots[slot] = int32(to)
+	m.slots[slot] = int32(value)
 }
 
 // backtrack returns to the last alternative that was not tried yet. It returns false if
@@ -204,10 +204,10 @@ func (m *matcher) matchRune(in *instruction) bool {
 	return true
 }
 
-// matchRun moves over characters of a set: as many as possible for a greedy run, as few as
+// matchSetRun moves over characters of a set: as many as possible for a greedy run, as few as
 // allowed for a lazy run. One entry of the stack stands for all other lengths of the
 // run.
-func (m *matcher) matchRun(in *instruction) bool {
+func (m *matcher) matchSetRun(in *instruction) bool {
 	count, most := 0, in.most
 	if in.lazy {
 		most = in.least

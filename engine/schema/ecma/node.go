@@ -29,7 +29,7 @@ const unlimited = 1<<31 - 1
 type node struct {
 	op          op
 	sub         []*node // the parts inside this node
-	set         charSet     // opSet: the characters
+	set         charSet // opSet: the characters
 	least, most int     // opRepeat: smallest and largest number of repetitions
 	lazy        bool    // opRepeat: try as few repetitions as possible first
 	group       int     // opGroup and opBack: number of the group, from 1

@@ -54,8 +54,8 @@ type builder struct {
 }
 
 // newProgram compiles a parsed pattern with this number of groups.
-func newProgram(root *node, groups int, wanted []bool) *program {
-	b := &builder{program: &program{slots: 2 * (groups + 1)}, wanted: wanted}
+func newProgram(root *node, groups int, referenced []bool) *program {
+	b := &builder{program: &program{slots: 2 * (groups + 1)}, wanted: referenced}
 	b.emitNode(root)
 	b.emit(instruction{code: codeMatch})
 	return b.program

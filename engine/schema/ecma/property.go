@@ -114,8 +114,8 @@ func binaryPropertySet(name string) (charSet, error) {
 
 // unicodeTables is the decoded content of `tables`.
 type unicodeTables struct {
-	properties map[string]charSet    // characters of each property, by its name
-	scripts    map[string]string // long name of each script, by its short name
+	properties map[string]charSet // characters of each property, by its name
+	scripts    map[string]string  // long name of each script, by its short name
 }
 
 // known returns the decoded content of the variable tables. It decodes them once.

@@ -26,10 +26,10 @@ type blockCache struct {
 	free        int     // number of free blocks
 }
 
-func newBlocks(n int) blockCache {
+func newBlockCache(n int) blockCache {
 	b := blockCache{all: make([]block, n), buckets: make([]int32, 1<<bits.Len(uint(n))), first: none, last: none}
 	for i := range n {
-		b.release(int32(i))
+		b.appendFree(int32(i))
 	}
 	b.clearHashTable()
 	return b
@@ -63,9 +63,9 @@ func (b *blockCache) countCached(hashes []uint64, limit int) (found, free int) {
 	return found, free
 }
 
-// share adds a reference to the cached block with this hash, and returns the index of
+// addReference adds a reference to the cached block with this hash, and returns the index of
 // the block. lookup must have found the block.
-func (b *blockCache) share(hash uint64) int32 {
+func (b *blockCache) addReference(hash uint64) int32 {
 	i := b.lookup(hash)
 	if b.all[i].refs == 0 {
 		b.unlink(i)
@@ -115,11 +115,11 @@ func (b *blockCache) clearHashTable() {
 // releaseReference removes one reference to a block.
 func (b *blockCache) releaseReference(i int32) {
 	if b.all[i].refs--; b.all[i].refs == 0 {
-		b.release(i)
+		b.appendFree(i)
 	}
 }
 
-func (b *blockCache) release(i int32) {
+func (b *blockCache) appendFree(i int32) {
 	b.all[i].prev, b.all[i].next = b.last, none
 	if b.last == none {
 		b.first = i

@@ -16,7 +16,7 @@ const (
 
 // Config holds the settings of one engine.
 type Config struct {
-	Profile Profile
+	Profile GPUProfile
 
 	// MaxSeqs is the largest number of requests in the batch. Default 256.
 	MaxSeqs int
@@ -71,7 +71,7 @@ type Engine struct {
 	kv   blockCache
 
 	front, waiting requestQueue
-	running        requestQueue          // the batch, in the order of admission
+	running        requestQueue  // the batch, in the order of admission
 	prefill        *Request      // the first request in running that does not decode yet; the requests behind it do not decode either
 	decode         decodeHeap    // the decoding requests in running
 	phases         blockSchedule // the decoding requests by the step in which they need a block
@@ -131,7 +131,7 @@ func New(c Config) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("batching engine: %w", err)
 	}
-	e := &Engine{cfg: c, cost: c.Profile.newStepTimeModel(), kv: newBlocks(c.Profile.KVBlocks())}
+	e := &Engine{cfg: c, cost: c.Profile.newStepTimeModel(), kv: newBlockCache(c.Profile.KVBlocks())}
 	e.load.KVBlocks = len(e.kv.all)
 	return e, nil
 }
@@ -154,7 +154,7 @@ func (e *Engine) Add(now time.Duration, r *Request) error {
 	case e.cfg.QueueLimit > 0 && e.front.n+e.waiting.n+e.running.n >= e.cfg.MaxSeqs+e.cfg.QueueLimit:
 		return ErrQueueFull
 	}
-	need := blocksOf(r.PromptTokens + max(r.OutputTokens-1, 0)) // no step reads the last output token, so it needs no room
+	need := blocksForTokens(r.PromptTokens + max(r.OutputTokens-1, 0)) // no step reads the last output token, so it needs no room
 	if need > len(e.kv.all) {
 		return fmt.Errorf("%w: %d prompt and %d output tokens need %d of %d blocks",
 			ErrTooLong, r.PromptTokens, r.OutputTokens, need, len(e.kv.all))
@@ -168,7 +168,7 @@ func (e *Engine) Add(now time.Duration, r *Request) error {
 	return nil
 }
 
-func blocksOf(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }
+func blocksForTokens(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }
 
 // Remove takes a request out of the engine, in any stage. The request may have
 // finished.
@@ -259,8 +259,8 @@ func (e *Engine) growContexts() (preempted bool) {
 
 // schedule composes the batch: all decoding requests, and then prompts in chunks, in the
 // order of arrival, with the remaining tokens of the step.
-func (e *Engine) schedule(admit bool) Batch {
-	batch := Batch{Decoding: len(e.decode), Context: e.context + int64(len(e.decode))}
+func (e *Engine) schedule(admit bool) StepWork {
+	batch := StepWork{Decoding: len(e.decode), Context: e.context + int64(len(e.decode))}
 	room := e.cfg.Profile.MaxBatchedTokens - batch.Decoding
 	compute := func(r *Request) {
 		r.chunk = min(room, r.target-r.computed)
@@ -272,24 +272,24 @@ func (e *Engine) schedule(admit bool) Batch {
 	for r := e.prefill; r != nil && room > 0; r = r.next {
 		compute(r)
 	}
-	for admit && room > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.n > 0 && e.admit(e.waiting.first) {
+	for admit && room > 0 && e.running.n < e.cfg.MaxSeqs && e.waiting.n > 0 && e.tryAdmit(e.waiting.first) {
 		compute(e.running.last)
 	}
 	return batch
 }
 
-// admit moves the first waiting request into the batch if there are blocks for
+// tryAdmit moves the first waiting request into the batch if there are blocks for
 // all of its prompt. The last token is always computed: it gives the first
 // token of the output.
-func (e *Engine) admit(r *Request) bool {
+func (e *Engine) tryAdmit(r *Request) bool {
 	cached, free := e.kv.countCached(r.Prompt, (r.target-1)/BlockTokens)
-	need := blocksOf(r.target)
+	need := blocksForTokens(r.target)
 	if need-cached > e.kv.free-free {
 		return false
 	}
 	e.waiting.remove(r)
 	for _, hash := range r.Prompt[:cached] {
-		r.blocks = append(r.blocks, e.kv.share(hash))
+		r.blocks = append(r.blocks, e.kv.addReference(hash))
 	}
 	for range need - cached {
 		r.blocks = append(r.blocks, e.kv.takeFreeBlock())

@@ -65,7 +65,7 @@ func TestOneRequest(t *testing.T) {
 		t.Errorf("an idle step took %v", took)
 	}
 	r := add(t, e, 0, &Request{PromptTokens: 100, OutputTokens: 3})
-	want := []Batch{
+	want := []StepWork{
 		{Prefill: 64, Attention: 64 * 32},
 		{Prefill: 36, Attention: 36 * (64 + 18), Context: 64},
 		{Decoding: 1, Context: 101},
@@ -199,9 +199,9 @@ func TestCachedContextIsRead(t *testing.T) {
 	for range 2 {
 		add(t, e, 0, &Request{Prompt: prompt("abc"), PromptTokens: 58})
 		took, _ := e.Step(0)
-		want := Batch{Prefill: 58, Attention: 58 * 29}
+		want := StepWork{Prefill: 58, Attention: 58 * 29}
 		if e.step == 2 {
-			want = Batch{Prefill: 10, Attention: 10 * (48 + 5), Context: 48}
+			want = StepWork{Prefill: 10, Attention: 10 * (48 + 5), Context: 48}
 		}
 		if took != e.cfg.Profile.StepTime(want) {
 			t.Errorf("step %d took %v", e.step, took)

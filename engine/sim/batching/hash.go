@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// mix combines two numbers like the hash function wyhash: it multiplies them and folds
+// mixHash combines two numbers like the hash function wyhash: it multiplies them and folds
 // the result to 64 bits.
-func mix(a, b uint64) uint64 {
+func mixHash(a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	return high ^ low
 }
@@ -18,13 +18,13 @@ func uint64At(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 // up to the start of the block, 0 for the first block. Equal hashes mean equal prompts up
 // to here. The hash is never 0. It costs about a nanosecond for 8 bytes.
 func ChainHash(previousHash uint64, block []byte) uint64 {
-	h := mix(previousHash^0x9e3779b97f4a7c15, uint64(len(block))+0xd6e8feb86659fd93)
+	h := mixHash(previousHash^0x9e3779b97f4a7c15, uint64(len(block))+0xd6e8feb86659fd93)
 	for ; len(block) >= 8; block = block[8:] {
-		h = mix(h^uint64At(block), 0xa0761d6478bd642f)
+		h = mixHash(h^uint64At(block), 0xa0761d6478bd642f)
 	}
 	var rest [8]byte
 	copy(rest[:], block)
-	h = mix(h^uint64At(rest[:]), 0xe7037ed1a0b428db)
+	h = mixHash(h^uint64At(rest[:]), 0xe7037ed1a0b428db)
 	return max(h, 1)
 }
 

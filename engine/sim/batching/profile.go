@@ -11,9 +11,9 @@ import (
 // BlockTokens is the size of a block of KV cache in tokens, as in vLLM.
 const BlockTokens = 16
 
-// Profile is a model on GPUs: the constants of the step time. Sizes are in
+// GPUProfile is a model on GPUs: the constants of the step time. Sizes are in
 // bytes, rates per second and per GPU.
-type Profile struct {
+type GPUProfile struct {
 	Name string // such as "llama-3.1-8b/h100"
 
 	ActiveParams  float64 // parameters that a token is multiplied with
@@ -67,7 +67,7 @@ var gpus = []struct {
 
 // models lists the models of the profiles, with the fields that do not depend on the
 // GPU.
-var models = []Profile{
+var models = []GPUProfile{
 	{
 		Name: "llama-3.1-8b", ActiveParams: 8.03e9, DenseParams: 8.03e9, BytesPerParam: 2,
 		Layers: 32, Width: 4096, HeadWidth: 4096, KVBytes: 131072, KVWindow: 1, MFU: 0.55, Overhead: 5.5 * gib,
@@ -86,8 +86,8 @@ var models = []Profile{
 }
 
 // Profiles returns all profiles: each model on each GPU.
-func Profiles() []Profile {
-	var all []Profile
+func Profiles() []GPUProfile {
+	var all []GPUProfile
 	for _, p := range models {
 		for _, gpu := range gpus {
 			q := p
@@ -100,8 +100,8 @@ func Profiles() []Profile {
 	return all
 }
 
-// Lookup returns the profile with this name. The error lists all names.
-func Lookup(name string) (Profile, error) {
+// FindProfile returns the profile with this name. The error lists all names.
+func FindProfile(name string) (GPUProfile, error) {
 	var names []string
 	for _, p := range Profiles() {
 		if p.Name == name {
@@ -109,12 +109,12 @@ func Lookup(name string) (Profile, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return Profile{}, fmt.Errorf("no GPU profile is called %q: choose one of %s", name, strings.Join(names, ", "))
+	return GPUProfile{}, fmt.Errorf("no GPU profile is called %q: choose one of %s", name, strings.Join(names, ", "))
 }
 
 // Faster returns the profile of an engine that is factor times as fast and has
 // the same memory. It is for tests and measurements for which p is too slow.
-func (p Profile) Faster(factor float64) Profile {
+func (p GPUProfile) Faster(factor float64) GPUProfile {
 	p.FLOPS *= factor
 	p.Bandwidth *= factor
 	p.Link *= factor
@@ -126,14 +126,14 @@ func (p Profile) Faster(factor float64) Profile {
 
 // KVBlocks returns the size of the KV cache in blocks. The cache gets the memory that
 // weights and overhead leave free.
-func (p Profile) KVBlocks() int {
+func (p GPUProfile) KVBlocks() int {
 	weights := (p.DenseParams + p.ExpertParams) * p.BytesPerParam
 	free := float64(p.GPUs)*(memoryShare*p.Memory-p.Overhead) - weights
 	return int(max(free, 0)/p.KVBytes) / BlockTokens
 }
 
 // Validate returns an error that names the first invalid constant.
-func (p Profile) Validate() error {
+func (p GPUProfile) Validate() error {
 	for _, c := range []struct {
 		name  string
 		value float64
@@ -170,8 +170,8 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Batch is the work of one step.
-type Batch struct {
+// StepWork is the work of one step.
+type StepWork struct {
 	Decoding int // sequences that get one token
 	Prefill  int // prompt tokens
 
@@ -184,7 +184,7 @@ type Batch struct {
 }
 
 // StepTime returns how long the step takes, without jitter.
-func (p Profile) StepTime(b Batch) time.Duration {
+func (p GPUProfile) StepTime(b StepWork) time.Duration {
 	c := p.newStepTimeModel()
 	return durationFromSeconds(c.stepSeconds(b))
 }
@@ -212,7 +212,7 @@ type stepTimeModel struct {
 	exchangeTP float64 // per token
 }
 
-func (p *Profile) newStepTimeModel() stepTimeModel {
+func (p *GPUProfile) newStepTimeModel() stepTimeModel {
 	tp := float64(p.GPUs)
 	weights := p.BytesPerParam / (weightEfficiency * p.Bandwidth * tp)
 	c := stepTimeModel{
@@ -236,7 +236,7 @@ func (p *Profile) newStepTimeModel() stepTimeModel {
 }
 
 // stepSeconds returns the time of a step in seconds.
-func (c *stepTimeModel) stepSeconds(b Batch) float64 {
+func (c *stepTimeModel) stepSeconds(b StepWork) float64 {
 	n := float64(b.Decoding + b.Prefill)
 	weights := c.dense
 	if c.experts > 0 {

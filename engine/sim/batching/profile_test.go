@@ -13,7 +13,7 @@ import (
 // whose 24 first were computed before.
 func TestStepTime(t *testing.T) {
 	t.Parallel()
-	batches := [4]Batch{
+	batches := [4]StepWork{
 		{Decoding: 1, Context: 300},
 		{Decoding: 256, Context: 96000},
 		{Prefill: 8192, Attention: 8192 * 8192 / 2},
@@ -36,9 +36,9 @@ func TestStepTime(t *testing.T) {
 	}
 }
 
-func lookup(t testing.TB, name string) Profile {
+func lookup(t testing.TB, name string) GPUProfile {
 	t.Helper()
-	p := must(Lookup(name))(t)
+	p := must(FindProfile(name))(t)
 	return p
 }
 
@@ -65,7 +65,7 @@ func TestProfilesAreValid(t *testing.T) {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
-	_, err := Lookup("llama-3.1-8b")
+	_, err := FindProfile("llama-3.1-8b")
 	if err == nil {
 		t.Fatal("half a name was found")
 	}
@@ -80,7 +80,7 @@ func TestFaster(t *testing.T) {
 	t.Parallel()
 	p := lookup(t, "qwen3-235b/h100")
 	fast := p.Faster(100)
-	b := Batch{Decoding: 200, Prefill: 1000, Attention: 524000, Context: 75000}
+	b := StepWork{Decoding: 200, Prefill: 1000, Attention: 524000, Context: 75000}
 	if ratio := float64(p.StepTime(b)) / float64(fast.StepTime(b)); math.Abs(ratio-100) > 0.01 {
 		t.Errorf("%.3f times as fast", ratio)
 	}

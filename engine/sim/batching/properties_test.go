@@ -69,7 +69,7 @@ func (w *world) add(blocks int) {
 		w.hashes[hash] = r.letters[:i+1]
 	}
 	err := w.e.Add(w.now, &r.Request)
-	if fits := blocksOf(r.PromptTokens+max(r.OutputTokens-1, 0)) <= blocks; fits != (err == nil) {
+	if fits := blocksForTokens(r.PromptTokens+max(r.OutputTokens-1, 0)) <= blocks; fits != (err == nil) {
 		w.t.Fatalf("%d + %d tokens in %d blocks: %v", r.PromptTokens, r.OutputTokens, blocks, err)
 	}
 	if err == nil {
@@ -123,7 +123,7 @@ func (w *world) check() {
 		} else {
 			prefilling = true
 		}
-		if len(r.blocks) < blocksOf(tokens) || r.stage == decoding && len(r.blocks) > blocksOf(tokens) {
+		if len(r.blocks) < blocksForTokens(tokens) || r.stage == decoding && len(r.blocks) > blocksForTokens(tokens) {
 			w.t.Fatalf("%d blocks for %d tokens", len(r.blocks), tokens)
 		}
 	}

@@ -131,7 +131,7 @@ func BenchmarkSimulate(b *testing.B) {
 						if bench.hashes {
 							for range 18 {
 								serial++
-								r.Prompt = append(r.Prompt, mix(serial, 0x9e3779b97f4a7c15))
+								r.Prompt = append(r.Prompt, mixHash(serial, 0x9e3779b97f4a7c15))
 							}
 						}
 						if err := e.Add(now, r); err != nil {

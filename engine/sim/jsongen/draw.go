@@ -34,18 +34,18 @@ var (
 	errDeep = fmt.Errorf("the schema demands endless nesting, or more than %d levels", maxDepth)
 )
 
-// A drawState is the state of making one random value.
-type drawState struct {
+// A valueDrawer is the state of making one random value.
+type valueDrawer struct {
 	*Generator
 	random rand.Source
 	limit  int // the drawing ends with errFull when the output has more bytes
 	depth  int // nesting of the current part of the value
 }
 
-// draw appends a random value to dst. The value may violate keywords that draw ignores.
-// An error names the demand of the schema that cannot be met.
-func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, error) {
-	d := drawState{Generator: g, random: random, limit: len(dst) + limit}
+// appendRandom appends a random value to dst. The value may violate keywords that
+// appendRandom ignores. An error names the demand of the schema that cannot be met.
+func (g *Generator) appendRandom(dst []byte, random rand.Source, limit int) ([]byte, error) {
+	d := valueDrawer{Generator: g, random: random, limit: len(dst) + limit}
 	dst, err := d.appendValue(dst, g.schema)
 	if err == nil && len(dst) > d.limit {
 		err = errFull
@@ -53,25 +53,25 @@ func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, err
 	return dst, err
 }
 
-// below returns a number from 0 to n-1.
-func (d *drawState) below(n int) int {
+// randomBelow returns a number from 0 to n-1.
+func (d *valueDrawer) randomBelow(n int) int {
 	high, _ := bits.Mul64(d.random.Uint64(), uint64(n))
 	return int(high)
 }
 
-// between returns a number from low to high.
-func (d *drawState) between(low, high int) int { return low + d.below(high-low+1) }
+// randomBetween returns a number from low to high.
+func (d *valueDrawer) randomBetween(low, high int) int { return low + d.randomBelow(high-low+1) }
 
 // mustBeMinimal reports whether the current part of the value is nested so deep that it must
 // have only its required parts.
-func (d *drawState) mustBeMinimal() bool { return d.depth > freeDepth }
+func (d *valueDrawer) mustBeMinimal() bool { return d.depth > freeDepth }
 
 // schemaConstraints are the schemas that one value must satisfy, all of them.
 type schemaConstraints []*jsonschema.Schema
 
 // add adds schemas to the rules (nil for none), the schemas that they imply, and one
 // alternative of each anyOf and oneOf.
-func (r *schemaConstraints) add(d *drawState, schemas ...*jsonschema.Schema) error {
+func (r *schemaConstraints) add(d *valueDrawer, schemas ...*jsonschema.Schema) error {
 	for _, s := range schemas {
 		if s == nil || slices.Contains(*r, s) {
 			continue
@@ -86,7 +86,7 @@ func (r *schemaConstraints) add(d *drawState, schemas ...*jsonschema.Schema) err
 				list = slices.DeleteFunc(slices.Clone(list), func(s *jsonschema.Schema) bool { return !isFlat(s) })
 			}
 			if len(list) > 0 {
-				implied = append(implied, list[d.below(len(list))])
+				implied = append(implied, list[d.randomBelow(len(list))])
 			}
 		}
 		if err := r.add(d, implied...); err != nil {
@@ -109,7 +109,7 @@ func isFlat(s *jsonschema.Schema) bool {
 }
 
 // appendValue appends a value that satisfies all schemas.
-func (d *drawState) appendValue(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
+func (d *valueDrawer) appendValue(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
 	if len(dst) > d.limit {
 		return dst, errFull
 	}
@@ -122,7 +122,7 @@ func (d *drawState) appendValue(dst []byte, schemas ...*jsonschema.Schema) ([]by
 			return appendJSON(dst, *s.Const)
 		}
 		if s.Enum != nil {
-			return appendJSON(dst, s.Enum.Values[d.below(len(s.Enum.Values))])
+			return appendJSON(dst, s.Enum.Values[d.randomBelow(len(s.Enum.Values))])
 		}
 	}
 	kind, err := d.drawKind(r)
@@ -131,7 +131,7 @@ func (d *drawState) appendValue(dst []byte, schemas ...*jsonschema.Schema) ([]by
 	}
 	switch kind {
 	case kindBool:
-		return strconv.AppendBool(dst, d.below(2) == 1), nil
+		return strconv.AppendBool(dst, d.randomBelow(2) == 1), nil
 	case kindNumber:
 		return d.appendNumber(dst, r)
 	case kindString:
@@ -157,10 +157,10 @@ func appendJSON(dst []byte, value any) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// kinds is a set of JSON types, such as number and object.
-type kinds = jsonschema.Types
+// jsonTypes is a set of JSON types, such as number and object.
+type jsonTypes = jsonschema.Types
 
-func kindsOf(names ...string) (k kinds) {
+func kindsOf(names ...string) (k jsonTypes) {
 	for _, name := range names {
 		k.Add(name)
 	}
@@ -178,8 +178,8 @@ var (
 // drawKind chooses the JSON type of a value from the types that all schemas allow. If
 // all types are allowed, it chooses a type to which a keyword applies, or a string. It
 // chooses null rarely, and arrays and objects only if necessary while d is mustBeMinimal.
-func (d *drawState) drawKind(r schemaConstraints) (kinds, error) {
-	allowed, ofKeywords := allKinds, kinds(0)
+func (d *valueDrawer) drawKind(r schemaConstraints) (jsonTypes, error) {
+	allowed, ofKeywords := allKinds, jsonTypes(0)
 	for _, s := range r {
 		if s.Types == nil {
 			ofKeywords |= keywordTypes(s)
@@ -199,13 +199,13 @@ func (d *drawState) drawKind(r schemaConstraints) (kinds, error) {
 	case allowed == allKinds:
 		allowed = kindString
 	}
-	if rest := allowed &^ kindNull; rest != 0 && d.below(6) != 0 {
+	if rest := allowed &^ kindNull; rest != 0 && d.randomBelow(6) != 0 {
 		allowed = rest
 	}
 	if rest := allowed &^ nesting; rest != 0 && d.mustBeMinimal() {
 		allowed = rest
 	}
-	for n := d.below(bits.OnesCount(uint(allowed))); n > 0; n-- {
+	for n := d.randomBelow(bits.OnesCount(uint(allowed))); n > 0; n-- {
 		allowed &= allowed - 1
 	}
 	return allowed & -allowed, nil
@@ -213,7 +213,7 @@ func (d *drawState) drawKind(r schemaConstraints) (kinds, error) {
 
 // keywordTypes returns the JSON types to which the keywords of a schema apply: minimum
 // applies to numbers, required to objects.
-func keywordTypes(s *jsonschema.Schema) (about kinds) {
+func keywordTypes(s *jsonschema.Schema) (about jsonTypes) {
 	if s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil {
 		about |= kindNumber
 	}
@@ -226,9 +226,9 @@ func keywordTypes(s *jsonschema.Schema) (about kinds) {
 	return about
 }
 
-// narrow returns the narrowest bounds that the rules set with a pair of keywords, such
+// narrowestBounds returns the narrowest bounds that the rules set with a pair of keywords, such
 // as minItems and maxItems. most is -1 if there is no upper bound.
-func (r schemaConstraints) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
+func (r schemaConstraints) narrowestBounds(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
 	most = -1
 	for _, s := range r {
 		low, high := bounds(s)
@@ -275,8 +275,8 @@ func keywordSchema(keyword any) *jsonschema.Schema {
 	return nil
 }
 
-func (d *drawState) appendArray(dst []byte, r schemaConstraints) ([]byte, error) {
-	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinItems, s.MaxItems })
+func (d *valueDrawer) appendArray(dst []byte, r schemaConstraints) ([]byte, error) {
+	least, most := r.narrowestBounds(func(s *jsonschema.Schema) (*int, *int) { return s.MinItems, s.MaxItems })
 	if most >= 0 && least > most {
 		return dst, fmt.Errorf("minItems %d exceeds maxItems %d", least, most)
 	}
@@ -291,7 +291,7 @@ func (d *drawState) appendArray(dst []byte, r schemaConstraints) ([]byte, error)
 	case tuple > 0:
 		length = max(least, tuple)
 	default:
-		length = max(least, d.between(1, usualItems))
+		length = max(least, d.randomBetween(1, usualItems))
 	}
 	if most >= 0 {
 		length = min(length, most)
@@ -319,7 +319,7 @@ func (d *drawState) appendArray(dst []byte, r schemaConstraints) ([]byte, error)
 
 // members returns the names of the members that the schemas name, in the order in which
 // they first appear in the schema's text, and which members are required.
-func (d *drawState) members(r schemaConstraints) (names []string, required map[string]bool) {
+func (d *valueDrawer) members(r schemaConstraints) (names []string, required map[string]bool) {
 	required = make(map[string]bool)
 	for _, s := range r {
 		names = slices.AppendSeq(names, maps.Keys(s.Properties))
@@ -338,12 +338,12 @@ func (d *drawState) members(r schemaConstraints) (names []string, required map[s
 	return slices.Compact(names), required
 }
 
-func (d *drawState) appendObject(dst []byte, r schemaConstraints) ([]byte, error) {
+func (d *valueDrawer) appendObject(dst []byte, r schemaConstraints) ([]byte, error) {
 	names, required := d.members(r)
 	dst = append(dst, '{')
 	begin := len(dst)
 	for _, name := range names {
-		if !required[name] && (d.mustBeMinimal() || d.below(4) == 0) {
+		if !required[name] && (d.mustBeMinimal() || d.randomBelow(4) == 0) {
 			continue
 		}
 		var about []*jsonschema.Schema

@@ -55,12 +55,12 @@ func Compile(schema []byte) (*Generator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	order, err := scan(schema)
+	order, err := scanMemberOrder(schema)
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
 	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(refuseLoads{})
+	compiler.UseLoader(refusingLoader{})
 	compiler.AssertFormat() // without this, the compiled schema has no formats
 	var unknown error
 	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
@@ -81,7 +81,7 @@ func Compile(schema []byte) (*Generator, error) {
 	g := &Generator{schema: compiled, order: order}
 	random := rand.NewPCG(1, 1)
 	for range maxTrials {
-		g.example, err = g.try(nil, random, maxTrialBytes)
+		g.example, err = g.tryAppend(nil, random, maxTrialBytes)
 		switch {
 		case errors.Is(err, errFull):
 			g.example = nil
@@ -93,11 +93,11 @@ func Compile(schema []byte) (*Generator, error) {
 	return nil, fmt.Errorf("no conforming value was found for the schema: %w", err)
 }
 
-// refuseLoads is a schema loader that reads neither files nor the network.
-type refuseLoads struct{}
+// refusingLoader is a schema loader that reads neither files nor the network.
+type refusingLoader struct{}
 
 // Load returns an error for every document.
-func (refuseLoads) Load(url string) (any, error) {
+func (refusingLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %q: only references within the schema are allowed", url)
 }
 
@@ -105,10 +105,10 @@ func (refuseLoads) Load(url string) (any, error) {
 // string is the name of a member.
 var lexemes = regexp.MustCompile(`("(?:[^"\\]|\\.)*")(\s*:)?|-?[0-9][-+.0-9eE]*`)
 
-// scan returns the position at which each member's name first appears, because a model
+// scanMemberOrder returns the position at which each member's name first appears, because a model
 // writes members in the order of the schema. It returns an error for numbers beyond
 // maxExponent.
-func scan(schema []byte) (order map[string]int, err error) {
+func scanMemberOrder(schema []byte) (order map[string]int, err error) {
 	order = make(map[string]int)
 	for _, found := range lexemes.FindAllSubmatch(schema, -1) {
 		text, quoted, colon := string(found[0]), found[1], found[2]
@@ -130,10 +130,10 @@ func scan(schema []byte) (order map[string]int, err error) {
 	return order, nil
 }
 
-// try appends one random value to dst and validates it. errFull means that the value
+// tryAppend appends one random value to dst and validates it. errFull means that the value
 // would have more than limit bytes.
-func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, error) {
-	out, err := g.draw(dst, random, limit)
+func (g *Generator) tryAppend(dst []byte, random rand.Source, limit int) ([]byte, error) {
+	out, err := g.appendRandom(dst, random, limit)
 	if err == nil {
 		err = g.Validate(out[len(dst):])
 	}
@@ -144,7 +144,7 @@ func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, erro
 // complete is false and out ends with the beginning of a value.
 func (g *Generator) Append(dst []byte, random rand.Source, limit int) (out []byte, complete bool) {
 	for range maxAttempts {
-		out, err := g.try(dst, random, limit)
+		out, err := g.tryAppend(dst, random, limit)
 		if err == nil || errors.Is(err, errFull) {
 			return out, err == nil
 		}

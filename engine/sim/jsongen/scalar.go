@@ -34,7 +34,7 @@ const (
 // appendNumber appends a multiple of multipleOf. Without multipleOf it appends an integer if
 // the schema demands one, and otherwise a number with two decimals, or with more
 // decimals in a narrow range.
-func (d *drawState) appendNumber(dst []byte, r schemaConstraints) ([]byte, error) {
+func (d *valueDrawer) appendNumber(dst []byte, r schemaConstraints) ([]byte, error) {
 	var step *big.Rat
 	for _, s := range r {
 		switch {
@@ -45,19 +45,19 @@ func (d *drawState) appendNumber(dst []byte, r schemaConstraints) ([]byte, error
 		}
 	}
 	if step != nil {
-		return d.multiple(dst, r, step)
+		return d.appendMultiple(dst, r, step)
 	}
 	for digits := int64(2); ; digits *= 2 {
 		fine := new(big.Int).Exp(big.NewInt(10), big.NewInt(digits), nil)
-		out, err := d.multiple(dst, r, new(big.Rat).SetFrac(big.NewInt(1), fine))
+		out, err := d.appendMultiple(dst, r, new(big.Rat).SetFrac(big.NewInt(1), fine))
 		if err == nil || digits > maxExponent {
 			return out, err
 		}
 	}
 }
 
-// multiple appends a random multiple of step within the bounds of the rules.
-func (d *drawState) multiple(dst []byte, r schemaConstraints, step *big.Rat) ([]byte, error) {
+// appendMultiple appends a random multiple of step within the bounds of the rules.
+func (d *valueDrawer) appendMultiple(dst []byte, r schemaConstraints, step *big.Rat) ([]byte, error) {
 	var first, last *big.Int // smallest and largest multiple of step
 	for _, s := range r {
 		first = tighterBound(first, s.Minimum, step, 1, false)
@@ -108,8 +108,8 @@ func tighterBound(known *big.Int, bound, step *big.Rat, sign int64, open bool) *
 }
 
 // randomText returns a random string that satisfies the rules.
-func (d *drawState) randomText(r schemaConstraints) (string, error) {
-	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinLength, s.MaxLength })
+func (d *valueDrawer) randomText(r schemaConstraints) (string, error) {
+	least, most := r.narrowestBounds(func(s *jsonschema.Schema) (*int, *int) { return s.MinLength, s.MaxLength })
 	switch {
 	case most >= 0 && least > most:
 		return "", fmt.Errorf("minLength %d exceeds maxLength %d", least, most)
@@ -134,11 +134,11 @@ func (d *drawState) randomText(r schemaConstraints) (string, error) {
 	if text := d.textOfFormat(format); text != "" && len(text) >= least && len(text) <= most {
 		return text, nil
 	}
-	return d.words(least, most), nil
+	return d.randomWords(least, most), nil
 }
 
 // textOfPattern returns a string that matches all patterns and has an allowed length.
-func (d *drawState) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
+func (d *valueDrawer) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
 	admits := func(text []byte) bool {
 		for _, p := range patterns {
 			if !p.MatchString(string(text)) {
@@ -167,11 +167,11 @@ func (d *drawState) textOfPattern(patterns []jsonschema.Regexp, least, most int)
 	return "", errors.New("no string with the demanded pattern and length was found")
 }
 
-func (d *drawState) letter() byte { return 'a' + byte(d.below(26)) }
+func (d *valueDrawer) letter() byte { return 'a' + byte(d.randomBelow(26)) }
 
-// appendMatch appends a text that matches tree. Once dst is longer than stop, appendMatch
+// appendMatch appends a text that matches tree. Once dst is longer than maxLen, appendMatch
 // repeats no further parts, because the text is too long anyway.
-func (d *drawState) appendMatch(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
+func (d *valueDrawer) appendMatch(dst []byte, tree *syntax.Regexp, extraRepeats, maxLen int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {
 	case syntax.OpLiteral:
@@ -182,11 +182,11 @@ func (d *drawState) appendMatch(dst []byte, tree *syntax.Regexp, size, stop int)
 		return append(dst, d.letter())
 	case syntax.OpCapture, syntax.OpConcat:
 		for _, sub := range tree.Sub {
-			dst = d.appendMatch(dst, sub, size, stop)
+			dst = d.appendMatch(dst, sub, extraRepeats, maxLen)
 		}
 		return dst
 	case syntax.OpAlternate:
-		return d.appendMatch(dst, tree.Sub[d.below(len(tree.Sub))], size, stop)
+		return d.appendMatch(dst, tree.Sub[d.randomBelow(len(tree.Sub))], extraRepeats, maxLen)
 	case syntax.OpStar:
 		least, most = 0, -1
 	case syntax.OpPlus:
@@ -197,22 +197,22 @@ func (d *drawState) appendMatch(dst []byte, tree *syntax.Regexp, size, stop int)
 	default:
 		return dst // anchors, boundaries and the empty match add nothing
 	}
-	if most < 0 || most > least+size {
-		most = least + size
+	if most < 0 || most > least+extraRepeats {
+		most = least + extraRepeats
 	}
 	times := most
-	if d.below(2) == 0 {
-		times = d.between(least, most)
+	if d.randomBelow(2) == 0 {
+		times = d.randomBetween(least, most)
 	}
-	for i := 0; i < times && len(dst) <= stop; i++ {
-		dst = d.appendMatch(dst, tree.Sub[0], size, stop)
+	for i := 0; i < times && len(dst) <= maxLen; i++ {
+		dst = d.appendMatch(dst, tree.Sub[0], extraRepeats, maxLen)
 	}
 	return dst
 }
 
 // pick returns a random character of a class (pairs of first and last character): a
 // printable ASCII character if the class has one, else any character.
-func (d *drawState) pick(class []rune) rune {
+func (d *valueDrawer) pick(class []rune) rune {
 	var printable []rune
 	for i := 0; i < len(class); i += 2 {
 		if low, high := max(class[i], ' '), min(class[i+1], '~'); low <= high {
@@ -225,8 +225,8 @@ func (d *drawState) pick(class []rune) rune {
 	if len(class) == 0 {
 		return 0 // an empty class matches nothing
 	}
-	i := 2 * d.below(len(class)/2)
-	return rune(d.between(int(class[i]), int(class[i+1])))
+	i := 2 * d.randomBelow(len(class)/2)
+	return rune(d.randomBetween(int(class[i]), int(class[i+1])))
 }
 
 // nouns are the words that free strings consist of.
@@ -236,13 +236,13 @@ var nouns = [...]string{
 	"river", "saddle", "silver", "summit", "timber", "tunnel", "valley", "willow", "window", "winter",
 }
 
-func (d *drawState) noun() string { return nouns[d.below(len(nouns))] }
+func (d *valueDrawer) noun() string { return nouns[d.randomBelow(len(nouns))] }
 
-// words returns free text of an allowed length. It begins with "simulated" if there is
+// randomWords returns free text of an allowed length. It begins with "simulated" if there is
 // room.
-func (d *drawState) words(least, most int) string {
+func (d *valueDrawer) randomWords(least, most int) string {
 	low, high := min(max(least, usualTextMin), most), min(max(least, usualTextMax), most)
-	length := d.between(low, high)
+	length := d.randomBetween(low, high)
 	text := []byte("simulated ")
 	if length < len("simulated amber") {
 		text = nil
@@ -258,8 +258,8 @@ func (d *drawState) words(least, most int) string {
 
 // textOfFormat returns a random string of a usual format. It returns an empty string
 // for other formats.
-func (d *drawState) textOfFormat(format string) string {
-	n := d.between
+func (d *valueDrawer) textOfFormat(format string) string {
+	n := d.randomBetween
 	switch format {
 	case "date-time":
 		return d.textOfFormat("date") + "T" + d.textOfFormat("time")

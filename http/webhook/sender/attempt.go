@@ -53,7 +53,9 @@ func (s *Sender) attemptDelivery(d store.WebhookDelivery, now time.Time) error {
 			return err
 		}
 	}
-	return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
+	return s.storeOutcome(d, func(now time.Time) store.WebhookDelivery {
+		return s.Schedule.ApplyAttempt(d, attempt, now, rand.Float64())
+	})
 }
 
 // SendOnce sends a body to an endpoint once and returns the outcome.

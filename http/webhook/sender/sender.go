@@ -118,7 +118,7 @@ func (s *Sender) poll() error {
 		return err
 	}
 	if now.Sub(s.dropped) >= dropEvery {
-		n, err := s.Store.DropDeliveries(s.ctx, now, dropBatch)
+		n, err := s.Store.DropExpiredDeliveries(s.ctx, now, dropBatch)
 		if err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func (r *rig) endJob() {
 // log returns the deliveries of an endpoint, newest first.
 func (r *rig) log(e webhook.Endpoint) []store.WebhookDelivery {
 	r.Helper()
-	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.Page{Limit: 100})
+	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.PageRequest{Limit: 100})
 	must(r, err)
 	return found
 }

@@ -145,7 +145,7 @@ func (s auditStreamStore) AppendAudit(ctx context.Context, entry store.AuditEntr
 func (s *AuditStream) run() {
 	for s.stopping.Err() == nil {
 		more, err := s.sendNextBatch()
-		if err != nil && s.ctx.Err() == nil && s.recordFailure() {
+		if err != nil && s.ctx.Err() == nil && s.markFailing() {
 			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
 		}
 		if !more {
@@ -154,9 +154,9 @@ func (s *AuditStream) run() {
 	}
 }
 
-// recordFailure stores that a step failed, and reports whether to log the failure: only
+// markFailing stores that a step failed, and reports whether to log the failure: only
 // the first failure after a success is logged.
-func (s *AuditStream) recordFailure() bool {
+func (s *AuditStream) markFailing() bool {
 	first := !s.failing
 	s.failing = true
 	return first
@@ -173,7 +173,7 @@ func (s *AuditStream) sendNextBatch() (more bool, err error) {
 	if held { // read only the oldest entry, for the metric of its age
 		most = 1
 	}
-	batch, err := s.nextBatch(p, most)
+	batch, err := s.readNextBatch(p, most)
 	if err != nil {
 		return false, err
 	}
@@ -216,7 +216,7 @@ func (s *AuditStream) sendNextBatch() (more bool, err error) {
 		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
 		p.Until = &again
 		s.attempts.WithLabelValues(outcomeAgain).Inc()
-		if s.recordFailure() {
+		if s.markFailing() {
 			s.Logger.Warn("the receiver of the audit record did not accept entries, retrying", "status", attempt.Status, "reason", attempt.Error)
 		}
 	}
@@ -238,9 +238,9 @@ func (p *streamPosition) markSent(batch []store.AuditEntry) {
 	p.Until, p.Tries = nil, 0
 }
 
-// nextBatch returns the oldest entries that the receiver has not accepted: as many as fit
+// readNextBatch returns the oldest entries that the receiver has not accepted: as many as fit
 // into one body, and not more than maxEntries.
-func (s *AuditStream) nextBatch(p streamPosition, maxEntries int) (batch []store.AuditEntry, err error) {
+func (s *AuditStream) readNextBatch(p streamPosition, maxEntries int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
 		sent[t.ID] = true

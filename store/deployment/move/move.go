@@ -49,7 +49,7 @@ const (
 // Records is the interface of a record store that can be copied.
 type Records interface {
 	deployment.Records
-	store.Movable
+	store.MovableStore
 }
 
 // A Location is a source or a target of a move: a record store and a bucket. The field
@@ -59,8 +59,8 @@ type Location struct {
 	Records Records
 }
 
-// A Summary counts the records and objects of a place.
-type Summary struct {
+// A ContentSummary counts the records and objects of a place.
+type ContentSummary struct {
 	Kinds   map[string]int64 // number of records by kind
 	Objects int64
 	Bytes   int64 // total size of the objects
@@ -69,7 +69,7 @@ type Summary struct {
 }
 
 // Total returns the number of records.
-func (s Summary) Total() (n int64) {
+func (s ContentSummary) Total() (n int64) {
 	for _, of := range s.Kinds {
 		n += of
 	}
@@ -78,7 +78,7 @@ func (s Summary) Total() (n int64) {
 
 // addRecord counts a record and adds its hash to the digest. It skips idempotency keys, which
 // may expire at any time, and the identity of the deployment.
-func (s *Summary) addRecord(e store.ExportEntry) error {
+func (s *ContentSummary) addRecord(e store.ExportEntry) error {
 	if e.Idempotency != nil || isIdentity(e) {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Summary) addRecord(e store.ExportEntry) error {
 }
 
 // countsSameRecords reports whether both summaries count the same records.
-func (s Summary) countsSameRecords(other Summary) bool {
+func (s ContentSummary) countsSameRecords(other ContentSummary) bool {
 	return s.digest == other.digest && s.Total() == other.Total()
 }
 
@@ -105,29 +105,29 @@ func isIdentity(e store.ExportEntry) bool {
 	return e.Value != nil && e.Value.Name == deployment.ValueName
 }
 
-// Summarize counts the records of a store and computes their digest.
-func Summarize(ctx context.Context, from Records) (s Summary, err error) {
+// SummarizeRecords counts the records of a store and computes their digest.
+func SummarizeRecords(ctx context.Context, from Records) (s ContentSummary, err error) {
 	err = from.Export(ctx, s.addRecord)
 	return s, err
 }
 
-// A Move copies a deployment into one place. Only its method Object may be called
+// A Move copies a deployment into one place. Only its method CopyObject may be called
 // concurrently.
 type Move struct {
 	to       Location
 	mark     deployment.Identity
 	progress func(phase string, done int64)
-	moved    Summary
+	moved    ContentSummary
 	objects  atomic.Int64
 	bytes    atomic.Int64
 }
 
-// Begin begins a move to a place, which must be empty or hold an unfinished move. If again
-// is true, Begin removes the data of the unfinished move; otherwise it returns a
+// Begin begins a move to a place, which must be empty or hold an unfinished move. If
+// restart is true, Begin removes the data of the unfinished move; otherwise it returns a
 // *deployment.UnfinishedMoveError. progress receives the number of objects or records that
 // were moved so far. Several goroutines may call progress.
-func Begin(ctx context.Context, to Location, again bool, progress func(phase string, done int64)) (*Move, error) {
-	records, bucket, err := to.FindUnfinishedMove(ctx, again)
+func Begin(ctx context.Context, to Location, restart bool, progress func(phase string, done int64)) (*Move, error) {
+	records, bucket, err := to.FindUnfinishedMove(ctx, restart)
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +182,9 @@ func checkNoObjects(ctx context.Context, to Location) error {
 
 // eachFolder calls visit with the name of each direct subfolder of the folder in. An
 // empty in means the top of the bucket.
-func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(name string) error) error {
+func eachFolder(ctx context.Context, bucket blob.Bucket, parent string, visit func(name string) error) error {
 	for after := ""; ; {
-		names, err := bucket.Folders(ctx, in, after, folderPage)
+		names, err := bucket.Folders(ctx, parent, after, folderPage)
 		if err != nil {
 			return err
 		}
@@ -346,10 +346,10 @@ func estimateBytes(e store.ExportEntry) int {
 // End checks that the target has exactly the moved records. If before is not nil, it also
 // checks that the records at the source are still as in before. Then it gives the target
 // a new identity, which allows nodes to start.
-func (m *Move) End(ctx context.Context, from Records, before *Summary, source deployment.Identity) (Summary, deployment.Identity, error) {
+func (m *Move) End(ctx context.Context, sourceRecords Records, before *ContentSummary, source deployment.Identity) (ContentSummary, deployment.Identity, error) {
 	m.moved.Objects, m.moved.Bytes = m.objects.Load(), m.bytes.Load()
 	m.progress("check", 0)
-	there, err := Summarize(ctx, m.to.Records)
+	there, err := SummarizeRecords(ctx, m.to.Records)
 	if err == nil && !there.countsSameRecords(m.moved) {
 		err = fmt.Errorf("the records at %s differ from the moved records: stored are %s, moved were %s; start again with --force", m.to.RecordsName, there, m.moved)
 	}
@@ -357,7 +357,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 		return m.moved, deployment.Identity{}, err
 	}
 	if before != nil {
-		after, err := Summarize(ctx, from)
+		after, err := SummarizeRecords(ctx, sourceRecords)
 		if err == nil && !(after.countsSameRecords(*before) && after.countsSameRecords(m.moved)) {
 			err = errors.New("the records changed during the move, so a node is running; stop all nodes and start again with --force")
 		}
@@ -370,7 +370,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 }
 
 // String lists the number of records of each kind.
-func (s Summary) String() string {
+func (s ContentSummary) String() string {
 	var kinds []string
 	for kind, n := range s.Kinds {
 		kinds = append(kinds, fmt.Sprintf("%d %s", n, kind))

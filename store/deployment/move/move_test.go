@@ -108,12 +108,12 @@ func filled(t *testing.T) move.Location {
 func quiet(string, int64) {}
 
 // moved moves everything from one place to another.
-func moved(ctx context.Context, from, to move.Location, again bool) (move.Summary, error) {
-	identity, err := from.SourceIdentity(ctx)
+func moved(ctx context.Context, from, to move.Location, again bool) (move.ContentSummary, error) {
+	identity, err := from.ReadSourceIdentity(ctx)
 	if err != nil {
-		return move.Summary{}, err
+		return move.ContentSummary{}, err
 	}
-	before, err := move.Summarize(ctx, from.Records)
+	before, err := move.SummarizeRecords(ctx, from.Records)
 	if err != nil {
 		return before, err
 	}
@@ -180,8 +180,8 @@ func TestThereAndBack(t *testing.T) {
 		if diff := cmp.Diff(want, objects(t, p.Bucket)); diff != "" {
 			t.Errorf("objects at %s (-want +got):\n%s", p.BucketName, diff)
 		}
-		id, err := p.SettleIdentity(t.Context())
-		if from, bad := first.SourceIdentity(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
+		id, err := p.EnsureIdentity(t.Context())
+		if from, bad := first.ReadSourceIdentity(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
 			t.Errorf("it is %+v, and was %+v: %v, %v", id, from, err, bad)
 		}
 	}
@@ -192,14 +192,14 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
 	for name, fill := range map[string]func(p move.Location) error{
-		"AnotherDeployment": func(p move.Location) error { _, err := p.SettleIdentity(t.Context()); return err },
+		"AnotherDeployment": func(p move.Location) error { _, err := p.EnsureIdentity(t.Context()); return err },
 		"Records": func(p move.Location) error {
 			_, err := p.Records.PutValue(t.Context(), "settings/a", json.RawMessage("1"), 0)
 			return err
 		},
 		"Objects": func(p move.Location) error { put(t, p.Bucket, "files/a", "x"); return nil },
 		"RecordsOfAnotherBesideAnUnfinishedBucket": func(p move.Location) error {
-			if _, err := p.SettleIdentity(t.Context()); err != nil {
+			if _, err := p.EnsureIdentity(t.Context()); err != nil {
 				return err
 			}
 			other := single(t)
@@ -270,7 +270,7 @@ func TestUnfinished(t *testing.T) {
 				t.Fatal("it went well")
 			}
 			var unfinished *deployment.UnfinishedMoveError
-			if _, err := to.SettleIdentity(t.Context()); !errors.As(err, &unfinished) {
+			if _, err := to.EnsureIdentity(t.Context()); !errors.As(err, &unfinished) {
 				t.Errorf("a node starts there: %v", err)
 			}
 			if _, _, _, err := to.AdoptIdentity(t.Context()); !errors.As(err, &unfinished) {
@@ -289,7 +289,7 @@ func TestUnfinished(t *testing.T) {
 			if diff := cmp.Diff(objects(t, from.Bucket), objects(t, to.Bucket)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
-			if _, err := to.SettleIdentity(t.Context()); err != nil {
+			if _, err := to.EnsureIdentity(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -302,7 +302,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
 	ctx := t.Context()
-	identity, err := from.SourceIdentity(ctx)
+	identity, err := from.ReadSourceIdentity(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		var unfinished *deployment.UnfinishedMoveError
-		switch _, err := to.SettleIdentity(ctx); {
+		switch _, err := to.EnsureIdentity(ctx); {
 		case steps > 2 && err != nil:
 			t.Errorf("after all steps: %v", err)
 		case steps < 3 && !errors.As(err, &unfinished):
@@ -341,11 +341,11 @@ func TestKilledAtEachStep(t *testing.T) {
 func TestRecordsChangeDuringMove(t *testing.T) {
 	t.Parallel()
 	from, to, ctx := filled(t), single(t), t.Context()
-	identity, err := from.SourceIdentity(ctx)
+	identity, err := from.ReadSourceIdentity(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := move.Summarize(ctx, from.Records)
+	before, err := move.SummarizeRecords(ctx, from.Records)
 	if err != nil {
 		t.Fatal(err)
 	}

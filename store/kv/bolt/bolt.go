@@ -165,7 +165,7 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err != nil {
 		return nil, openError(config, err)
 	}
-	if err := prepare(db, config.Path); err != nil {
+	if err := ensureFileFormat(db, config.Path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
 	sessions := kv.NewSessions(config.Clock)
@@ -191,9 +191,9 @@ func openError(config Config, err error) error {
 	return fmt.Errorf("open record file %s: %w", config.Path, err)
 }
 
-// prepare writes the format number into a new file and refuses a file of another
+// ensureFileFormat writes the format number into a new file and refuses a file of another
 // format. It also makes the directory entry of a new file durable.
-func prepare(db *bbolt.DB, path string) error {
+func ensureFileFormat(db *bbolt.DB, path string) error {
 	fresh := true
 	err := db.View(func(btx *bbolt.Tx) error {
 		if first, _ := btx.Cursor().First(); first == nil {
@@ -243,8 +243,8 @@ func (e *Backend) Close() error {
 // Time returns the time of Config.Clock.
 func (e *Backend) Time(ctx context.Context) (time.Time, error) { return e.config.Clock(), ctx.Err() }
 
-// Confirm checks nothing: unlike a Redis replica, no other backend can replace this one.
-func (e *Backend) Confirm(ctx context.Context) error { return ctx.Err() }
+// ConfirmPrimary checks nothing: unlike a Redis replica, no other backend can replace this one.
+func (e *Backend) ConfirmPrimary(ctx context.Context) error { return ctx.Err() }
 
 // Ping writes to the file, unless a commit succeeded within PingFresh.
 func (e *Backend) Ping(ctx context.Context) error {

@@ -117,7 +117,7 @@ func (c *committer) submit(ctx context.Context, run func(kv.Tx) error) error {
 func (c *committer) loop() {
 	defer close(c.stopped)
 	for {
-		batch, err := c.next()
+		batch, err := c.nextBatch()
 		if len(batch) == 0 {
 			return
 		}
@@ -132,9 +132,9 @@ func (c *committer) loop() {
 	}
 }
 
-// next waits for writes and takes a batch from the queue. The error is not nil when the
+// nextBatch waits for writes and takes a batch from the queue. The error is not nil when the
 // batch can no longer be committed; the caller must answer its writes with this error.
-func (c *committer) next() ([]*queuedWrite, error) {
+func (c *committer) nextBatch() ([]*queuedWrite, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -186,7 +186,7 @@ var errNothing = errors.New("nothing to commit")
 // changes nothing. When the commit itself fails, each write gets a commit of its own, so
 // that one write that is too large does not fail the others.
 func (c *committer) commit(batch []*queuedWrite) {
-	err := c.try(batch)
+	err := c.tryCommit(batch)
 	if err != nil && len(batch) > 1 && c.canWrite() {
 		for _, w := range batch {
 			c.commit([]*queuedWrite{w})
@@ -214,8 +214,8 @@ func finishWrites(batch []*queuedWrite, err error) {
 	}
 }
 
-// try runs a batch in one bbolt transaction.
-func (c *committer) try(batch []*queuedWrite) error {
+// tryCommit runs a batch in one bbolt transaction.
+func (c *committer) tryCommit(batch []*queuedWrite) error {
 	start := time.Now()
 	err := c.update(func(btx *bbolt.Tx) error {
 		wrote := false

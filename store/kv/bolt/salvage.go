@@ -37,7 +37,7 @@ func Salvage(ctx context.Context, config Config, to string, finish func() error)
 	}
 	db, err := bbolt.Open(to, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})
 	if err == nil {
-		err = prepare(db, to)
+		err = ensureFileFormat(db, to)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("write %s: %w", to, err)

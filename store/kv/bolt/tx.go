@@ -17,7 +17,7 @@ type tx struct {
 	btx      *bbolt.Tx
 	sessions *kv.Sessions
 	now      time.Time
-	writes   kv.Writes
+	writes   kv.WriteSet
 	cursors  []cursor // used only in a view
 }
 
@@ -28,8 +28,8 @@ type cursor struct {
 	at    *bbolt.Cursor
 }
 
-// stored returns the stored bytes of a key, nil for none.
-func (t *tx) stored(table kv.Table, key []byte) []byte {
+// readStored returns the stored bytes of a key, nil for none.
+func (t *tx) readStored(table kv.Table, key []byte) []byte {
 	i := slices.IndexFunc(t.cursors, func(c cursor) bool { return c.table == table })
 	if i < 0 {
 		bucket := t.btx.Bucket([]byte(table))
@@ -53,7 +53,7 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	if value, written := t.writes.Get(table, key); written {
 		return value, nil
 	}
-	stored := t.stored(table, key)
+	stored := t.readStored(table, key)
 	if stored == nil {
 		return nil, nil
 	}
@@ -135,12 +135,12 @@ func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, v
 // Delete removes a key when the transaction ends.
 func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
-// Add adds more to the counters of a key. It may read the counters first, because
-// transactions run one after the other.
-func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
+// AddToCounters adds amounts to the counters of a key. It may read the counters first,
+// because transactions run one after the other.
+func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
 	value, err := t.Get(table, key)
 	if err == nil {
-		value, err = kv.AddCounters(value, more...)
+		value, err = kv.AddCounters(value, amounts...)
 	}
 	if err != nil {
 		t.writes.Fail(err)

@@ -127,16 +127,16 @@ func (s *suite) get(key string) (value string, found bool) {
 	return value, found
 }
 
-// want compares the value of a key with the expected value.
-func (s *suite) want(key, value string) {
+// wantValue compares the value of a key with the expected value.
+func (s *suite) wantValue(key, value string) {
 	s.Helper()
 	if got, found := s.get(key); !found || got != value {
 		s.Errorf("%s is %q, found %v; want %q", key, got, found, value)
 	}
 }
 
-// keys returns the keys in ranges, read by one scan.
-func (s *suite) keys(ranges ...kv.Range) (keys []string) {
+// scanKeys returns the keys in ranges, read by one scan.
+func (s *suite) scanKeys(ranges ...kv.Range) (keys []string) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {
 		keys = []string{}

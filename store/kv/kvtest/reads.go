@@ -37,9 +37,9 @@ func testOwnWrites(s *suite) {
 		t.Put(table, []byte("c"), []byte("5"))
 		return nil
 	})
-	s.want("a", "3")
-	s.want("c", "5")
-	if got := s.keys(kv.Range{Table: table}); !slices.Equal(got, []string{"a", "c"}) {
+	s.wantValue("a", "3")
+	s.wantValue("c", "5")
+	if got := s.scanKeys(kv.Range{Table: table}); !slices.Equal(got, []string{"a", "c"}) {
 		s.Errorf("the keys are %v, want a and c", got)
 	}
 }
@@ -50,8 +50,8 @@ func testEmptyIsNotNone(s *suite) {
 		t.Put(table, []byte("empty"), []byte{})
 		return nil
 	})
-	s.want("nil", "")
-	s.want("empty", "")
+	s.wantValue("nil", "")
+	s.wantValue("empty", "")
 	if _, found := s.get("none"); found {
 		s.Error("the key \"none\", which has no value, is found, want it absent")
 	}
@@ -92,25 +92,25 @@ func testScan(s *suite) {
 					want = append(want, key)
 				}
 			}
-			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+			if diff := cmp.Diff(want, s.scanKeys(r)); diff != "" {
 				s.Errorf("from %q to %q (-want +got):\n%s", from, to, diff)
 			}
 			slices.Reverse(want)
 			r.Reverse = true
-			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+			if diff := cmp.Diff(want, s.scanKeys(r)); diff != "" {
 				s.Errorf("from %q to %q, reverse (-want +got):\n%s", from, to, diff)
 			}
 			if r.Limit = 2; len(want) > r.Limit {
 				want = want[:r.Limit]
 			}
-			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+			if diff := cmp.Diff(want, s.scanKeys(r)); diff != "" {
 				s.Errorf("two from %q to %q, reverse (-want +got):\n%s", from, to, diff)
 			}
 		}
 	}
 	for _, prefix := range bounds {
 		want := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.HasPrefix(key, prefix) })
-		if diff := cmp.Diff(want, s.keys(kv.Prefix(table, []byte(prefix)))); diff != "" {
+		if diff := cmp.Diff(want, s.scanKeys(kv.PrefixRange(table, []byte(prefix)))); diff != "" {
 			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
 		}
 	}
@@ -132,12 +132,12 @@ func testScanMany(s *suite) {
 	})
 	for _, reverse := range []bool{false, true} {
 		r := kv.Range{Table: table, Reverse: reverse}
-		if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+		if diff := cmp.Diff(want, s.scanKeys(r)); diff != "" {
 			s.Errorf("reverse %v (-want +got):\n%s", reverse, diff)
 		}
 		var got []string
 		for r.Limit = page; len(got) < many; r = r.RestAfter([]byte(got[len(got)-1])) {
-			keys := s.keys(r)
+			keys := s.scanKeys(r)
 			if len(keys) != min(page, many-len(got)) {
 				s.Fatalf("reverse %v: a page of %d keys after %d of %d keys, want a full page or the rest", reverse, len(keys), len(got), many)
 			}
@@ -210,14 +210,14 @@ func testIDsGrow(s *suite) {
 func testKeptOverReopen(s *suite) {
 	s.put("a", "1")
 	s.reopen(func() {})
-	s.want("a", "1")
+	s.wantValue("a", "1")
 }
 
 func testViewWritesNothing(s *suite) {
 	for what, write := range map[string]func(t kv.Tx){
 		"put":    func(t kv.Tx) { t.Put(table, []byte("a"), nil) },
 		"delete": func(t kv.Tx) { t.Delete(table, []byte("a")) },
-		"add":    func(t kv.Tx) { t.Add(table, []byte("a"), 1) },
+		"add":    func(t kv.Tx) { t.AddToCounters(table, []byte("a"), 1) },
 	} {
 		if err := s.View(s.Context(), func(t kv.Tx) error { write(t); return nil }); !errors.Is(err, kv.ErrViewWrites) {
 			s.Errorf("%s in a view: %v, want ErrViewWrites", what, err)
@@ -263,7 +263,7 @@ func testViewIsOneMoment(s *suite) {
 // testDamage changes each byte of a value, and checks that only this value is lost.
 func testDamage(s *suite) {
 	s.put("a", "1", "b", "value", "c", "3")
-	s.update(func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
+	s.update(func(t kv.Tx) error { t.AddToCounters(other, []byte("n"), 1); return nil })
 	const header = 8 // the checksum does not cover the transaction id
 	for at := header; at < header+5+len("value"); at++ {
 		s.put("b", "value")
@@ -273,7 +273,7 @@ func testDamage(s *suite) {
 		if !errors.Is(err, store.ErrDamaged) || !errors.As(err, &damaged) || damaged.Table != table || string(damaged.Key) != "b" {
 			s.Errorf("byte %d is damaged: get: %v, want a DamagedError for the key b", at, err)
 		}
-		s.want("a", "1")
+		s.wantValue("a", "1")
 		var got []string
 		err = s.View(s.Context(), func(t kv.Tx) error {
 			got = nil
@@ -294,14 +294,14 @@ func testDamage(s *suite) {
 		}
 	}
 	s.put("b", "again")
-	s.want("b", "again")
+	s.wantValue("b", "again")
 	s.reopen(func() { s.Damage(s, table, []byte("b"), header) })
 	s.update(func(t kv.Tx) error { t.Delete(table, []byte("b")); return nil })
 	if _, found := s.get("b"); found {
 		s.Error("a damaged value is found after its removal, want none")
 	}
 	s.reopen(func() { s.Damage(s, other, []byte("n"), header+7) })
-	err := s.Update(s.Context(), func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
+	err := s.Update(s.Context(), func(t kv.Tx) error { t.AddToCounters(other, []byte("n"), 1); return nil })
 	if !errors.Is(err, store.ErrDamaged) {
 		s.Errorf("add to counters that are damaged: %v, want ErrDamaged", err)
 	}

@@ -25,13 +25,13 @@ func testFailureLeavesNothing(s *suite) {
 	} {
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			t.Put(table, []byte("a"), nil)
-			t.Add(other, []byte("n"), 1)
+			t.AddToCounters(other, []byte("n"), 1)
 			return fail()
 		})
 		if what == "error" && !errors.Is(err, boom) || err == nil {
 			s.Errorf("%s: update returns %v, want the error of the transaction", what, err)
 		}
-		if _, found := s.get("a"); found || len(s.keys(kv.Range{Table: other})) > 0 {
+		if _, found := s.get("a"); found || len(s.scanKeys(kv.Range{Table: other})) > 0 {
 			s.Errorf("%s: writes of the failed transaction are found, want none", what)
 		}
 	}
@@ -40,7 +40,7 @@ func testFailureLeavesNothing(s *suite) {
 func testKeysAreBounded(s *suite) {
 	longest := strings.Repeat("k", kv.MaxKey)
 	s.put(longest, "v")
-	s.want(longest, "v")
+	s.wantValue(longest, "v")
 	for _, key := range []string{"", longest + "k"} {
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			t.Put(table, []byte("a"), nil)
@@ -56,9 +56,9 @@ func testKeysAreBounded(s *suite) {
 	}
 }
 
-// concurrently calls do from 8 goroutines at the same time, rounds times in each
+// runConcurrently calls do from 8 goroutines at the same time, rounds times in each
 // goroutine.
-func (s *suite) concurrently(rounds int, do func(worker, round int) error) {
+func (s *suite) runConcurrently(rounds int, do func(worker, round int) error) {
 	s.Helper()
 	var wg sync.WaitGroup
 	for worker := range 8 {
@@ -77,7 +77,7 @@ func (s *suite) concurrently(rounds int, do func(worker, round int) error) {
 // testNoUpdateIsLost increments a number from several goroutines, each time by a read and
 // a write. Every increment must count.
 func testNoUpdateIsLost(s *suite) {
-	s.concurrently(20, func(int, int) error {
+	s.runConcurrently(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			raw, err := t.Get(table, []byte("n"))
 			if err != nil {
@@ -88,14 +88,14 @@ func testNoUpdateIsLost(s *suite) {
 			return nil
 		})
 	})
-	s.want("n", "160")
+	s.wantValue("n", "160")
 }
 
 // testOneCreatesAKey lets several goroutines create the same key. Exactly one must find
 // it absent.
 func testOneCreatesAKey(s *suite) {
 	var made atomic.Int32
-	s.concurrently(20, func(_, round int) error {
+	s.runConcurrently(20, func(_, round int) error {
 		first := false
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			key := fmt.Appendf(nil, "k%d", round)
@@ -120,7 +120,7 @@ func testOneCreatesAKey(s *suite) {
 func testGuardKey(s *suite) {
 	const most = 10
 	guard := []byte("guard")
-	s.concurrently(5, func(worker, round int) error {
+	s.runConcurrently(5, func(worker, round int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			if _, err := t.Get(other, guard); err != nil {
 				return err
@@ -139,7 +139,7 @@ func testGuardKey(s *suite) {
 			return nil
 		})
 	})
-	if n := len(s.keys(kv.Range{Table: table})); n != most {
+	if n := len(s.scanKeys(kv.Range{Table: table})); n != most {
 		s.Errorf("%d entries, want %d", n, most)
 	}
 }
@@ -159,7 +159,7 @@ func testErrorsCountAtOneMoment(s *suite) {
 		}
 		return a, b, nil
 	}
-	s.concurrently(20, func(worker, round int) error {
+	s.runConcurrently(20, func(worker, round int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			a, b, err := both(t)
 			switch {
@@ -181,12 +181,12 @@ func testErrorsCountAtOneMoment(s *suite) {
 func testAdd(s *suite) {
 	add := func(more ...int64) {
 		s.Helper()
-		s.update(func(t kv.Tx) error { t.Add(table, []byte("n"), more...); return nil })
+		s.update(func(t kv.Tx) error { t.AddToCounters(table, []byte("n"), more...); return nil })
 	}
 	want := func(want ...int64) {
 		s.Helper()
 		value, _ := s.get("n")
-		if got, err := kv.Counters([]byte(value)); err != nil || !slices.Equal(got, want) {
+		if got, err := kv.DecodeCounters([]byte(value)); err != nil || !slices.Equal(got, want) {
 			s.Errorf("the counters are %v, %v; want %v", got, err, want)
 		}
 	}
@@ -204,15 +204,15 @@ func testAdd(s *suite) {
 
 func testAddsDoNotConflict(s *suite) {
 	var runs atomic.Int32
-	s.concurrently(20, func(int, int) error {
+	s.runConcurrently(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			runs.Add(1)
-			t.Add(table, []byte("n"), 1, 2)
+			t.AddToCounters(table, []byte("n"), 1, 2)
 			return nil
 		})
 	})
 	value, _ := s.get("n")
-	if got, err := kv.Counters([]byte(value)); err != nil || !slices.Equal(got, []int64{160, 320}) {
+	if got, err := kv.DecodeCounters([]byte(value)); err != nil || !slices.Equal(got, []int64{160, 320}) {
 		s.Errorf("the counters are %v, %v, want 160 and 320", got, err)
 	}
 	if n := runs.Load(); n != 160 {
@@ -265,7 +265,7 @@ func testSessions(s *suite) {
 	if err := s.RenewSession(ctx, first); !errors.Is(err, rowmill.ErrLeaseLost) {
 		s.Errorf("renew a session that has expired: %v, want ErrLeaseLost", err)
 	}
-	if n, err := s.LiveSessions(ctx); err != nil || n != 0 {
+	if n, err := s.CountLiveSessions(ctx); err != nil || n != 0 {
 		s.Errorf("%d open sessions, %v, want 0", n, err)
 	}
 }
@@ -279,7 +279,7 @@ func testFenceHoldsAtCommit(s *suite) {
 	}
 	errDead := errors.New("dead")
 	var closed atomic.Bool
-	s.concurrently(20, func(worker, round int) error {
+	s.runConcurrently(20, func(worker, round int) error {
 		if worker == 0 && round == 10 {
 			if err := s.CloseSession(s.Context(), session); err != nil {
 				return err

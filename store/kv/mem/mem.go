@@ -71,8 +71,8 @@ func (e *Backend) Fork() *Backend {
 	return &Backend{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.Snapshot()}
 }
 
-// Damage flips one bit in the stored value of a key.
-func (e *Backend) Damage(t kv.Table, key []byte, at int) {
+// DamageValue flips one bit in the stored value of a key.
+func (e *Backend) DamageValue(t kv.Table, key []byte, at int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	i, _ := find(e.now.tables[t], key)
@@ -95,8 +95,8 @@ func (e *Backend) state() (TableSnapshot, error) {
 // Time returns the time of the clock.
 func (e *Backend) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
 
-// Confirm checks nothing: unlike a Redis replica, no other backend can replace this one.
-func (e *Backend) Confirm(ctx context.Context) error { return ctx.Err() }
+// ConfirmPrimary checks nothing: unlike a Redis replica, no other backend can replace this one.
+func (e *Backend) ConfirmPrimary(ctx context.Context) error { return ctx.Err() }
 
 // Ping reports whether the backend is open.
 func (e *Backend) Ping(ctx context.Context) error {
@@ -128,20 +128,20 @@ func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 // run one after the other, because many writers of the same key would otherwise conflict
 // again and again.
 func (e *Backend) Update(ctx context.Context, run func(kv.Tx) error) error {
-	if done, err := e.try(ctx, run); done {
+	if done, err := e.tryUpdate(ctx, run); done {
 		return err
 	}
 	e.again.Lock()
 	defer e.again.Unlock()
 	for {
-		if done, err := e.try(ctx, run); done {
+		if done, err := e.tryUpdate(ctx, run); done {
 			return err
 		}
 	}
 }
 
-// try runs a transaction once. done is false when it conflicted.
-func (e *Backend) try(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
+// tryUpdate runs a transaction once. done is false when it conflicted.
+func (e *Backend) tryUpdate(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
 	t, err := e.begin(ctx)
 	if err != nil {
 		return true, err

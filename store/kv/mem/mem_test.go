@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 		return kvtest.Harness{
 			Open:    func(testing.TB) kv.Backend { e = e.Reopen(); return e },
 			Advance: func(d time.Duration) { passed.Add(int64(d)) },
-			Damage:  func(_ testing.TB, table kv.Table, key []byte, at int) { e.Damage(table, key, at) },
+			Damage:  func(_ testing.TB, table kv.Table, key []byte, at int) { e.DamageValue(table, key, at) },
 		}
 	})
 }

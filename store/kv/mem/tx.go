@@ -66,7 +66,7 @@ type tx struct {
 	now     time.Time
 	read    map[tableKey]uint64
 	alive   []string
-	writes  kv.Writes
+	writes  kv.WriteSet
 	adds    []counterAdd
 }
 
@@ -129,9 +129,9 @@ func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, b
 // Delete removes a key.
 func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
-// Add adds to counters.
-func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, slices.Clone(more)})
+// AddToCounters adds to counters.
+func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
+	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, slices.Clone(amounts)})
 }
 
 // AreAlive reports whether sessions are alive.

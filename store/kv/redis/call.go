@@ -52,8 +52,8 @@ var refusals = []struct {
 	{"NOPERM", errorClass{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
 }
 
-// classify classifies an error that the driver returned for a call with context ctx.
-func classify(ctx context.Context, err error) errorClass {
+// classifyError classifies an error that the driver returned for a call with context ctx.
+func classifyError(ctx context.Context, err error) errorClass {
 	text := err.Error()
 	if strings.Contains(text, "sentinels specified in configuration are unreachable") {
 		if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
@@ -105,7 +105,7 @@ func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.C
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
 		}
-		v = classify(ctx, err)
+		v = classifyError(ctx, err)
 		e.failures.WithLabelValues(v.cause).Inc()
 		if v.retryable {
 			e.failedAt.Store(time.Now().UnixNano())

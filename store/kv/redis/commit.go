@@ -38,10 +38,10 @@ func (e *staleError) Error() string {
 // conflictLocks is the number of locks for conflicting transactions.
 const conflictLocks = 64
 
-// lockOf returns the lock for a key on which transactions of this process have
+// conflictLock returns the lock for a key on which transactions of this process have
 // conflicted. Transactions that hold the lock run one after the other, so that they
 // conflict only with transactions of other processes.
-func (e *Backend) lockOf(at tableKey) *sync.Mutex {
+func (e *Backend) conflictLock(at tableKey) *sync.Mutex {
 	return &e.locks[maphash.Comparable(e.seed, at)%conflictLocks]
 }
 
@@ -68,7 +68,7 @@ func (e *Backend) retryConflicts(ctx context.Context, update bool, run func(*tx)
 	var stale *staleError
 	err := retry.Contention.Do(ctx, func() error {
 		if stale != nil {
-			lock := e.lockOf(stale.tableKey)
+			lock := e.conflictLock(stale.tableKey)
 			lock.Lock()
 			defer lock.Unlock()
 		}

@@ -227,7 +227,7 @@ func (e *Backend) options(addr string) *driver.Options {
 		tlsConfig = c.TLS.Clone()
 	}
 	return &driver.Options{
-		Addr: addr, CredentialsProvider: e.login, DB: a.db, TLSConfig: tlsConfig,
+		Addr: addr, CredentialsProvider: e.credentials, DB: a.db, TLSConfig: tlsConfig,
 		Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
 		DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
 		PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
@@ -235,8 +235,8 @@ func (e *Backend) options(addr string) *driver.Options {
 	}
 }
 
-// login returns the user and the password for a new connection.
-func (e *Backend) login() (username, password string) {
+// credentials returns the user and the password for a new connection.
+func (e *Backend) credentials() (username, password string) {
 	at := e.at.Load()
 	return at.username, at.password
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Confirm checks that this backend writes to the primary that a majority of the Sentinels
+// ConfirmPrimary checks that this backend writes to the primary that a majority of the Sentinels
 // knows. A primary that a partition has cut off from the Sentinels still takes writes,
-// but the new primary has never seen them. Without Sentinels Confirm does nothing. It
+// but the new primary has never seen them. Without Sentinels ConfirmPrimary does nothing. It
 // only reads, so that it works on a server without memory.
-func (e *Backend) Confirm(ctx context.Context) error {
+func (e *Backend) ConfirmPrimary(ctx context.Context) error {
 	if !e.sentinels {
 		return nil
 	}

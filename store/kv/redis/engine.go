@@ -33,8 +33,8 @@ type Backend struct {
 	engineMetrics
 	failedAt atomic.Int64 // time of the last failed attempt after which another attempt can succeed soon, ns
 
-	locks [conflictLocks]sync.Mutex // locks for transactions that have conflicted; lockOf chooses one by the key
-	seed  maphash.Seed              // for the hash in lockOf
+	locks [conflictLocks]sync.Mutex // locks for transactions that have conflicted; conflictLock chooses one by the key
+	seed  maphash.Seed              // for the hash in conflictLock
 
 	mu      sync.Mutex
 	leases  map[string]lease // sessions that this backend opened
@@ -95,7 +95,7 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	}
 	e.at.Store(&at)
 	e.client = e.connect(at)
-	server, err := e.inspect(ctx)
+	server, err := e.readServerInfo(ctx)
 	if err == nil {
 		err = server.checkUsable(e.sentinels, config.AllowLostWrites)
 	}
@@ -177,7 +177,7 @@ func (e *Backend) Ping(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	v := classify(ctx, err)
+	v := classifyError(ctx, err)
 	e.failures.WithLabelValues(v.cause).Inc()
 	return e.callError(ctx, false, v, err)
 }

@@ -22,12 +22,12 @@ type serverInfo struct {
 	denied error             // error of CONFIG GET; explains why config is nil
 }
 
-// settings are the settings that inspect reads. Servers before Redis 7 accept one name
-// per CONFIG GET.
+// settings are the settings that readServerInfo reads. Servers before Redis 7 accept one
+// name per CONFIG GET.
 var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
-// inspect reads the server's information and settings.
-func (e *Backend) inspect(ctx context.Context) (serverInfo, error) {
+// readServerInfo reads the server's information and settings.
+func (e *Backend) readServerInfo(ctx context.Context) (serverInfo, error) {
 	found := serverInfo{info: map[string]string{}, config: map[string]string{}}
 	var text string
 	if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
@@ -97,7 +97,7 @@ func (v serverInfo) canEvict() bool {
 // acknowledged writes, or the reason why the settings cannot be read. It returns
 // nothing when no loss is possible.
 func (e *Backend) ListDurabilityRisks(ctx context.Context) ([]string, error) {
-	found, err := e.inspect(ctx)
+	found, err := e.readServerInfo(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the Redis server's settings: %w", err)
 	}

@@ -102,8 +102,8 @@ func (e *Backend) CloseSession(ctx context.Context, session string) error {
 	return nil
 }
 
-// LiveSessions returns the number of sessions that have not expired.
-func (e *Backend) LiveSessions(ctx context.Context) (int, error) {
+// CountLiveSessions returns the number of sessions that have not expired.
+func (e *Backend) CountLiveSessions(ctx context.Context) (int, error) {
 	const count = 1000 // keys that the server examines in one step, in well under a millisecond
 	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.sessionKey("")) + "*"
 	live := map[string]bool{} // SCAN may return a key twice

@@ -39,7 +39,7 @@ type tx struct {
 	wanted        []tableKey          // keys to read with the next request
 	trips         int                 // number of answers that contained values, plus unchecked for each unverified value
 	alive         []string
-	writes        kv.Writes
+	writes        kv.WriteSet
 	adds          []counterAdd
 }
 
@@ -210,9 +210,9 @@ func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, v
 // Delete removes a key.
 func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
-// Add adds to counters.
-func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, append([]int64(nil), more...)})
+// AddToCounters adds to counters.
+func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
+	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, append([]int64(nil), amounts...)})
 }
 
 // AreAlive reports whether sessions are alive.

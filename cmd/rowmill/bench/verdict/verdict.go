@@ -17,12 +17,12 @@ type Measurements struct {
 	Kinds     []string // kinds of the model's servers, such as vllm
 	Nodes     int      // number of nodes that have such servers
 
-	Steps     []LoadStep    // with increasing numbers of requests in flight
-	Unreached string    // why bench sent no requests to the servers directly; empty if it did
-	Rising    bool      // the rate was still growing at the last step
-	Direct    []float64 // rows per second of all servers together in each round, at their best number in flight
-	Jobs      []JobMeasurement     // one job in each round
-	OtherRows int       // rows of other jobs in flight before the bench began
+	Steps     []LoadStep       // with increasing numbers of requests in flight
+	Unreached string           // why bench sent no requests to the servers directly; empty if it did
+	Rising    bool             // the rate was still growing at the last step
+	Direct    []float64        // rows per second of all servers together in each round, at their best number in flight
+	Jobs      []JobMeasurement // one job in each round
+	OtherRows int              // rows of other jobs in flight before the bench began
 
 	Storage  []StorageTimes
 	Embedded bool          // records are in the embedded store of the node
@@ -87,11 +87,11 @@ const (
 
 // A Verdict explains the measurements of a deployment.
 type Verdict struct {
-	Engines  Spread    `json:"engines_rows_per_second"`
-	Rowmill  Spread    `json:"rowmill_rows_per_second"`
-	Ratio    Spread    `json:"ratio"` // Rowmill's rate divided by the servers' rate, in each round
-	Parts    []PartCapacity    `json:"parts"`
-	Findings []Finding `json:"findings"`
+	Engines  Spread         `json:"engines_rows_per_second"`
+	Rowmill  Spread         `json:"rowmill_rows_per_second"`
+	Ratio    Spread         `json:"ratio"` // Rowmill's rate divided by the servers' rate, in each round
+	Parts    []PartCapacity `json:"parts"`
+	Findings []Finding      `json:"findings"`
 }
 
 const (

@@ -78,7 +78,9 @@ func TestOf(t *testing.T) {
 		"a window that still grows": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Seconds, j.Window = 14, 64 }) }, []string{
 			"warn 64 rows in flight … best number is 256 … still searching for this number … --length", "ok fastest", "ok bottleneck",
 		}},
-		"a window that is too small": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 }) }, []string{
+		"a window that is too small": {func(m *Measurements) {
+			each(m, func(j *JobMeasurement) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 })
+		}, []string{
 			"warn 64 rows in flight … best number is 256 … --metrics", "ok fastest", "ok bottleneck",
 		}},
 		"slow nodes": {func(m *Measurements) { each(m, func(j *JobMeasurement) { j.Rows, j.Seconds = 10_000, 140 }) }, []string{

@@ -18,7 +18,7 @@ type LostPage struct {
 // Salvage calls entry with each element that can be read from the buckets of a damaged
 // file. An element may still be damaged: pages have no checksums. Salvage returns an error
 // of the file, or the first error of entry.
-func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) ([]LostPage, error) {
+func Salvage(file *os.File, visit func(bucket string, key, value []byte) error) ([]LostPage, error) {
 	last, err := readNewestMeta(file)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) 
 	if !last.isValid() || last.pages() > maxPages {
 		return nil, errors.New("both meta pages of the file are damaged")
 	}
-	s := salvager{pageWalker: pageWalker{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
+	s := salvager{pageWalker: pageWalker{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: visit}
 	err = s.salvagePage("", last.root())
 	return s.losses, err
 }
