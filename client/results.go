@@ -109,7 +109,7 @@ func (c *Client) copyBody(ctx context.Context, cancel context.CancelCauseFunc, w
 		if n > 0 {
 			stalled.Reset(c.cfg.StallTimeout)
 			if _, werr := w.Write(buffer[:n]); werr != nil {
-				return done, fmt.Errorf("save the results: %w", werr)
+				return done, fmt.Errorf("write the received data: %w", werr)
 			}
 			done += int64(n)
 			if onProgress != nil {

@@ -117,7 +117,7 @@ func checkDirectoryOwner(directory string) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
-		return fmt.Errorf("%s belongs to the user with id %d, who could not read what root restores there: run the command as that user, with sudo -u '#%d' rowmill restore …", directory, owner.Uid, owner.Uid)
+		return fmt.Errorf("%s belongs to the user with id %d, who could not read files that root writes there: run the command as that user, with sudo -u '#%d' rowmill …", directory, owner.Uid, owner.Uid)
 	}
 	return nil
 }

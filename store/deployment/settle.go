@@ -163,6 +163,10 @@ func (p Storage) countJobs(ctx context.Context, e *matchEvidence) error {
 			return fmt.Errorf("list jobs in the bucket: %w", err)
 		}
 		for _, id := range ids {
+			after = id
+			if !rowmill.IsJobID(id) { // Rowmill did not make this folder
+				continue
+			}
 			switch known, err := p.hasRecord(ctx, id); {
 			case err != nil:
 				return err
@@ -177,7 +181,6 @@ func (p Storage) countJobs(ctx context.Context, e *matchEvidence) error {
 			if len(objects) > 0 {
 				e.Unknown++
 			}
-			after = id
 		}
 		if len(ids) < folderPage {
 			return nil
