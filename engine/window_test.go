@@ -47,6 +47,23 @@ func TestWindowShrinksWhenTheServerPreempts(t *testing.T) {
 	}
 }
 
+func TestWindowReturnsToItsSlotsAfterPreemptions(t *testing.T) {
+	t.Parallel()
+	w, now := engine.NewWindow(64), time.Unix(0, 0)
+	w.RecordGauges(engine.Gauges{Running: 64}, 64, 0, now)
+	w.RecordGauges(engine.Gauges{Running: 40, Preemptions: 50}, 64, 0, now.Add(time.Second))
+	if got := w.RowLimit(false); got >= 72 {
+		t.Fatalf("limit after preemptions = %d", got)
+	}
+	for range 600 {
+		now = now.Add(time.Second)
+		w.RecordGauges(engine.Gauges{Running: int64(min(64, w.RowLimit(false))), Preemptions: 50}, w.RowLimit(false), 0, now)
+	}
+	if got := w.RowLimit(false); got != 72 {
+		t.Errorf("limit = %d, want 64 slots and a queue of 8", got)
+	}
+}
+
 func TestWindowGrowsBeyondTheFirstGuess(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(0), time.Unix(0, 0)

@@ -87,8 +87,12 @@ func TestCompactionsEndWithoutAnOwner(t *testing.T) {
 		}
 		s.StartOrQuery("a", "1", run("1"))
 		s.StartOrQuery("b", "2", run("2"))
+		began := time.Now()
 		wait := s.CancelJob("a")
 		wait()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("CancelJob took %v, so it waited until the owner counted as silent", took)
+		}
 		if len(ended) != 2 || ended[1] != "1" {
 			t.Errorf("%v ended", ended)
 		}

@@ -118,6 +118,15 @@ func TestSubmission_CodesOfErrors(t *testing.T) {
 	}
 }
 
+func TestSubmission_RowHasOneProblem(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	got := w.refused(`{"inputs":[` + strings.Repeat("1", 2*maxFieldBytes) + `]}`)
+	if len(got.Fields) != 1 || got.Fields[0].Field != "inputs[0]" || !strings.Contains(got.Fields[0].Message, "is a number") {
+		t.Errorf("fields %v", got.Fields)
+	}
+}
+
 func TestSubmission_ManyBadRowsAreCounted(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
