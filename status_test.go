@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestStatus_CanBecome(t *testing.T) {
@@ -31,9 +32,7 @@ func TestJob_Become(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("elsewhere", 3600))
 	j := rowmill.Job{Status: rowmill.StatusPending}
 	for _, next := range []rowmill.Status{rowmill.StatusSubmitted, rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded} {
-		if err := j.Become(next, now); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Become(next, now))
 		if ran := next == rowmill.StatusRunning || next == rowmill.StatusSucceeded; (j.Started != nil) != ran {
 			t.Errorf("a %s job started at %v", next, j.Started)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -22,10 +23,7 @@ import (
 // log returns the attempts at a row, from the results of its job.
 func (b *rig) log(rec store.Record, n int64) []results.AttemptView {
 	b.t.Helper()
-	row, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).ReadRow(b.t.Context(), rec, n)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	row := must.Get(archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).ReadRow(b.t.Context(), rec, n))(b.t)
 	return row.AttemptLog
 }
 
@@ -136,9 +134,7 @@ func TestAttemptsOfALostNodeAreNotKnown(t *testing.T) {
 		want := []results.AttemptView{attempt("owner", "gpu", 503, "busy", "too much to do"), attempt("owner", "gpu", 0, "", "")}
 		for _, row := range begun() {
 			var n int64
-			if _, err := fmt.Sscanf(row, "row %d", &n); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(row, "row %d", &n))(t)
 			if diff := cmp.Diff(want, b.log(rec, n), cmpopts.IgnoreFields(results.AttemptView{}, "At", "Seconds")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", row, diff)
 			}

@@ -7,37 +7,28 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // BenchmarkOneRowJob measures a job of one row from submission to success. It also
 // measures one fsync of 4 KB on the same disk, for comparison.
 func BenchmarkOneRowJob(b *testing.B) {
-	f, err := os.Create(b.TempDir() + "/sync")
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := must.Get(os.Create(b.TempDir() + "/sync"))(b)
 	defer f.Close()
 	var syncing time.Duration
 	const syncs = 100
 	page := make([]byte, 4096)
 	for range syncs {
 		began := time.Now()
-		if _, err := f.WriteAt(page, 0); err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(f.WriteAt(page, 0))(b)
+		must.Succeed(b, f.Sync())
 		syncing += time.Since(began)
 	}
 	r := setup(b, &scripted{answer: echo})
 	for b.Loop() {
 		id := r.submit(rowmill.Spec{Inline: []string{"one row"}})
 		for {
-			rec, err := r.store.Get(context.Background(), id)
-			if err != nil {
-				b.Fatal(err)
-			}
+			rec := must.Get(r.store.Get(context.Background(), id))(b)
 			if rec.Job.Status == rowmill.StatusSucceeded {
 				break
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -189,9 +190,7 @@ func (b *rig) join(net *network, name string, e *scripted, change ...func(*actor
 	if h.system, err = actors.New(cfg); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := h.system.Start(b.t.Context()); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, h.system.Start(b.t.Context()))
 	h.server = peer.NewResponder(peer.Config{})
 	h.server.SetHandler(h.system.Service())
 	net.mu.Lock()
@@ -377,10 +376,7 @@ func TestANodeThatComesBackDropsItsRows(t *testing.T) {
 // series whose first label has this value.
 func (h *host) figure(t *testing.T, name string, label ...string) float64 {
 	t.Helper()
-	families, err := h.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(h.registry.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
@@ -411,9 +407,7 @@ func TestADrainingNodeCostsNoRow(t *testing.T) {
 					leaver = two
 				}
 				began := time.Now()
-				if err := leaver.system.Stop(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, leaver.system.Stop(t.Context()))
 				leaver.gone.Store(true)
 				net.tell()
 				t.Logf("drained in %v", time.Since(began))
@@ -433,9 +427,7 @@ func TestACancelReachesAllNodes(t *testing.T) {
 		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
 		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(20_000))})
 		b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 && one.engine.calls.Load() > 0 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}))(t)
 		two.system.NotifyCancelled(id)
 		sent := func() int64 { return one.engine.calls.Load() + two.engine.calls.Load() }
 		deadline := time.Now().Add(3 * time.Second)
@@ -489,9 +481,7 @@ func TestACancelReachesAnOwnerWithoutAHint(t *testing.T) {
 			}})
 			id := b.submitTo(one, job(b, server.URL))
 			<-asked
-			if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 			select {
 			case <-left:
 			case <-time.After(20 * time.Second):
@@ -518,9 +508,7 @@ func TestARollingRestartCostsNoRow(t *testing.T) {
 		for i, h := range old {
 			done := int64(0)
 			b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 100 })
-			if err := h.system.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, h.system.Stop(t.Context()))
 			h.gone.Store(true)
 			start(3 + i)
 			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.IsTerminal() })
@@ -561,10 +549,7 @@ func TestAWorkerWithoutAnOwnerStopsStartingRows(t *testing.T) {
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
 		owner.cut.Store(true)
 		b.await(id, func(store.Record) bool { return worker.figure(t, "rowmill_workers_stalled") == 1 })
-		rec, err := b.cfg.Store.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := must.Get(b.cfg.Store.Get(t.Context(), id))(t)
 		calls := worker.engine.calls.Load()
 		// The worker notices with the next answer. await checks just as often. The
 		// timers of actors are late by some microseconds, so one more answer may

@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A stingyBucket copies no short ranges.
@@ -28,10 +29,7 @@ func joining(c *actors.Config) {
 // merges returns how many compactions a node has run.
 func (h *host) merges(t *testing.T) (n uint64) {
 	t.Helper()
-	families, err := h.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(h.registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == "rowmill_merge_seconds" {
 			n = f.GetMetric()[0].GetHistogram().GetSampleCount()

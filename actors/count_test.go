@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The normal end of a job's actor must not count as a crash.
@@ -19,13 +20,8 @@ func TestAJobIsCountedOnce(t *testing.T) {
 		for range 5 {
 			b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3)})), numbered(3))
 		}
-		if err := b.system.Stop(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.system.Stop(context.Background()))
+		families := must.Get(reg.Gather())(t)
 		got := make(map[string]float64)
 		for _, f := range families {
 			if f.GetName() == "rowmill_jobs_total" {

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -220,9 +221,7 @@ func TestResume_OfAJobWithEqualRows(t *testing.T) {
 		texts := repeated(4000, 1200)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
 		b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 50 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		pace.Store(0)

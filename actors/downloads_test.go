@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
@@ -63,9 +64,7 @@ func (b *rig) loseDownload(source *slowSource) string {
 	// Once the source has the request: if no job wants the input before that, the
 	// node sends none.
 	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
-	if err := b.store.CloseSession(b.t.Context(), first.Session); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, b.store.CloseSession(b.t.Context(), first.Session))
 	b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
 	return id
 }
@@ -109,9 +108,7 @@ func TestANodeStopsWhileAnotherDownloads(t *testing.T) {
 	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
 	two := b.join(net, "two", &scripted{answer: echo})
 	one.cut.Store(true)
-	if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.store.CloseSession(t.Context(), first.Session))
 	b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
 	if err := two.system.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -133,9 +130,7 @@ func TestADownloadForACancelledJobEnds(t *testing.T) {
 	source := newSlowSource(t, numbered(200))
 	b.system = one.system
 	id := b.loseDownload(source)
-	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}))(t)
 	b.system.NotifyCancelled(id)
 	select {
 	case <-source.ended:

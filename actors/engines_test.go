@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A named is an engine with nothing but a name.
@@ -93,10 +94,7 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 	e := newEngines()
 	e.add(gpu("gpu", "1", true), full{}, time.Now())
 	member := func(id string, s nodes.State) cluster.Member {
-		doc, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(json.Marshal(s))(t)
 		return cluster.Member{ID: id, Peer: id + ":1", Engines: true, State: doc}
 	}
 	said := nodes.State{Engines: []nodes.Engine{{Name: "gpu", Window: 8, Models: []engine.ServedModel{{Name: "m"}}}}}

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The times of a row of the greedy account and of the modest one.
@@ -133,10 +134,7 @@ type wire struct {
 
 func newWire(t *testing.T, h *host) *wire {
 	t.Helper()
-	client, err := peer.NewClient(peer.Config{Carrier: carrier{h}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(peer.NewClient(peer.Config{Carrier: carrier{h}}))(t)
 	return &wire{h, client}
 }
 

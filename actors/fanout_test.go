@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -23,10 +24,7 @@ import (
 // not answer.
 func listed(t *testing.T, s *actors.System, node string, f registry.Filter) (all []registry.Actor) {
 	t.Helper()
-	replies, err := s.Actors(t.Context(), node, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	replies := must.Get(s.Actors(t.Context(), node, f))(t)
 	for _, r := range replies {
 		if r.Err != nil {
 			t.Fatal(r.Err)

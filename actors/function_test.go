@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -29,21 +30,13 @@ var greeting = &rowmill.FunctionPrompt{
 // spoolLines stores rows as JSON, one in a line.
 func (b *rig) spoolLines(lines ...string) string {
 	b.t.Helper()
-	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	w := must.Get(b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson"))(b.t)
 	buffered := bufio.NewWriter(w)
 	for _, line := range lines {
 		_, _ = buffered.WriteString(line + "\n") // Flush returns its first error
 	}
-	if err := buffered.Flush(); err != nil {
-		b.t.Fatal(err)
-	}
-	info, err := w.Commit()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, buffered.Flush())
+	info := must.Get(w.Commit())(b.t)
 	return info.Key
 }
 
@@ -70,22 +63,12 @@ func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
 // columns returns the members of the JSON results with the inputs.
 func (b *rig) columns(rec store.Record) (columns map[string][]any) {
 	b.t.Helper()
-	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts[layout.Full].Key)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	full := must.Get(b.cfg.Blob.Open(b.t.Context(), rec.Artifacts[layout.Full].Key))(b.t)
 	defer full.Close()
-	schema, err := results.ReadSchema(full)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	schema := must.Get(results.ReadSchema(full))(b.t)
 	var text bytes.Buffer
-	if err := results.WriteJSON(b.t.Context(), &text, full, schema, results.FileVariant{Inputs: true}); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := json.Unmarshal(text.Bytes(), &columns); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, results.WriteJSON(b.t.Context(), &text, full, schema, results.FileVariant{Inputs: true}))
+	must.Succeed(b.t, json.Unmarshal(text.Bytes(), &columns))
 	return columns
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -60,10 +61,7 @@ func TestRemovalWhileResultsAreRead(t *testing.T) {
 			cfg.Store, cfg.Janitor.CatchUp = clockedStore{cfg.Store, &clock}, 1e9
 		})
 		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
-		object, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key))(t)
 		defer object.Close()
 		clock.days.Store(100)
 		wait.For(t, "the data is gone", func() bool {

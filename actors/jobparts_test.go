@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -102,9 +103,7 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	if change == nil {
 		t.Fatal("outlived returns no change for a job that is alone")
 	}
-	if _, err := o.updateRecord(t.Context(), change); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.updateRecord(t.Context(), change))(t)
 	if got := s.rec.Claims; len(got) != 2 || got[1].Alone || !rec.Claims[1].Alone {
 		t.Errorf("the record has %+v, and our copy %+v", got, rec.Claims)
 	}

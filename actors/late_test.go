@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -130,10 +131,7 @@ func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record))
 // objects returns how many objects a job has.
 func (b *rig) objects(id string) int {
 	b.t.Helper()
-	list, err := b.cfg.Blob.List(b.t.Context(), layout.JobPrefix(id))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	list := must.Get(b.cfg.Blob.List(b.t.Context(), layout.JobPrefix(id)))(b.t)
 	return len(list)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -45,10 +46,7 @@ func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) 
 
 func heldOf(t *testing.T, d time.Duration, s *sessions) (lived time.Duration, count func(outcome string) float64, why error) {
 	t.Helper()
-	l, err := openLease(t.Context(), s, "node", testTTL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(openLease(t.Context(), s, "node", testTTL))(t)
 	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals_total", Help: "Renewals."}, []string{"outcome"})
 	stop := make(chan struct{})
 	var kept sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -22,34 +23,19 @@ import (
 // rewrite replaces an object by what change makes of its bytes.
 func (b *rig) rewrite(key string, change func([]byte) []byte) {
 	b.t.Helper()
-	o, err := b.cfg.Blob.Open(b.t.Context(), key)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	content, err := io.ReadAll(blob.NewReader(o))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	o := must.Get(b.cfg.Blob.Open(b.t.Context(), key))(b.t)
+	content := must.Get(io.ReadAll(blob.NewReader(o)))(b.t)
 	o.Close()
-	w, err := b.cfg.Blob.Create(b.t.Context(), key, layout.Parquet)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := w.Write(change(content)); err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		b.t.Fatal(err)
-	}
+	w := must.Get(b.cfg.Blob.Create(b.t.Context(), key, layout.Parquet))(b.t)
+	must.Get(w.Write(change(content)))(b.t)
+	must.Get(w.Commit())(b.t)
 }
 
 // damages are what storage may do to an object that a record names.
 var damages = map[string]func(b *rig, key string){
 	"deleted": func(b *rig, key string) {
 		b.t.Helper()
-		if err := b.cfg.Blob.Delete(b.t.Context(), key); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Succeed(b.t, b.cfg.Blob.Delete(b.t.Context(), key))
 	},
 	"cut in half": func(b *rig, key string) {
 		b.rewrite(key, func(content []byte) []byte { return content[:len(content)/2] })
@@ -95,10 +81,7 @@ func TestALostPartRunsAgain(t *testing.T) {
 					}
 					id := b.submit(rowmill.Spec{Inline: texts, Dedup: dedup})
 					b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 10 })
-					parts, err := b.store.ListParts(t.Context(), id)
-					if err != nil {
-						t.Fatal(err)
-					}
+					parts := must.Get(b.store.ListParts(t.Context(), id))(t)
 					lost := parts[0]
 					damage(b, lost.Key)
 					close(damaged)
@@ -214,16 +197,10 @@ func TestResume_LostPart(t *testing.T) {
 				texts := numbered(20)
 				id := b.submit(rowmill.Spec{Inline: texts})
 				b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
-				old, err := b.store.Cancel(t.Context(), id, time.Now(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				old := must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 				time.Sleep(time.Minute) // a missing object may appear until then
 				blocked.Store(false)
-				parts, err := b.store.ListParts(t.Context(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				parts := must.Get(b.store.ListParts(t.Context(), id))(t)
 				damage(b, parts[0].Key)
 				before := e.calls.Load()
 				rec := b.end(b.resume(old, false))
@@ -256,9 +233,7 @@ func TestResume_LostCarriedPart(t *testing.T) {
 		id := b.submit(rowmill.Spec{Inline: texts})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
 		old, err := b.store.Cancel(t.Context(), id, time.Now(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		before := e.calls.Load()
 		next := b.resume(old, false)
 		b.await(next, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning && r.Job.RowsTakenOver == 19 })

@@ -9,16 +9,14 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // find returns the status of a node by name, as another node sees it.
 func find(t *testing.T, s *actors.System, name string) nodes.Status {
 	t.Helper()
-	st, err := nodes.Find(s.Nodes(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(nodes.Find(s.Nodes(), name))(t)
 	return st
 }
 

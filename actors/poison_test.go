@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -38,9 +39,7 @@ func (b *rig) lost(id string, owners ...store.Claim) {
 		if err == nil {
 			err = b.store.CloseSession(b.t.Context(), session)
 		}
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must.Succeed(b.t, err)
 	}
 }
 
@@ -72,9 +71,7 @@ func TestAJobThatEndsItsOwnersIsParked(t *testing.T) {
 					t.Errorf("owner %q, %s, row 0 has run %d times, want 2 of other jobs: %v", rec.Session, rec.Job.Status, e.tries["row 0"], err)
 				}
 				if released {
-					if err := b.store.Unpark(t.Context(), guilty); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, b.store.Unpark(t.Context(), guilty))
 				}
 				if rec := b.end(guilty); rec.Job.ParkedUntil != nil {
 					t.Errorf("the job has ended and is parked until %v", rec.Job.ParkedUntil)
@@ -200,9 +197,7 @@ func suspectThatWaits(t *testing.T, long bool) {
 	b.start()
 	suspect := b.submit(rowmill.Spec{Inline: numbered(3)})
 	b.await(suspect, waits) // its input is read
-	if err := b.system.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.system.Stop(t.Context()))
 	b.lost(suspect, store.Claim{Node: "east", Process: "east-1"}, store.Claim{Node: "east", Process: "east-2"})
 	b.start()
 	if rec := b.await(suspect, waits); len(rec.Claims) != 2 {

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -33,9 +34,7 @@ func (b *rig) raw(rows int) rowmill.Spec {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	spec := rowmill.Spec{Model: writer, Spooled: key, IDColumn: "custom_id"}
 	spec.Model.Kind = rowmill.KindRaw
 	spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/p", Window: "24h"}
@@ -46,7 +45,7 @@ func (b *rig) raw(rows int) rowmill.Spec {
 // the failure and the server's answer.
 func (b *rig) lines(rec store.Record) (lines []string) {
 	b.t.Helper()
-	_, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).MakeLinesFile(b.t.Context(), rec, "lines", func(_ io.Writer, each func(results.RowVisitor) error) error {
+	must.Get(archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).MakeLinesFile(b.t.Context(), rec, "lines", func(_ io.Writer, each func(results.RowVisitor) error) error {
 		return each(func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			line := row.ID.Text + " ok"
 			if out.Failed() {
@@ -55,10 +54,7 @@ func (b *rig) lines(rec store.Record) (lines []string) {
 			lines = append(lines, line)
 			return nil
 		})
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}))(b.t)
 	return lines
 }
 

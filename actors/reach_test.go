@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A lostBucket returns err from Delete.
@@ -32,10 +33,7 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 		Bucket: bucket, Node: "a", Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
 	})
 	member := func(node, objects string, draining bool) cluster.Member {
-		state, err := json.Marshal(nodes.State{Objects: objects, Draining: draining})
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := must.Get(json.Marshal(nodes.State{Objects: objects, Draining: draining}))(t)
 		return cluster.Member{ID: node, Node: node, Owns: true, State: state}
 	}
 	var others []cluster.Member

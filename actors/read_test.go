@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // With any number of inputs, only a few are read at the same time. An account with
@@ -33,10 +34,7 @@ func TestInputsAreReadByTurns(t *testing.T) {
 		}
 		waits := 0
 		for _, id := range jobs {
-			rec, err := b.store.Get(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := must.Get(b.store.Get(t.Context(), id))(t)
 			if strings.HasPrefix(rec.Job.Message, "Waiting for a turn to read the input") {
 				waits++
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -48,9 +49,7 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 		texts := numbered(1500)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 150 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		pace.Store(0)
@@ -68,9 +67,7 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 		}
 		b.cleaned(made.Job.ID, "input/", "parts/")
 		// The new job is complete without the data of the old one.
-		if err := b.cfg.Blob.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.cfg.Blob.DeletePrefix(t.Context(), "jobs/"+id+"/"))
 		b.checkEcho(made, texts)
 	})
 }
@@ -128,9 +125,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention, c.Rows.MaxFailed = week, 3 })
 		id := b.submit(rowmill.Spec{Inline: numbered(300)})
 		b.await(id, func(r store.Record) bool { return r.Job.FailedRows == 2 && r.Job.RowsDone > 100 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		before.Store(false)
@@ -156,13 +151,8 @@ func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 		texts := numbered(600)
 		id := b.submit(rowmill.Spec{Inline: texts})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 100 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
-		old, err := b.store.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
+		old := must.Get(b.store.Get(t.Context(), id))(t)
 		left := 600 - old.Job.RowsDone
 		old.Spec.RowQuota = left - 1
 		failure(t, b.end(b.resume(old, false)), rowmill.CodeRowQuota)
@@ -184,9 +174,7 @@ func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 		again := old
 		again.Spec.RowQuota = 0
 		b.checkEcho(b.end(b.resume(again, false)), texts)
-		if err := b.store.MarkInputRemoved(t.Context(), id, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.store.MarkInputRemoved(t.Context(), id, time.Now()))
 		failure(t, b.end(b.resume(again, false)), rowmill.CodeDownloadFailed)
 	})
 }
@@ -226,9 +214,7 @@ func TestInlineRowsLeaveTheRecord(t *testing.T) {
 		if _, _, err := b.store.Create(t.Context(), store.Record{Job: pending, Spec: rowmill.Spec{Account: "default", Model: writer, Inline: texts}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.store.Cancel(t.Context(), pending.ID, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), pending.ID, time.Now(), nil))(t)
 		b.system.NotifyCancelled(pending.ID)
 		rec = b.await(pending.ID, func(r store.Record) bool { return r.InputUntil != nil })
 		if rec.Spec.Inline != nil {

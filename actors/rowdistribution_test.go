@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -45,10 +46,7 @@ func TestWhereRowsAre(t *testing.T) {
 		id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(texts)})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone == few })
 		where := func(h *host) (actors.RowDistribution, error) {
-			rec, err := b.store.Get(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := must.Get(b.store.Get(t.Context(), id))(t)
 			return h.system.RowDistribution(t.Context(), &rec)
 		}
 		wait.Until(t, func() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -18,14 +19,8 @@ import (
 // parts returns how many records and objects of parts a job has.
 func (b *rig) parts(id string) (records, objects int) {
 	b.t.Helper()
-	parts, err := b.store.ListParts(b.t.Context(), id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	list, err := b.cfg.Blob.List(b.t.Context(), layout.PartsPrefix(id))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	parts := must.Get(b.store.ListParts(b.t.Context(), id))(b.t)
+	list := must.Get(b.cfg.Blob.List(b.t.Context(), layout.PartsPrefix(id)))(b.t)
 	return len(parts), len(list)
 }
 
@@ -74,9 +69,7 @@ func TestAForgottenEndKeepsAll(t *testing.T) {
 		})
 		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 		wait.For(t, "the node looks whether the job is over", func() bool { return s.asked.Load() > 0 })
-		if err := b.system.Stop(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.system.Stop(context.Background()))
 		if records, objects := b.parts(rec.Job.ID); records == 0 || objects == 0 {
 			t.Errorf("%d records and %d objects of parts of a job whose end was forgotten", records, objects)
 		}
@@ -119,13 +112,8 @@ func TestResultsOfALostOwnerGo(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
 		id := b.submit(rowmill.Spec{Inline: numbered(3)})
 		for _, name := range []string{layout.Full, layout.Rows} {
-			w, err := b.cfg.Blob.Create(t.Context(), layout.NewArtifactKey(id, name, 1), layout.Parquet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(b.cfg.Blob.Create(t.Context(), layout.NewArtifactKey(id, name, 1), layout.Parquet))(t)
+			must.Get(w.Commit())(t)
 		}
 		rec := b.end(id)
 		wait.For(t, "the others are gone", func() bool {
@@ -150,13 +138,8 @@ func TestObjectsOfALaterOwnerStay(t *testing.T) {
 		const epoch = 1 << 50
 		later := []string{layout.NewArtifactKey(id, layout.Full, epoch), layout.NewArtifactKey(id, layout.Rows, epoch), layout.NewPartKey(id, 0, epoch)}
 		for _, key := range later {
-			w, err := b.cfg.Blob.Create(t.Context(), key, layout.Parquet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(b.cfg.Blob.Create(t.Context(), key, layout.Parquet))(t)
+			must.Get(w.Commit())(t)
 		}
 		if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
 			t.Fatalf("the job is %s: %+v", rec.Job.Status, rec.Job.FailureReason)
@@ -165,9 +148,7 @@ func TestObjectsOfALaterOwnerStay(t *testing.T) {
 			records, objects := b.parts(id)
 			return records == 0 && objects == 1
 		})
-		if err := b.system.Stop(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.system.Stop(context.Background()))
 		for _, key := range later {
 			if _, err := b.cfg.Blob.Stat(t.Context(), key); err != nil {
 				t.Errorf("%s: %v", key, err)
@@ -275,9 +256,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 		})
 		done := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 		cancelled := b.submit(rowmill.Spec{Inline: numbered(3), Model: rowmill.Model{ID: "of nobody"}})
-		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), cancelled, time.Now(), nil))(t)
 		b.system.NotifyCancelled(cancelled)
 		wait.For(t, "both were told of again", func() bool {
 			mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -375,9 +376,7 @@ func TestCancelAndStopWhileTheBucketIsAway(t *testing.T) {
 		cancelled, left := b.submit(rowmill.Spec{Spooled: "spooled/none"}), b.submit(rowmill.Spec{Spooled: "spooled/none"})
 		b.await(cancelled, says("Waiting for object storage"))
 		b.await(left, says("Waiting for object storage"))
-		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), func(*store.Record) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), cancelled, time.Now(), func(*store.Record) {}))(t)
 		b.system.NotifyCancelled(cancelled)
 		began := time.Now()
 		_ = b.system.Stop(context.Background()) // the error says that some rows were not drained

@@ -26,6 +26,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -50,10 +51,7 @@ type rig struct {
 func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	t.Helper()
 	st, bucket := disktest.Open(t)
-	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	download := must.Get(input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)}))(t)
 	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Inputs: actors.InputConfig{Downloader: download},
 		Parts: actors.PartConfig{Interval: 50 * time.Millisecond}, Shards: actors.ShardConfig{Rows: 100},
@@ -91,9 +89,7 @@ func (b *rig) start() {
 	if b.system, err = actors.New(b.cfg); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.system.Start(b.t.Context()); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, b.system.Start(b.t.Context()))
 	b.t.Cleanup(func() { _ = b.system.Stop(context.Background()) })
 }
 
@@ -122,24 +118,14 @@ func (b *rig) submit(spec rowmill.Spec) string {
 // bucket.
 func (b *rig) spool(texts []string) string {
 	b.t.Helper()
-	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	w := must.Get(b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson"))(b.t)
 	buffered := bufio.NewWriter(w)
 	enc := json.NewEncoder(buffered)
 	for _, text := range texts {
-		if err := enc.Encode(text); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Succeed(b.t, enc.Encode(text))
 	}
-	if err := buffered.Flush(); err != nil {
-		b.t.Fatal(err)
-	}
-	info, err := w.Commit()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, buffered.Flush())
+	info := must.Get(w.Commit())(b.t)
 	return info.Key
 }
 
@@ -171,22 +157,12 @@ func (b *rig) outputs(rec store.Record) (out struct {
 },
 ) {
 	b.t.Helper()
-	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts["full"].Key)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	full := must.Get(b.cfg.Blob.Open(b.t.Context(), rec.Artifacts["full"].Key))(b.t)
 	defer full.Close()
-	schema, err := results.ReadSchema(full)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	schema := must.Get(results.ReadSchema(full))(b.t)
 	var doc bytes.Buffer
-	if err := results.WriteJSON(b.t.Context(), &doc, full, schema, results.Full); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := json.Unmarshal(doc.Bytes(), &out); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, results.WriteJSON(b.t.Context(), &doc, full, schema, results.Full))
+	must.Succeed(b.t, json.Unmarshal(doc.Bytes(), &out))
 	return out
 }
 
@@ -259,10 +235,7 @@ func (b *rig) cleaned(id string, prefixes ...string) {
 	b.t.Helper()
 	for _, p := range prefixes {
 		wait.Until(b.t, func() error {
-			left, err := b.cfg.Blob.List(b.t.Context(), "jobs/"+id+"/"+p)
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			left := must.Get(b.cfg.Blob.List(b.t.Context(), "jobs/"+id+"/"+p))(b.t)
 			if len(left) > 0 {
 				return fmt.Errorf("left behind: %v", left)
 			}
@@ -283,10 +256,7 @@ func TestURLJobCarriesIDs(t *testing.T) {
 	defer server.Close()
 	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, Column: "text", IDColumn: "key"}))
 	b.checkEcho(rec, numbered(250))
-	full, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key))(t)
 	defer full.Close()
 	if s, err := results.ReadSchema(full); err != nil || s.IDColumn != "key" || s.IDKind != rowmill.IDString {
 		t.Errorf("schema = %+v, %v", s, err)
@@ -514,9 +484,7 @@ func TestAnAnswerThatCannotBeComparedFailsItsRow(t *testing.T) {
 				t.Errorf("%s with %.20s: job = %+v, want one failed row", schema, answer, rec.Job)
 			}
 			rows, err := b.cfg.Blob.Open(t.Context(), rec.Artifacts["rows"].Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, _, err := results.ListFailures(t.Context(), rows, -1, 10)
 			_ = rows.Close()
 			if err != nil || len(got) != 1 || got[0].Row != 1 || got[0].Code != rowmill.RowSchemaViolation {
@@ -630,9 +598,7 @@ func TestCancelStopsARunningJob(t *testing.T) {
 		b := setup(t, e)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}))(t)
 		b.system.NotifyCancelled(id)
 		b.cleaned(id, "input/")
 		before := e.calls.Load()
@@ -653,9 +619,7 @@ func TestACancelIsNoticedWithoutTheHint(t *testing.T) {
 		b := setup(t, e)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(numbered(20_000))})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}))(t)
 		b.cleaned(id, "input/")
 	})
 }
@@ -672,9 +636,7 @@ func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
 			done := int64(0)
 			b.await(id, func(r store.Record) bool { done = r.Job.RowsDone; return done > 0 })
 			b.await(id, func(r store.Record) bool { return r.Job.RowsDone > done || r.Job.Status.IsTerminal() })
-			if err := b.system.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.system.Stop(t.Context()))
 			b.start()
 		}
 		b.checkEcho(b.end(id), texts)
@@ -701,9 +663,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 		texts := numbered(1500)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 		first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-		if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.store.CloseSession(t.Context(), first.Session))
 		rec := b.end(id)
 		b.checkEcho(rec, texts)
 		if rec.Session == first.Session || rec.Epoch <= first.Epoch {

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -234,10 +235,7 @@ func TestUsageEqualsTheRows(t *testing.T) {
 		b := setup(t, e, byWords, func(c *actors.Config) { c.Rows.MaxFailed = 1000 })
 		rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(250))}))
 		other := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3)}))
-		usage, err := b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		usage := must.Get(b.store.Usage(t.Context(), "default", *rec.Job.Completed, *other.Job.Completed))(t)
 		var rows, failed, in, out int64
 		for _, u := range usage {
 			rows, failed, in, out = rows+u.Totals.Rows, failed+u.Totals.Failed, in+u.Totals.InputTokens, out+u.Totals.OutputTokens

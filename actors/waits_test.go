@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
 )
@@ -129,9 +130,7 @@ func TestMetricOfWaitingRows(t *testing.T) {
 		waiting(250)
 		second := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(30)})
 		waiting(280)
-		if _, err := b.store.Cancel(t.Context(), second, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.Cancel(t.Context(), second, time.Now(), nil))(t)
 		b.system.NotifyCancelled(second)
 		waiting(250)
 		e.down.Store(false)

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -63,32 +64,18 @@ type asking struct {
 func (a *asking) Node(address string) peerv1connect.NodeServiceClient { return a.client.Node(address) }
 
 func exchange(b *testing.B, message any) {
-	authority, err := certtest.NewAuthority()
-	if err != nil {
-		b.Fatal(err)
-	}
-	files, err := authority.Issue(b.TempDir(), "rowmill")
-	if err != nil {
-		b.Fatal(err)
-	}
+	authority := must.Get(certtest.NewAuthority())(b)
+	files := must.Get(authority.Issue(b.TempDir(), "rowmill"))(b)
 	cfg := peer.Config{Listen: "127.0.0.1:0", Node: "gpu1-01234567", TLS: peer.TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}}
-	server, err := peer.Listen(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := must.Get(peer.Listen(cfg))(b)
 	defer server.Close(context.Background())
 	server.SetHandler(hearing{})
-	client, err := peer.NewClient(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	client := must.Get(peer.NewClient(cfg))(b)
 	defer client.Close()
 	t := &peerTransport{peers: &asking{client: client}}
 	before := spent()
 	for b.Loop() {
-		if err := t.tellPeer(b.Context(), server.Addr().String(), message); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, t.tellPeer(b.Context(), server.Addr().String(), message))
 	}
 	b.ReportMetric(float64(spent()-before)/float64(b.N), "cpu-ns/op")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // countingBucket has one object, "k", and counts opens and closes.
@@ -71,9 +72,7 @@ func TestLazyObjectsOpenFew(t *testing.T) {
 		objects[i] = all.Object("k", 7)
 	}
 	for _, l := range objects {
-		if _, err := l.ReadAt(make([]byte, 7), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.ReadAt(make([]byte, 7), 0))(t)
 		if open := s.opened.Load() - s.closed.Load(); open > limit {
 			t.Fatalf("%d are open, want %d at most", open, limit)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The generated calls send zero values only where these differ from absent ones, and
@@ -101,10 +102,7 @@ func TestCalls_Timeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, err := New(Config{Server: "http://silent.example"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(New(Config{Server: "http://silent.example"}))(t)
 				c.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 					<-r.Context().Done()
 					return nil, r.Context().Err()

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
@@ -25,10 +26,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := New(Config{Server: server.URL + "/", Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Config{Server: server.URL + "/", Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}}))(t)
 	t.Cleanup(c.Close)
 	return c, server
 }
@@ -74,10 +72,7 @@ func TestSubmit_SendsOnlySetFields(t *testing.T) {
 				}
 				io.WriteString(w, `{"metadata":{"job_id":"job-1","message":"made"},"results":"job-1","warnings":["w"]}`)
 			})
-			got, err := c.Submit(t.Context(), test.sub)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(c.Submit(t.Context(), test.sub))(t)
 			if diff := cmp.Diff(Submitted{JobID: "job-1", Metadata: Submitted_Metadata{JobID: "job-1", Message: "made"}, Warnings: []string{"w"}}, got); diff != "" {
 				t.Error(diff)
 			}
@@ -201,9 +196,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(Config{Server: "http://silent.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
@@ -225,10 +218,7 @@ func TestJob_KeepsRaw(t *testing.T) {
 	t.Parallel()
 	const record = `{"job_id":"job-1","status":"RUNNING","num_rows":12345678901234567,"new_field":1.50}`
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, `{"job":%s}`, record) })
-	job, err := c.Job(t.Context(), "job-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := must.Get(c.Job(t.Context(), "job-1"))(t)
 	if string(job.Raw) != record || job.Status != rowmill.StatusRunning || *job.NumRows != 12345678901234567 {
 		t.Errorf("%s, status %q", job.Raw, job.Status)
 	}

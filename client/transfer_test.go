@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
@@ -101,19 +102,14 @@ func newOrigin(t *testing.T) (*origin, *Client, string) {
 	}
 	o.server = httptest.NewServer(o)
 	t.Cleanup(o.server.Close)
-	c, err := New(Config{Server: o.server.URL, Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Config{Server: o.server.URL, Key: "k", Retry: retry.Policy{First: time.Millisecond, Most: time.Second, Tries: 3}}))(t)
 	t.Cleanup(c.Close)
 	return o, c, filepath.Join(t.TempDir(), "out.parquet")
 }
 
 func (o *origin) check(path string, size int64, err error) {
 	o.t.Helper()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, err)
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, o.content) || size != int64(len(got)) {
 		o.t.Fatalf("%d bytes, size %d, error %v; want %d bytes", len(got), size, err, len(o.content))
@@ -125,10 +121,7 @@ func (o *origin) check(path string, size int64, err error) {
 
 func leftovers(t *testing.T, path string) []string {
 	t.Helper()
-	parts, err := filepath.Glob(path + ".*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := must.Get(filepath.Glob(path + ".*"))(t)
 	return parts
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -47,9 +48,7 @@ func TestJoinAndLeave(t *testing.T) {
 		t.Errorf("Self: %+v", self)
 	}
 
-	if err := b.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Leave(t.Context()))
 	if err := b.Leave(t.Context()); err != nil {
 		t.Errorf("leaving twice: %v", err)
 	}
@@ -69,9 +68,7 @@ func TestKill(t *testing.T) {
 	a := open(t, first)
 	b, c := open(t, quick("b", a.address())), open(t, quick("c", a.address()))
 	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Close())
 	wantNodes(t, []string{"a", "c"}, a, c)
 	wantMemberGauges(t, reg, 2, 0, 1)
 	if lost := metricValue(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
@@ -104,9 +101,7 @@ func TestRestart(t *testing.T) {
 	a := open(t, patient("a"))
 	b := open(t, patient("b", a.address()))
 	wantNodes(t, []string{"a", "b"}, a, b)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Close())
 	again := patient("b", a.address())
 	again.Bind = b.address()
 	b2 := open(t, again)
@@ -147,28 +142,18 @@ func TestState(t *testing.T) {
 		t.Error("b has a state before its first SetState")
 	}
 	small := []byte(`{"models":["m"],"load":0.5}`)
-	if err := b.SetState(small); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.SetState(small))
 	wantState(t, "b", small, a, b, c)
 	large := bytes.Repeat([]byte("x"), 16<<10)
-	if err := b.SetState(large); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.SetState(large))
 	wantState(t, "b", large, a, b, c)
-	if err := b.SetState(small[:7]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.SetState(small[:7]))
 	wantState(t, "b", small[:7], a, b, c)
 
 	// A later member gets all states, and all members get its state.
-	if err := c.SetState(large); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.SetState(large))
 	d := open(t, silent("d", c.address()))
-	if err := d.SetState(small); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.SetState(small))
 	wantState(t, "b", small[:7], d)
 	wantState(t, "c", large, a, b, d)
 	wantState(t, "d", small, a, b, c)
@@ -192,9 +177,7 @@ func TestStateStorm(t *testing.T) {
 			size = 5000
 		}
 		last = append(bytes.Repeat([]byte("x"), size), fmt.Sprint(i)...)
-		if err := b.SetState(last); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.SetState(last))
 	}
 	wantState(t, "b", last, a)
 }
@@ -211,18 +194,14 @@ func TestPartition(t *testing.T) {
 	c := open(t, w.attach(quick("c", seed.address())))
 	d := open(t, w.attach(quick("d", seed.address())))
 	wantNodes(t, []string{"a", "b", "c", "d", "seed"}, a, b, c, d, seed)
-	if err := seed.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, seed.Leave(t.Context()))
 	wantNodes(t, []string{"a", "b", "c", "d"}, a, b, c, d)
 
 	w.set(true, []*Cluster{a, b}, []*Cluster{c, d})
 	wantNodes(t, []string{"a", "b"}, a, b)
 	wantNodes(t, []string{"c", "d"}, c, d)
 	state := bytes.Repeat([]byte("during the partition"), 200)
-	if err := c.SetState(state); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.SetState(state))
 	wantState(t, "c", state, d)
 	for _, m := range []*Cluster{a, b, c, d} {
 		wait.For(t, "memberlist forgets the other half", func() bool { return m.list.NumMembers() == 2 && m.forgotten() })
@@ -256,9 +235,7 @@ func TestKeys(t *testing.T) {
 	a := open(t, keyed("a", [][]byte{one, two}))
 	b := open(t, keyed("b", [][]byte{two, one}, a.address()))
 	wantNodes(t, []string{"a", "b"}, a, b)
-	if err := a.SetState([]byte("secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.SetState([]byte("secret")))
 	wantState(t, "a", []byte("secret"), b)
 
 	for name, keys := range map[string][][]byte{"wrong": {bytes.Repeat([]byte("3"), 32)}, "none": nil} {
@@ -288,13 +265,9 @@ func TestKeyRotation(t *testing.T) {
 	wantNodes(t, []string{"a", "b"}, a, b)
 	for step, keys := range [][][]byte{{before, after}, {after, before}, {after}} {
 		for i, c := range []*Cluster{a, b} {
-			if err := c.SetKeys(keys); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.SetKeys(keys))
 			said := fmt.Appendf(nil, "%d of step %d", i, step)
-			if err := c.SetState(said); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.SetState(said))
 			wantState(t, c.cfg.Node, said, a, b)
 		}
 	}
@@ -338,10 +311,7 @@ func TestRekey(t *testing.T) {
 	for _, test := range [][2]string{
 		{"a", "ab"}, {"ab", "ba"}, {"ba", "b"}, {"abc", "ac"}, {"abc", "ca"}, {"abc", "de"}, {"abc", "bde"}, {"abcd", "dx"}, {"a", "a"}, {"abc", "xb"},
 	} {
-		ring, err := memberlist.NewKeyring(keys(test[0]), keys(test[0])[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		ring := must.Get(memberlist.NewKeyring(keys(test[0]), keys(test[0])[0]))(t)
 		walked := ring.GetKeys() // as a concurrent reader decrypts
 		as := fmt.Sprintf("%s", walked)
 		if err := rekey(ring, keys(test[1])); err != nil {
@@ -435,9 +405,7 @@ func TestJoinFile(t *testing.T) {
 	b := open(t, cfg)
 	wait.For(t, "the file that is missing is logged", func() bool { return log.count("no such file") == 1 })
 	text := "# our seeds\n\nnonsense\n  " + a.address() + "  \n"
-	if err := os.WriteFile(cfg.JoinFile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(cfg.JoinFile, []byte(text), 0o600))
 	wantNodes(t, []string{"a", "b"}, a, b)
 	wait.For(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
 }
@@ -450,13 +418,8 @@ func TestEmptyStream(t *testing.T) {
 	cfg.Label = "mill"
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	a := open(t, cfg)
-	conn, err := net.Dial("tcp", a.address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", a.address()))(t)
+	must.Succeed(t, conn.Close())
 	wait.For(t, "it is noted", func() bool { return log.count("discarding stream") == 1 })
 	if log.count(`level=DEBUG msg="memberlist reported" detail="discarding stream`) != 1 {
 		t.Error("the log has an Info line about an empty connection")
@@ -470,9 +433,7 @@ func TestCloseWhileSeeking(t *testing.T) {
 	cfg.Timing.StreamTimeout = time.Hour
 	a := open(t, cfg)
 	began := time.Now()
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Close())
 	if took := time.Since(began); took > waitTimeout/2 {
 		t.Errorf("closing took %v", took)
 	}

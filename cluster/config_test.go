@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -75,14 +76,9 @@ func TestForeignMember(t *testing.T) {
 	foreign := memberlist.DefaultLocalConfig()
 	foreign.Name, foreign.BindAddr, foreign.BindPort = "consul", "127.0.0.1", 0
 	foreign.Logger = newGossipLog(quick("x").withDefaults().Logger)
-	list, err := memberlist.Create(foreign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(memberlist.Create(foreign))(t)
 	defer func() { _ = list.Shutdown() }()
-	if _, err := list.Join([]string{a.address()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(list.Join([]string{a.address()}))(t)
 	wait.For(t, "it is refused", func() bool { return log.count("not a Rowmill node") > 0 })
 	wantNodes(t, []string{"a", "b"}, a, b)
 }

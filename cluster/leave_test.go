@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -24,9 +25,7 @@ func TestGoodbyePassedOn(t *testing.T) {
 	c := open(t, cut)
 	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
 	w.set(true, []*Cluster{b}, []*Cluster{c})
-	if err := b.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Leave(t.Context()))
 	wantNodes(t, []string{"a", "c"}, a, c)
 	wantMemberGauges(t, reg, 2, 1, 0)
 }
@@ -60,9 +59,7 @@ func TestLeaveAtOnce(t *testing.T) {
 	b, c := open(t, silent("b", a.address())), open(t, silent("c", a.address()))
 	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
 	began := time.Now()
-	if err := b.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Leave(t.Context()))
 	if took := time.Since(began); took > leaveTimeout/2 {
 		t.Errorf("leaving took %v", took)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -48,10 +49,7 @@ func silent(node string, join ...string) Config {
 // open starts a member and closes it at the end of the test.
 func open(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
-	c, err := Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close %s: %v", cfg.Node, err)
@@ -198,10 +196,7 @@ func (j *logBuffer) count(text string) int {
 // metricValue reads one series; labels are "name=value".
 func metricValue(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			var got []string

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestUpdates(t *testing.T) {
@@ -27,9 +29,7 @@ func TestUpdates(t *testing.T) {
 		}
 	}
 	var got []memberUpdate
-	if err := decodeUpdates(text, 1000, func(n memberUpdate) { got = append(got, n) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, decodeUpdates(text, 1000, func(n memberUpdate) { got = append(got, n) }))
 	if diff := cmp.Diff(sent, got, cmp.AllowUnexported(memberUpdate{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
@@ -72,10 +72,7 @@ func FuzzUpdates(f *testing.F) {
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	p := profile{Rowmill: 1, Node: strings.Repeat("n", 64), Peer: "p:1", API: "a:1", Engines: true, Owns: true, Protocol: 3, Started: 1}
-	text, err := encodeProfile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(encodeProfile(p))(t)
 	if got, err := decodeProfile(text); err != nil || got != p {
 		t.Errorf("%+v, %v; want %+v", got, err, p)
 	}

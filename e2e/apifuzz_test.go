@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestAPIByItsDocument runs schemathesis, which sends requests that the OpenAPI
@@ -68,8 +70,8 @@ func byDocument(t *testing.T, key map[string]any) {
 		jobs = append(jobs, created.Results)
 		n.finish(t, created.Results)
 	}
-	host := must(os.Hostname())(t)
-	hooks := must(filepath.Abs("testdata"))(t)
+	host := must.Get(os.Hostname())(t)
+	hooks := must.Get(filepath.Abs("testdata"))(t)
 	secret := apiKey // no request can revoke this key
 	if key != nil {
 		var made struct {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob/blobtest"
 	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/seed"
@@ -243,11 +244,11 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 				t.Fatalf("%s: %v: %s", name, err, out)
 			}
 		}
-		check(t, os.Mkdir(filepath.Join(folder, "redis"), 0o700))
+		must.Succeed(t, os.Mkdir(filepath.Join(folder, "redis"), 0o700))
 		run("redis-cli", "-p", fmt.Sprint(records.Port()), "--rdb", filepath.Join(folder, "redis", "dump.rdb"))
-		target := must(s3test.Run(t.Context(), filepath.Join(folder, "s3"), 0))(t)
+		target := must.Get(s3test.Run(t.Context(), filepath.Join(folder, "s3"), 0))(t)
 		t.Cleanup(target.Stop)
-		check(t, blobtest.Copy(t.Context(), open(t, objects), open(t, target)))
+		must.Succeed(t, blobtest.Copy(t.Context(), open(t, objects), open(t, target)))
 		after := l.known()
 
 		other := restored(t, w.url, filepath.Join(folder, "redis"), target, after, "appendonly no")
@@ -291,13 +292,13 @@ func TestVersionsAndAnAOF(t *testing.T) {
 		return strings.Contains(tell("INFO", "persistence"), "aof_rewrite_in_progress:0")
 	})
 	folder := t.TempDir()
-	check(t, os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))))
+	must.Succeed(t, os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))))
 	after := l.known()
 	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "100")
 	l.goesOn(t) // the node merges and removes many objects that the copy names
 	stop()
 	n.kill()
-	check(t, records.Stop())
+	must.Succeed(t, records.Stop())
 
 	found, err := objects.Undelete(t.Context(), at)
 	if err != nil || found == 0 {
@@ -314,7 +315,7 @@ func TestVersionsAndAnAOF(t *testing.T) {
 // open opens the bucket of a server.
 func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 	t.Helper()
-	bucket := must(s3.Open(t.Context(), s3.Config{
+	bucket := must.Get(s3.Open(t.Context(), s3.Config{
 		Endpoint: server.Endpoint, Region: s3test.Region, Bucket: server.Bucket, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
 	}))(t)
 	t.Cleanup(func() { _ = bucket.Close() })
@@ -327,7 +328,7 @@ func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 // clients have deleted in a bucket without versions.
 func restored(t *testing.T, engine, folder string, objects *s3test.Server, removed map[string]loaded, settings ...string) *node {
 	t.Helper()
-	redis := must(redistest.Run(t.Context(), folder, 0, "always", settings...))(t)
+	redis := must.Get(redistest.Run(t.Context(), folder, 0, "always", settings...))(t)
 	t.Cleanup(func() {
 		if err := redis.Stop(); err != nil {
 			t.Error(err)
@@ -369,7 +370,7 @@ func (n *node) held(t *testing.T) []string {
 		inside, err = filepath.Glob(filepath.Join(n.data, "tmp", "*", "*", "*"))
 		found = append(found, inside...)
 	}
-	check(t, err)
+	must.Succeed(t, err)
 	return found
 }
 
@@ -387,12 +388,12 @@ func TestKilledWhileBackedUp(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.data, "objects", "files", "ballast"), make([]byte, 32<<20), 0o600)
 	}
-	check(t, err)
+	must.Succeed(t, err)
 	archive := filepath.Join(t.TempDir(), "rowmill.tar")
 	command := n.client(t, "backup", "--rate", "1MiB", archive)
 	var said bytes.Buffer
 	command.Stderr = &said
-	check(t, command.Start())
+	must.Succeed(t, command.Start())
 	holds := func(name string) bool { return filepath.Base(name) == "objects" } // ignores the short-lived files of jobs
 	wait.For(t, "the backup begins", func() bool { return slices.ContainsFunc(n.held(t), holds) })
 	if status, answer, err := n.send(http.MethodPost, "/v1/backup", nil); err != nil || status != http.StatusConflict || !strings.Contains(string(answer), "backup_under_way") {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -143,7 +144,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 400_000, 0)
 	n := newNode(t, w.url, killSettings)
-	check(t, os.MkdirAll(n.data, 0o755))
+	must.Succeed(t, os.MkdirAll(n.data, 0o755))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", n.data).CombinedOutput(); err != nil {
 		unable(t, "a full disk needs the right to mount a tmpfs: %v: %s", err, out)
 	}

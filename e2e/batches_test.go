@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -51,7 +52,7 @@ func TestOpenAINode(t *testing.T) {
 	clients := nodeClients(t)
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	large := filepath.Join(t.TempDir(), "large.jsonl")
-	check(t, os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600))
+	must.Succeed(t, os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600))
 	runClient(t, "node", "testdata/batches_openai.mjs", clients, n.base, apiKey, large)
 }
 
@@ -112,17 +113,17 @@ func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 	t.Helper()
 	var form bytes.Buffer
 	parts := multipart.NewWriter(&form)
-	file := must(parts.CreateFormFile("file", "in.jsonl"))(t)
+	file := must.Get(parts.CreateFormFile("file", "in.jsonl"))(t)
 	for i := range rows {
 		fmt.Fprintf(file, `{"custom_id":"row-%d","method":"POST","url":"/v1/chat/completions","body":{"model":"llama-3.1-8b","max_tokens":%d,"ignore_eos":true,"messages":[{"role":"user","content":"%d"}]}}`+"\n", i, tokens, i)
 	}
-	check(t, parts.WriteField("purpose", "batch"))
-	check(t, parts.Close())
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, n.base+"/v1/files", &form))(t)
+	must.Succeed(t, parts.WriteField("purpose", "batch"))
+	must.Succeed(t, parts.Close())
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, n.base+"/v1/files", &form))(t)
 	r.Header.Set("Authorization", "Bearer "+apiKey)
 	r.Header.Set("Content-Type", parts.FormDataContentType())
 	response, err := n.http.Do(r)
-	check(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	var sent struct{ ID string }
 	if err := json.NewDecoder(response.Body).Decode(&sent); err != nil || sent.ID == "" {
@@ -161,7 +162,7 @@ func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
 		var one struct {
 			ID string `json:"custom_id"`
 		}
-		check(t, json.Unmarshal([]byte(line), &one))
+		must.Succeed(t, json.Unmarshal([]byte(line), &one))
 		ids = append(ids, one.ID)
 	}
 	return ids

@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
@@ -97,7 +98,7 @@ type probe struct {
 // check that the chart makes them.
 func chart(t *testing.T, file string) (all []manifest) {
 	t.Helper()
-	text := must(os.ReadFile(file))(t)
+	text := must.Get(os.ReadFile(file))(t)
 	for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var raw yaml.Node
 		if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
@@ -106,7 +107,7 @@ func chart(t *testing.T, file string) (all []manifest) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		var head struct{ Kind string }
-		check(t, raw.Decode(&head))
+		must.Succeed(t, raw.Decode(&head))
 		m := manifest{Kind: head.Kind}
 		switch head.Kind {
 		case "StatefulSet", "Service", "ConfigMap", "NetworkPolicy", "Ingress", "Pod":
@@ -158,7 +159,7 @@ func (p *pod) environment(t *testing.T, c container, config string) []string {
 	paths := []string{"$(POD_IP)", p.ip, "$(POD_NAME)", p.name}
 	for _, mount := range c.Mounts {
 		here := filepath.Join(p.dir, mount.Path)
-		check(t, os.MkdirAll(here, 0o700))
+		must.Succeed(t, os.MkdirAll(here, 0o700))
 		if strings.HasPrefix(mount.Path, "/etc/") || mount.Path == "/data" {
 			paths = append(paths, mount.Path, here)
 		}
@@ -179,8 +180,8 @@ func (p *pod) environment(t *testing.T, c container, config string) []string {
 
 func (p *pod) write(t *testing.T, file, text string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	check(t, os.WriteFile(file, []byte(text), 0o600))
+	must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // fill writes the secrets of a pod's volumes.
@@ -242,7 +243,7 @@ func TestChartSettings(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, &failure)
 			}
-			check(t, yaml.Unmarshal(out, &set))
+			must.Succeed(t, yaml.Unmarshal(out, &set))
 			if node.Args[0] != "serve" {
 				t.Errorf("it runs %q", node.Args)
 			}
@@ -302,9 +303,9 @@ func TestChartSettings(t *testing.T) {
 // signature, and no other routes.
 func TestChartIngress(t *testing.T) {
 	t.Parallel()
-	text := must(os.ReadFile("../http/openapi.yaml"))(t)
+	text := must.Get(os.ReadFile("../http/openapi.yaml"))(t)
 	var document struct{ Paths map[string]any }
-	check(t, yaml.Unmarshal(text, &document))
+	must.Succeed(t, yaml.Unmarshal(text, &document))
 	paths := only(t, forms(t)["single"], "Ingress").Spec.Rules[0].HTTP.Paths
 	for route := range document.Paths {
 		reached := false
@@ -322,8 +323,8 @@ func TestChartIngress(t *testing.T) {
 // and runs as the owner of these paths.
 func TestChartImage(t *testing.T) {
 	t.Parallel()
-	dockerfile := must(os.ReadFile("../deploy/Dockerfile"))(t)
-	rendered := must(os.ReadFile("../deploy/helm/testdata/separate.yaml"))(t)
+	dockerfile := must.Get(os.ReadFile("../deploy/Dockerfile"))(t)
+	rendered := must.Get(os.ReadFile("../deploy/helm/testdata/separate.yaml"))(t)
 	for of, at := range map[string]string{
 		`(?m)^ENV ROWMILL_DATA=(\S+) TMPDIR=(\S+) HOME=(\S+)$`: `{name: data, mountPath: (\S+)}`,
 		`(?m)^COPY --from=build --chown=(\d+):\d+ /out/data`:   `runAsUser: (\d+)`,
@@ -347,7 +348,7 @@ func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string)
 	node.Env = environ // for equal names, the last value counts
 	var log bytes.Buffer
 	node.Stderr = &log
-	check(t, node.Start())
+	must.Succeed(t, node.Start())
 	ended := make(chan error, 1)
 	over := make(chan struct{})
 	go func() {
@@ -427,7 +428,7 @@ func twoRows(t *testing.T, environ []string) {
 func TestChartNode(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["try"]
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	listen := listener.Addr().String()
 	listener.Close()
 	p := &pod{dir: t.TempDir(), ip: "127.0.0.1", name: "rowmill-0", values: secrets()}
@@ -457,7 +458,7 @@ func TestChartCluster(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["sidecar"]
 	redis, bucket := redistest.Start(t), s3test.Start(t)
-	authority := must(certtest.NewAuthority())(t)
+	authority := must.Get(certtest.NewAuthority())(t)
 	var environ []string
 	for i, ip := range []string{"127.83.0.1", "127.83.0.2"} {
 		server := startSimulated(t)
@@ -466,9 +467,9 @@ func TestChartCluster(t *testing.T) {
 		p := &pod{dir: t.TempDir(), ip: ip, name: fmt.Sprint("rowmill-", i), values: values, replaced: []string{
 			"http://127.0.0.1:8000", server.url, "rowmill-nodes:7946", "127.83.0.1:7946",
 		}}
-		files := must(authority.Issue(t.TempDir(), "rowmill"))(t)
+		files := must.Get(authority.Issue(t.TempDir(), "rowmill"))(t)
 		for name, file := range map[string]string{"tls.crt": files.Cert, "tls.key": files.Key, "ca.crt": files.CA} {
-			text := must(os.ReadFile(file))(t)
+			text := must.Get(os.ReadFile(file))(t)
 			p.write(t, filepath.Join(p.dir, "/etc/rowmill/tls", name), string(text))
 		}
 		environ, _ = p.serve(t, all, ip+":8088", "--set", "objects.url=s3://"+bucket.Bucket, "--set", "objects.endpoint="+bucket.Endpoint,

@@ -6,13 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestConfigurationIsDocumented checks that docs/configuration.md has every setting
 // that the binary prints.
 func TestConfigurationIsDocumented(t *testing.T) {
 	t.Parallel()
-	doc := must(os.ReadFile("../docs/configuration.md"))(t)
+	doc := must.Get(os.ReadFile("../docs/configuration.md"))(t)
 	command := exec.CommandContext(t.Context(), binary, "config", "print")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out, err := command.Output()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A follower follows a job by events, over several processes of a node.
@@ -22,11 +23,11 @@ func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []s
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	defer cancel()
-	api := must(client.New(client.Config{Server: n.base, Key: apiKey}))(f)
+	api := must.Get(client.New(client.Config{Server: n.base, Key: apiKey}))(f)
 	defer api.Close()
 	var names []string
 	for e, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.job}, After: f.last}) {
-		check(f, err)
+		must.Succeed(f, err)
 		names, f.last = append(names, e.Name), e.ID
 		if e.Name != client.EventJob {
 			continue

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // csvOf returns a CSV file of rows rows with the columns id and text.
@@ -18,9 +20,9 @@ func csvOf(t *testing.T, rows int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	check(t, w.Write([]string{"id", "text"}))
+	must.Succeed(t, w.Write([]string{"id", "text"}))
 	for i := range rows {
-		check(t, w.Write([]string{strconv.Itoa(i), rowText(i)}))
+		must.Succeed(t, w.Write([]string{strconv.Itoa(i), rowText(i)}))
 	}
 	w.Flush()
 	return out.Bytes()
@@ -38,7 +40,7 @@ func parquetOf(t *testing.T, rows int) []byte {
 		all[i] = row{int64(i), rowText(i)}
 	}
 	var out bytes.Buffer
-	check(t, parquet.Write(&out, all))
+	must.Succeed(t, parquet.Write(&out, all))
 	return out.Bytes()
 }
 
@@ -46,8 +48,8 @@ func gzipped(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	must(w.Write(data))(t)
-	check(t, w.Close())
+	must.Get(w.Write(data))(t)
+	must.Succeed(t, w.Close())
 	return out.Bytes()
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/internal/wait"
@@ -39,10 +40,10 @@ func TestFlippedBits(t *testing.T) {
 	n.kill()
 	n.engines = served
 	whole := filepath.Join(t.TempDir(), "whole")
-	check(t, os.Rename(n.data, whole))
+	must.Succeed(t, os.Rename(n.data, whole))
 
 	var files []string
-	check(t, filepath.WalkDir(whole, func(path string, d fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(whole, func(path string, d fs.DirEntry, err error) error {
 		if info, statErr := d.Info(); err == nil && statErr == nil && info.Mode().IsRegular() && info.Size() > 0 {
 			files = append(files, strings.TrimPrefix(path, whole))
 		}
@@ -50,10 +51,10 @@ func TestFlippedBits(t *testing.T) {
 	}))
 	random := rand.New(rand.NewPCG(seed.ForTest(t), 0))
 	for range size(4, 12, 200) {
-		check(t, os.RemoveAll(n.data))
-		check(t, os.CopyFS(n.data, os.DirFS(whole)))
+		must.Succeed(t, os.RemoveAll(n.data))
+		must.Succeed(t, os.CopyFS(n.data, os.DirFS(whole)))
 		flip(t, random, filepath.Join(n.data, files[random.IntN(len(files))]))
-		check(t, os.Remove(filepath.Join(filepath.Dir(n.data), "log")))
+		must.Succeed(t, os.Remove(filepath.Join(filepath.Dir(n.data), "log")))
 		n.launch(t)
 		wait.Until(t, func() error {
 			if n.gone() {
@@ -83,7 +84,7 @@ func TestFlippedBits(t *testing.T) {
 // flip flips one bit of a file.
 func flip(t *testing.T, random *rand.Rand, path string) {
 	t.Helper()
-	content := must(os.ReadFile(path))(t)
+	content := must.Get(os.ReadFile(path))(t)
 	const page = 4096
 	at := random.IntN(len(content))
 	for strings.Trim(string(content[at/page*page:min(len(content), at/page*page+page)]), "\x00") == "" {
@@ -91,7 +92,7 @@ func flip(t *testing.T, random *rand.Rand, path string) {
 	}
 	bit := random.IntN(8)
 	content[at] ^= 1 << bit
-	check(t, os.WriteFile(path, content, 0o600))
+	must.Succeed(t, os.WriteFile(path, content, 0o600))
 	t.Logf("bit %d of byte %d of %s", bit, at, filepath.Base(path))
 }
 
@@ -107,14 +108,14 @@ func (n *node) readsNothingWrong(t *testing.T, id string) {
 		if err != nil || status != http.StatusOK {
 			return err
 		}
-		check(t, json.Unmarshal(data, &answer))
+		must.Succeed(t, json.Unmarshal(data, &answer))
 		if !answer.Job.over() {
 			return fmt.Errorf("job %s is %s", id, answer.Job.Status)
 		}
 		return nil
 	})
 	status, data, err := n.send(http.MethodGet, "/v1/jobs/"+id+"/results?include_inputs=true", nil)
-	check(t, err)
+	must.Succeed(t, err)
 	if status != http.StatusOK {
 		return
 	}
@@ -122,7 +123,7 @@ func (n *node) readsNothingWrong(t *testing.T, id string) {
 		Outputs []*string `json:"outputs"`
 		Inputs  []string  `json:"inputs"`
 	}
-	check(t, json.Unmarshal(data, &result))
+	must.Succeed(t, json.Unmarshal(data, &result))
 	for i, input := range result.Inputs {
 		if input != rowText(i) || result.Outputs[i] == nil || *result.Outputs[i] != answerText(i) {
 			t.Errorf("job %s: row %d of input %q is %q", id, i, input, show(result.Outputs[i]))

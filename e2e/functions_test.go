@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // An echo is an inference server that answers with the system prompt and the prompt. A
@@ -91,7 +93,7 @@ func newAuthor(t *testing.T, n *node, key string) *author {
 // its standard output and exit code.
 func (a *author) rowmill(t *testing.T, definition string, args ...string) (string, int) {
 	t.Helper()
-	check(t, os.WriteFile(filepath.Join(a.dir, "definition.yaml"), []byte(definition), 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(a.dir, "definition.yaml"), []byte(definition), 0o600))
 	command := exec.CommandContext(t.Context(), binary, args...)
 	command.Dir = a.dir
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "ROWMILL_SERVER=" + a.base, "ROWMILL_API_KEY=" + a.key}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The GPU benchmark runs in its form for a CPU, from start to end, on the simulator.
@@ -15,7 +17,7 @@ import (
 // servers.
 func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 	t.Parallel()
-	dir := must(filepath.Abs(t.ArtifactDir()))(t)
+	dir := must.Get(filepath.Abs(t.ArtifactDir()))(t)
 	for _, program := range []string{"run", "generator"} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-tags=nomsgpack", "-o", filepath.Join(dir, program), "./bench/"+program)
 		build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
@@ -46,8 +48,8 @@ func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 		} `json:"runs"`
 		Best string `json:"best"`
 	}
-	data := must(os.ReadFile(filepath.Join(results, "tiny.json")))(t)
-	check(t, json.Unmarshal(data, &measured))
+	data := must.Get(os.ReadFile(filepath.Join(results, "tiny.json")))(t)
+	must.Succeed(t, json.Unmarshal(data, &measured))
 	if len(measured.Steps) != 3 || len(measured.Runs) != 3 || !strings.HasPrefix(measured.Best, "generator") {
 		t.Errorf("%d steps and %d runs, the best of them %q: want 3, 3 and a generator", len(measured.Steps), len(measured.Runs), measured.Best)
 	}

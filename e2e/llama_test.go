@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -17,14 +18,14 @@ import (
 func catalogOf(t *testing.T, models string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "models.yaml")
-	check(t, os.WriteFile(path, []byte("models:\n"+models), 0o600))
+	must.Succeed(t, os.WriteFile(path, []byte("models:\n"+models), 0o600))
 	return "catalog: " + path + "\n"
 }
 
 // log returns the node's log.
 func (n *node) log(t *testing.T) string {
 	t.Helper()
-	return string(must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t))
+	return string(must.Get(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t))
 }
 
 // says waits until the log after an offset contains one of texts, and returns its

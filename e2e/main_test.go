@@ -58,20 +58,3 @@ func unable(t *testing.T, format string, args ...any) {
 	}
 	t.Skipf("SKIPPED, NOT TESTED: "+format, args...)
 }
-
-// must returns a function that returns v, or ends the test after an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/seed"
@@ -60,7 +61,7 @@ func (l *load) busy(t *testing.T, more int) {
 func place(t *testing.T, records *redistest.Server, objects *s3test.Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
-	check(t, os.WriteFile(file, []byte(shared(records, objects)), 0o600))
+	must.Succeed(t, os.WriteFile(file, []byte(shared(records, objects)), 0o600))
 	return file
 }
 
@@ -195,18 +196,18 @@ func TestKilledMigration(t *testing.T) {
 	from.drains(t)
 	// At least a second of work.
 	ballast := filepath.Join(from.data, "objects", "files")
-	check(t, os.MkdirAll(ballast, 0o700))
+	must.Succeed(t, os.MkdirAll(ballast, 0o700))
 	for i := range 2000 {
-		check(t, os.WriteFile(filepath.Join(ballast, fmt.Sprintf("ballast-%d", i)), make([]byte, 64<<10), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(ballast, fmt.Sprintf("ballast-%d", i)), make([]byte, 64<<10), 0o600))
 	}
 	to := newNode(t, w.url, killSettings)
 	command := exec.CommandContext(t.Context(), binary, "migrate", "--from", from.data, "--to", to.data)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
-	check(t, command.Start())
+	must.Succeed(t, command.Start())
 	wait.For(t, "the migration begins", func() bool {
-		return len(must(filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")))(t)) > 0
+		return len(must.Get(filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")))(t)) > 0
 	})
-	check(t, command.Process.Kill())
+	must.Succeed(t, command.Process.Kill())
 	if err := command.Wait(); err == nil {
 		t.Fatal("the migration was over before it was killed")
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -59,11 +60,11 @@ func newNode(t *testing.T, engine, extra string) *node {
 // command returns the command that serves the node's data directory at address.
 func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	t.Helper()
-	check(t, os.MkdirAll(n.data, 0o755))
+	must.Succeed(t, os.MkdirAll(n.data, 0o755))
 	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\nengines: ['%s']\n%s\n",
 		n.data, address, strings.Join(n.engines, "', '"), n.extra)
 	config := filepath.Join(t.TempDir(), "rowmill.yaml")
-	check(t, os.WriteFile(config, []byte(settings), 0o600))
+	must.Succeed(t, os.WriteFile(config, []byte(settings), 0o600))
 	command := exec.Command(binary, "serve", "--config", config)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROWMILL_API_KEY=" + apiKey}
 	command.Env = append(command.Env, n.environ...)
@@ -163,9 +164,9 @@ func (n *node) lastWords() string {
 // linesFrom counts the log lines of the node at a level (INFO, WARN) or above.
 func (n *node) linesFrom(t *testing.T, level string) (lines int) {
 	t.Helper()
-	data := must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t)
+	data := must.Get(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t)
 	var least slog.Level
-	check(t, least.UnmarshalText([]byte(level)))
+	must.Succeed(t, least.UnmarshalText([]byte(level)))
 	for text := range strings.Lines(string(data)) {
 		var line struct{ Level slog.Level }
 		if json.Unmarshal([]byte(text), &line) == nil && line.Level >= least {
@@ -186,7 +187,7 @@ func (n *node) anonymous(t *testing.T) int64 {
 	if !found {
 		t.Fatal("no RssAnon in /proc/PID/status")
 	}
-	kib := must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
+	kib := must.Get(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 	return kib << 10
 }
 
@@ -203,6 +204,6 @@ func (n *node) files(t *testing.T, text string) []string {
 		}
 		return err
 	})
-	check(t, err)
+	must.Succeed(t, err)
 	return found
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/notice"
 )
 
@@ -16,8 +17,8 @@ import (
 // binary, each with its licence. So a developer who adds a module reads its licence.
 func TestNoticeNamesEveryModule(t *testing.T) {
 	t.Parallel()
-	named := must(notice.Read("../NOTICE"))(t)
-	build := must(buildinfo.ReadFile(binary))(t)
+	named := must.Get(notice.Read("../NOTICE"))(t)
+	build := must.Get(buildinfo.ReadFile(binary))(t)
 	linked := map[string]string{}
 	for _, module := range build.Deps {
 		linked[module.Path] = module.Version
@@ -39,8 +40,8 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 // of go.mod.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
-	page := must(os.ReadFile("../docs/dependencies.md"))(t)
-	text := must(os.ReadFile("../go.mod"))(t)
+	page := must.Get(os.ReadFile("../docs/dependencies.md"))(t)
+	text := must.Get(os.ReadFile("../go.mod"))(t)
 	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1)
 	if len(direct) < 20 {
 		t.Fatalf("go.mod asks for %v only", direct)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A pypi is a package of PyPI that uses batches by a base URL. Its program is
@@ -76,7 +78,7 @@ func TestPackages(t *testing.T) {
 	}
 	s := startSimulated(t, "--ttft", "1ms", "--per-token", "0s")
 	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
-	check(t, os.WriteFile(catalog, []byte("extends: default\naliases: {gpt-4o-mini: llama-3.1-8b}\n"), 0o600))
+	must.Succeed(t, os.WriteFile(catalog, []byte("extends: default\naliases: {gpt-4o-mini: llama-3.1-8b}\n"), 0o600))
 	n := on(t, "catalog: "+catalog, s).start(t)
 	prompts := []string{"Wie geht's, Müller? 三", "two\nlines", "\u2028 and \u0085", `"quoted" \ {}`}
 	for i := range 30 {
@@ -110,13 +112,13 @@ func TestPackages(t *testing.T) {
 // askAlone asks an inference server for one answer.
 func askAlone(t *testing.T, server, prompt string) packageAnswer {
 	t.Helper()
-	body := must(json.Marshal(map[string]any{
+	body := must.Get(json.Marshal(map[string]any{
 		"model": "llama-3.1-8b", "max_tokens": 8, "messages": []any{map[string]any{"role": "user", "content": prompt}},
 	}))(t)
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/chat/completions", bytes.NewReader(body)))(t)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/chat/completions", bytes.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(r)
-	check(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	var got struct {
 		Choices []struct{ Message struct{ Content string } }
@@ -209,8 +211,8 @@ func (p pypi) check(t *testing.T, got packageReport, want []packageAnswer, faile
 // the page that lists them.
 func TestPackagesAreDocumented(t *testing.T) {
 	t.Parallel()
-	found := must(filepath.Glob("testdata/packages/*.py"))(t)
-	page := must(os.ReadFile("../docs/clients/openai.md"))(t)
+	found := must.Get(filepath.Glob("testdata/packages/*.py"))(t)
+	page := must.Get(os.ReadFile("../docs/clients/openai.md"))(t)
 	want := []string{"testdata/packages/rows.py"}
 	for _, p := range pypis {
 		want = append(want, "testdata/packages/"+p.name+".py")

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/promtest"
 	"github.com/rowmill/rowmill/internal/s3test"
@@ -50,7 +51,7 @@ type block struct {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		text := must(os.ReadFile(filepath.Join("..", page)))(t)
+		text := must.Get(os.ReadFile(filepath.Join("..", page)))(t)
 		blocks, err := fenced(string(text))
 		if err != nil {
 			t.Errorf("%s:%v", page, err)
@@ -72,7 +73,7 @@ func TestPages(t *testing.T) {
 func pages(t *testing.T) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "bench/*.md", "deploy/*.md", "examples/*.md"} {
-		found := must(filepath.Glob(filepath.Join("..", pattern)))(t)
+		found := must.Get(filepath.Glob(filepath.Join("..", pattern)))(t)
 		for _, name := range found {
 			names = append(names, strings.TrimPrefix(name, "../"))
 		}
@@ -95,7 +96,7 @@ func read(t *testing.T, page, text string) {
 	dir := t.TempDir()
 	home, logs := filepath.Join(dir, "reader"), filepath.Join(dir, "logs")
 	for _, path := range []string{home, logs} {
-		check(t, os.Mkdir(path, 0o700))
+		must.Succeed(t, os.Mkdir(path, 0o700))
 	}
 	text, server := elsewhere(t, text, home)
 	blocks, err := fenced(text)
@@ -107,7 +108,7 @@ func read(t *testing.T, page, text string) {
 		path = sdkPath(t, "SUTRO")
 	}
 	source, err := filepath.Abs("..")
-	check(t, err)
+	must.Succeed(t, err)
 	env := []string{
 		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
 		"ROWMILL_SERVER=" + server, // the default, for pages that do not set it
@@ -160,7 +161,7 @@ func needPython(t *testing.T) {
 func tools(t *testing.T, page, dir string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "tools")
-	check(t, os.Mkdir(folder, 0o700))
+	must.Succeed(t, os.Mkdir(folder, 0o700))
 	programs := make(map[string]string)
 	switch page {
 	case "docs/cluster.md":
@@ -182,7 +183,7 @@ func tools(t *testing.T, page, dir string) string {
 		if err == nil {
 			err = os.Symlink(program, filepath.Join(folder, name))
 		}
-		check(t, err)
+		must.Succeed(t, err)
 	}
 	return folder
 }
@@ -275,7 +276,7 @@ func (b *block) program() string { return b.out + ".program" }
 func (b *block) build(t *testing.T) {
 	t.Helper()
 	source := b.out + ".go"
-	check(t, os.WriteFile(source, []byte(b.text), 0o600))
+	must.Succeed(t, os.WriteFile(source, []byte(b.text), 0o600))
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.program(), source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
@@ -288,7 +289,7 @@ var servedPort = regexp.MustCompile(`\b\d{4,5}\b`)
 // serve runs a block until the test ends, and waits until its port answers.
 func (b *block) serve(t *testing.T, dir string, env []string) {
 	t.Helper()
-	log := must(os.Create(b.err))(t)
+	log := must.Get(os.Create(b.err))(t)
 	server := exec.Command("bash", "-euc", b.text)
 	server.Dir, server.Env, server.Stdout, server.Stderr = dir, env, log, log
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -370,9 +371,9 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 		}
 	}
 	if program != nil {
-		data := must(json.Marshal(program))(t)
+		data := must.Get(json.Marshal(program))(t)
 		for name, content := range map[string][]byte{"blocks.json": data, "run.py": []byte(interpreter)} {
-			check(t, os.WriteFile(filepath.Join(logs, name), content, 0o600))
+			must.Succeed(t, os.WriteFile(filepath.Join(logs, name), content, 0o600))
 		}
 		fmt.Fprintf(&shell, "python3 '%s' '%s'\n", filepath.Join(logs, "run.py"), filepath.Join(logs, "blocks.json"))
 	}
@@ -395,7 +396,7 @@ func last(blocks []block) string {
 // compare fails unless the output of a block is as on the page.
 func (b *block) compare(t *testing.T) {
 	t.Helper()
-	got := must(os.ReadFile(b.out))(t)
+	got := must.Get(os.ReadFile(b.out))(t)
 	if !matches(b.expected.text, string(got)) {
 		t.Errorf("%s: the output is not that of line %d, but\n%s", b.name, b.expected.line, got)
 	}

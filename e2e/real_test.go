@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/realserver"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -260,9 +261,9 @@ func (s realService) tokens(t *testing.T) {
 // ask sends a request directly to the server.
 func (s realService) ask(t *testing.T, path string, body, out any) {
 	t.Helper()
-	doc := must(json.Marshal(body))(t)
+	doc := must.Get(json.Marshal(body))(t)
 	response, err := s.http.Post(s.server.url+path, "application/json", bytes.NewReader(doc))
-	check(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s answers %d: %v", path, response.StatusCode, err)
@@ -284,7 +285,7 @@ func (s realService) uncut(t *testing.T) {
 	}
 	body := map[string]any{"inputs": tooLong(), "model": s.server.model, "sampling_params": s.sampling(8), "truncate_rows": false}
 	status, answer, err := s.send(http.MethodPost, "/v1/batch-inference", body)
-	check(t, err)
+	must.Succeed(t, err)
 	var created struct {
 		Results string `json:"results"`
 	}
@@ -318,16 +319,16 @@ func (s realService) working(t *testing.T) (n float64) {
 	t.Helper()
 	for _, page := range []string{s.server.url, s.base} {
 		response, err := s.http.Get(page + "/metrics")
-		check(t, err)
+		must.Succeed(t, err)
 		var text bytes.Buffer
 		_, err = text.ReadFrom(response.Body)
 		response.Body.Close()
-		check(t, err)
+		must.Succeed(t, err)
 		for line := range strings.Lines(text.String()) {
 			for _, name := range []string{"vllm:num_requests_running", "sglang:num_running_reqs{", "llamacpp:requests_processing", "rowmill_engine_rows_inflight"} {
 				var value float64
 				if fields := strings.Fields(line); strings.HasPrefix(line, name) && len(fields) == 2 {
-					must(fmt.Sscan(fields[1], &value))(t)
+					must.Get(fmt.Sscan(fields[1], &value))(t)
 					n += value
 				}
 			}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // resumeSettings make many small parts, so that an interrupted job leaves complete,
@@ -193,8 +195,8 @@ func (a *author) parquet(t *testing.T, id string) [][]string {
 // readParquet returns the rows of a file without nested columns.
 func readParquet(t *testing.T, path string) (all [][]string) {
 	t.Helper()
-	data := must(os.ReadFile(path))(t)
-	file := must(parquet.OpenFile(bytes.NewReader(data), int64(len(data))))(t)
+	data := must.Get(os.ReadFile(path))(t)
+	file := must.Get(parquet.OpenFile(bytes.NewReader(data), int64(len(data))))(t)
 	for _, group := range file.RowGroups() {
 		rows := make([]parquet.Row, group.NumRows())
 		reader := group.Rows()
@@ -211,7 +213,7 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 			}
 			all = append(all, values)
 		}
-		check(t, reader.Close())
+		must.Succeed(t, reader.Close())
 	}
 	return all
 }
@@ -220,7 +222,7 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 func (s *simulated) fault(t *testing.T, faults string) {
 	t.Helper()
 	answer, err := http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults))
-	check(t, err)
+	must.Succeed(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("the simulated server refuses the faults %s: %s", faults, answer.Status)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // pythonTool returns the programs' folder of a Python tool that .ci/tools installs in
@@ -17,7 +19,7 @@ import (
 func pythonTool(t *testing.T, tool, pin string) string {
 	t.Helper()
 	version := toolVersion(t, pin)
-	bin := must(filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin"))(t)
+	bin := must.Get(filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin"))(t)
 	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
 		unable(t, "%s is not there (.ci/tools puts it there): %v", tool, err)
 	}
@@ -27,7 +29,7 @@ func pythonTool(t *testing.T, tool, pin string) string {
 // toolVersion returns the version that .ci/tools.env pins under a name.
 func toolVersion(t *testing.T, pin string) string {
 	t.Helper()
-	pins := must(os.ReadFile("../.ci/tools.env"))(t)
+	pins := must.Get(os.ReadFile("../.ci/tools.env"))(t)
 	_, rest, found := strings.Cut(string(pins), "\n"+pin+"=")
 	if !found {
 		t.Fatalf(".ci/tools.env does not name %s", pin)

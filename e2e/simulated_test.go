@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A simulated is a `rowmill sim` process. It writes every request to its witness log.
@@ -32,7 +34,7 @@ func startSimulated(t *testing.T, args ...string) *simulated {
 	s.process.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	var stderr bytes.Buffer
 	s.process.Stderr = &stderr
-	out := must(s.process.StdoutPipe())(t)
+	out := must.Get(s.process.StdoutPipe())(t)
 	if err := s.process.Start(); err != nil {
 		t.Fatalf("start a simulated server: %v", err)
 	}
@@ -94,7 +96,7 @@ func promptHash(text string) string {
 // sightings reads the witness log.
 func (s *simulated) sightings(t *testing.T) []sighting {
 	t.Helper()
-	file := must(os.Open(s.log))(t)
+	file := must.Get(os.Open(s.log))(t)
 	defer file.Close()
 	var all []sighting
 	for lines := json.NewDecoder(file); ; {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -41,7 +42,7 @@ func TestSecondProcess(t *testing.T) {
 	second := n.command(t, "127.0.0.1:0")
 	var stderr bytes.Buffer
 	second.Stderr = &stderr
-	check(t, second.Start())
+	must.Succeed(t, second.Start())
 	timer := time.AfterFunc(patience, func() { _ = second.Process.Kill() })
 	defer timer.Stop()
 	var exit *exec.ExitError

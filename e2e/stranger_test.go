@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/internal/hostile"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A job with a schema runs on a hostile engine and a good one. The hostile engine must
@@ -28,7 +29,7 @@ func TestHostileEngine(t *testing.T) {
 	const answer = `{"n":5}`
 	start := func(c hostile.Config) *hostile.Server {
 		c.Model, c.Answer = model, answer
-		s := must(hostile.Start(t.Context(), c))(t)
+		s := must.Get(hostile.Start(t.Context(), c))(t)
 		t.Cleanup(s.Stop)
 		return s
 	}
@@ -159,7 +160,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
-			s := must(hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.AnswerKind {
+			s := must.Get(hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.AnswerKind {
 				if r.Path != hostile.Chat {
 					return nil
 				}
@@ -200,19 +201,19 @@ func TestStopsWhateverIsSilent(t *testing.T) {
 	t.Run("log", func(t *testing.T) {
 		n := newNode(t, newWitness(t, 1, 0).url, stopSettings)
 		reader, writer, err := os.Pipe()
-		check(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = reader.Close(); _ = writer.Close() })
 		n.logs = writer
 		n.start(t)
 		// From here on the log is blocked.
 		pipe := int(writer.Fd()) // Fd also makes the pipe block
-		check(t, syscall.SetNonblock(pipe, true))
+		must.Succeed(t, syscall.SetNonblock(pipe, true))
 		for size := 4096; size > 0; size /= 2 {
 			for err = nil; err == nil; {
 				_, err = syscall.Write(pipe, make([]byte, size))
 			}
 		}
-		check(t, syscall.SetNonblock(pipe, false))
+		must.Succeed(t, syscall.SetNonblock(pipe, false))
 		n.stopsInTime(t, 9)
 	})
 }
@@ -246,7 +247,7 @@ func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.An
 // silence accepts connections and sends nothing.
 func silence(t *testing.T) (url string) {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -263,9 +264,9 @@ func silence(t *testing.T) (url string) {
 // request sends the header of a request, and reads no answer.
 func (n *node) request(t *testing.T, head string) net.Conn {
 	t.Helper()
-	conn := must(net.Dial("tcp", strings.TrimPrefix(n.base, "http://")))(t)
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(n.base, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
-	must(fmt.Fprintf(conn, "%sHost: x\r\nAuthorization: Key %s\r\n\r\n", head, apiKey))(t)
+	must.Get(fmt.Fprintf(conn, "%sHost: x\r\nAuthorization: Key %s\r\n\r\n", head, apiKey))(t)
 	return conn
 }
 
@@ -273,5 +274,5 @@ func (n *node) request(t *testing.T, head string) net.Conn {
 func (n *node) halfSent(t *testing.T, text string) {
 	t.Helper()
 	conn := n.request(t, "POST /v1/batch-inference HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n")
-	must(io.Copy(conn, bytes.NewReader([]byte(`{"model":"`+model+`","inputs":[`+text))))(t)
+	must.Get(io.Copy(conn, bytes.NewReader([]byte(`{"model":"`+model+`","inputs":[`+text))))(t)
 }

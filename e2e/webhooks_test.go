@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -139,9 +140,9 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 		}
 		file.Deliveries = append(file.Deliveries, d)
 	}
-	text := must(json.Marshal(file))(t)
+	text := must.Get(json.Marshal(file))(t)
 	path := filepath.Join(t.TempDir(), "got.json")
-	check(t, os.WriteFile(path, text, 0o600))
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	runClient(t, "python3", "testdata/webhooks_openai.py", path)
 	runClient(t, "node", "testdata/webhooks_openai.mjs", clients, path)
 	// An endpoint with native events also gets native events about batches.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A shape holds the mean lengths of rows, in tokens.
@@ -26,10 +27,7 @@ type result struct {
 // flight as the window allows, or a fixed number without a window.
 func run(t testing.TB, p batching.GPUProfile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) result {
 	t.Helper()
-	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1}))(t)
 	random := rand.New(rand.NewPCG(7, 7))
 	draw := func(mean int) int { // lognormal with sigma 0.8
 		return max(1, min(16*mean, int(float64(mean)*math.Exp(0.8*random.NormFloat64()-0.32))))
@@ -56,9 +54,7 @@ func run(t testing.TB, p batching.GPUProfile, seqs int, s shape, w *engine.Windo
 			limit = w.RowLimit(false)
 		}
 		for inFlight < limit && (w == nil || w.TokenLimit() == 0 || inFlight < 64 || tokens+expected <= w.TokenLimit()) {
-			if err := e.Add(now, &batching.Request{PromptTokens: draw(s.prompt), OutputTokens: draw(s.output)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, e.Add(now, &batching.Request{PromptTokens: draw(s.prompt), OutputTokens: draw(s.output)}))
 			inFlight++
 			tokens += expected
 		}
@@ -101,10 +97,7 @@ func TestWindowMatchesTheBestFixedLimit(t *testing.T) {
 		profiles = nil // the code has one goroutine: the race detector has nothing to find and takes minutes
 	}
 	for _, name := range profiles {
-		p, err := batching.FindProfile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(batching.FindProfile(name))(t)
 		for _, seqs := range []int{256, 1024} {
 			for _, s := range []shape{{300, 150}, {4000, 200}, {100, 8}} {
 				var best result

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/keys"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -203,9 +204,7 @@ func TestAudit_FailedActionIsRecorded(t *testing.T) {
 func TestAudit_FirstKeyOfTheService(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	if _, err := keys.EnsureFirstKey(t.Context(), w.store, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(keys.EnsureFirstKey(t.Context(), w.store, time.Now()))(t)
 	entries := w.entries("")
 	if len(entries) != 1 || entries[0]["action"] != "key.create" || fmt.Sprint(entries[0]["by"]) != "map[account:<nil> key_id:<nil> key_name:first start]" {
 		t.Errorf("entries %v", entries)

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A heldText is a backup with a text as its archive.
@@ -64,7 +65,7 @@ func TestBackup_FailsInTheMiddle(t *testing.T) {
 		return heldText{strings.Repeat("much ", 100_000), errors.New("the disk fails"), &closed}, nil
 	}
 	request, err := nethttp.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/backup", nil)
-	must(t, err)
+	must.Get(t, err)
 	request.Header.Set("Authorization", "Key "+adminKey)
 	response, err := w.http.Client().Do(request)
 	if err == nil {

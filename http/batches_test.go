@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // formType is the media type of the forms of formOf.
@@ -160,7 +161,7 @@ func TestBatches_AreJobs(t *testing.T) {
 		t.Errorf("specification %+v", record.Spec)
 	}
 	object, err := w.bucket.Open(t.Context(), record.Spec.Spooled)
-	must(t, err)
+	must.Get(t, err)
 	defer object.Close()
 	if text := make([]byte, object.Size()); true {
 		if _, err := object.ReadAt(text, 0); string(text) != lines {
@@ -189,7 +190,7 @@ func TestBatches_Refuses(t *testing.T) {
 		_ = json.Unmarshal([]byte(batchOf(file)), &body)
 		body[name] = json.RawMessage(value)
 		text, err := json.Marshal(body)
-		must(t, err)
+		must.Get(t, err)
 		return string(text)
 	}
 	for _, tt := range []struct {

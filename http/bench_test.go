@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A sink is the writer of an answer; it only counts the bytes.
@@ -68,9 +70,7 @@ func timeGet(b *testing.B, path func(jobs []string, i int) string) {
 	jobs := make([]string, 2000)
 	for i := range jobs {
 		jobs[i] = w.taken(handler)
-		if _, err := w.store.Cancel(b.Context(), jobs[i], w.Now(), nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(w.store.Cancel(b.Context(), jobs[i], w.Now(), nil))(b)
 	}
 	requests := make([]*nethttp.Request, len(jobs))
 	for i := range requests {
@@ -94,7 +94,7 @@ func timeGet(b *testing.B, path func(jobs []string, i int) string) {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	must.Get(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // testBucket is the embedded bucket. It counts open writers, and a test can make it fail.
@@ -29,7 +30,7 @@ func (oneKey) Find(id string) ([]byte, bool) {
 func newTestBucket(t testing.TB) *testBucket {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), Keys: oneKey{}, NoSync: true})
-	must(t, err)
+	must.Get(t, err)
 	t.Cleanup(func() {
 		if err := opened.Close(); err != nil {
 			t.Error(err)

@@ -16,13 +16,14 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/quotas"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // goClient returns a client of package client with a key of the account default.
 func (w *world) goClient() *client.Client {
 	w.Helper()
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "user")})
-	must(w, err)
+	must.Get(w, err)
 	w.Cleanup(c.Close)
 	return c
 }
@@ -35,7 +36,7 @@ func (w *world) streamed(c *client.Client, id string, partial bool) (outputs []*
 		return nil, err
 	}
 	var all struct{ Outputs []*string }
-	must(w, json.Unmarshal(out.Bytes(), &all))
+	must.Get(w, json.Unmarshal(out.Bytes(), &all))
 	return all.Outputs, nil
 }
 
@@ -59,9 +60,7 @@ func TestGoClient_PartialResults(t *testing.T) {
 	w.commit(f, w.some(f, 0, 0, 2, "a.parquet", "c"))
 	for _, id := range []string{id, f.JobID} {
 		path := filepath.Join(t.TempDir(), "some.parquet")
-		if _, err := c.Save(t.Context(), id, client.Results{Format: "parquet", Partial: true}, path, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Save(t.Context(), id, client.Results{Format: "parquet", Partial: true}, path, nil))(t)
 		got, err := os.ReadFile(path)
 		if direct := w.get("/v1/jobs/" + id + "/results?partial=true&format=parquet").want(200); err != nil || !bytes.Equal(got, direct.text) {
 			t.Errorf("%d bytes were saved, %d are served: %v", len(got), len(direct.text), err)
@@ -94,7 +93,7 @@ func TestGoClient_Resume(t *testing.T) {
 	want := client.Resumption{Rows: "failed", JobPriority: &high, Name: "again"}
 	once := client.ResumeJobParams{IdempotencyKey: "k"}
 	made, _, err := c.ResumeJob(t.Context(), id, once, want)
-	must(t, err)
+	must.Get(t, err)
 	if again, _, err := c.ResumeJob(t.Context(), id, once, want); err != nil || again.JobID != made.JobID {
 		t.Errorf("repeated, it is %+v, %v", again, err)
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
 func (w *world) objectsOf(id string) []blob.ObjectInfo {
 	w.Helper()
 	infos, err := w.bucket.List(w.Context(), "jobs/"+id+"/")
-	must(w, err)
+	must.Get(w, err)
 	return infos
 }
 
@@ -96,9 +97,7 @@ func TestRelease(t *testing.T) {
 // park parks a job that the owner has.
 func (w *world) park(f store.Fence) {
 	w.Helper()
-	if err := w.store.Park(w.Context(), f, time.Hour, "Parked"); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.store.Park(w.Context(), f, time.Hour, "Parked"))
 }
 
 func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestErrors_EveryBodyIsJSONWithTheSameFields(t *testing.T) {
@@ -93,7 +94,7 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	w.get("/stream").wantError(500, "internal_error", "")
 	size = 1 << 20 // more than the buffer holds
 	response, err := w.client.Do(w.request("GET", "/stream", ""))
-	must(t, err)
+	must.Get(t, err)
 	defer response.Body.Close()
 	if _, err := io.ReadAll(response.Body); err == nil {
 		t.Error("half an answer was read without an error")

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/events"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -39,7 +40,7 @@ func (w *world) listening(path string, headers ...string) *listener {
 	w.Cleanup(cancel)
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next} // not through the contract, which reads answers to their end
 	response, err := raw.Do(w.request("GET", path, "", headers...).WithContext(ctx))
-	must(w, err)
+	must.Get(w, err)
 	w.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
 		w.Fatalf("%s: status %d, %s", path, response.StatusCode, response.Header.Get("Content-Type"))
@@ -103,7 +104,7 @@ func (w *world) upToReady(method, path, _ string, headers ...string) *answered {
 	defer cancel()
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next}
 	response, err := raw.Do(w.request(method, path, "", headers...).WithContext(ctx))
-	must(w, err)
+	must.Get(w, err)
 	defer response.Body.Close()
 	a := &answered{TB: w.TB, status: response.StatusCode, header: response.Header}
 	lines := bufio.NewScanner(response.Body)
@@ -123,7 +124,7 @@ func jobsOf(t testing.TB, all []streamEvent) (ids []string) {
 		var view struct {
 			ID string `json:"job_id"`
 		}
-		must(t, json.Unmarshal([]byte(e.data), &view))
+		must.Get(t, json.Unmarshal([]byte(e.data), &view))
 		ids = append(ids, view.ID)
 	}
 	return ids
@@ -170,7 +171,7 @@ func TestEvents_ReportChanges(t *testing.T) {
 	if got := jobsOf(t, one.ready()); !slices.Equal(got, []string{other}) {
 		t.Errorf("one: %v", got)
 	}
-	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.RowTotals{Rows: 1}}}))
+	must.Get(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.RowTotals{Rows: 1}}}))
 	if view, _ := all.job(); view["job_id"] != f.JobID || view["rows_done"] != 1.0 {
 		t.Errorf("after a commit: %v", view)
 	}
@@ -333,7 +334,7 @@ func serveQuiet(t *testing.T, w *world, change func(*Config)) (dial func() net.C
 	config.Store, config.Registerer = q, nil
 	change(&config)
 	s, err := New(config)
-	must(t, err)
+	must.Get(t, err)
 	listener := pipe{make(chan net.Conn)}
 	server := &nethttp.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
@@ -360,9 +361,7 @@ func TestEvents_AliveAndAtMostTwoASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, q := serveQuiet(t, w, func(*Config) {})
 		conn := dial()
-		if _, err := conn.Write([]byte(askForEvents)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Write([]byte(askForEvents)))(t)
 		began := time.Now()
 		var at, alive []time.Time
 		lines := bufio.NewScanner(conn)
@@ -403,9 +402,7 @@ func TestEvents_CloseClientsThatDoNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, q := serveQuiet(t, w, func(c *Config) { c.StallTimeout, c.MaxStreams = time.Minute, 1 })
 		slow := dial()
-		if _, err := slow.Write([]byte(askForEvents)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(slow.Write([]byte(askForEvents)))(t)
 		lines := bufio.NewReader(slow)
 		for text := ""; text != "event: ready\n"; {
 			var err error
@@ -417,9 +414,7 @@ func TestEvents_CloseClientsThatDoNotRead(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		next := dial() // another stream is possible now
-		if _, err := next.Write([]byte(askForEvents)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(next.Write([]byte(askForEvents)))(t)
 		if status, err := bufio.NewReader(next).ReadString('\n'); err != nil || !strings.Contains(status, "200") {
 			t.Errorf("%q, %v", status, err)
 		}

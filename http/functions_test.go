@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const grade = `{
@@ -25,7 +26,7 @@ const grade = `{
 func (w *world) publish(definition string, headers ...string) rowmill.Function {
 	w.Helper()
 	var f rowmill.Function
-	must(w, json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f))
+	must.Get(w, json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f))
 	return f
 }
 
@@ -217,7 +218,7 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var definition map[string]json.RawMessage
-			must(t, json.Unmarshal([]byte(grade), &definition))
+			must.Get(t, json.Unmarshal([]byte(grade), &definition))
 			definition[test.field] = json.RawMessage(test.value)
 			body, _ := json.Marshal(definition)
 			w := *w
@@ -286,7 +287,7 @@ func TestFunctions_ActionsAreAudited(t *testing.T) {
 			Target, Failed *string
 		} `json:"entries"`
 	}
-	must(t, json.Unmarshal(text, &body))
+	must.Get(t, json.Unmarshal(text, &body))
 	for _, e := range body.Entries {
 		failed := ""
 		if e.Failed != nil {
@@ -319,6 +320,6 @@ func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 func lesser(t *testing.T) *catalog.Catalog {
 	t.Helper()
 	models, err := catalog.Load(strings.NewReader("models: [{id: other, kind: generation, context_length: 100}]"))
-	must(t, err)
+	must.Get(t, err)
 	return models
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -276,10 +277,8 @@ func TestRunFunction_OutlivesItsFunction(t *testing.T) {
 
 func (w *world) fail(f store.Fence, reason *rowmill.Failure) {
 	w.Helper()
-	if _, err := w.store.Finish(w.Context(), f, func(r *store.Record) error {
+	must.Get(w.store.Finish(w.Context(), f, func(r *store.Record) error {
 		r.Job.FailureReason = reason
 		return r.Job.Become(rowmill.StatusFailed, time.Now())
-	}); err != nil {
-		w.Fatal(err)
-	}
+	}))(w)
 }

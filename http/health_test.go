@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/spantest"
 	"github.com/rowmill/rowmill/store"
 )
@@ -159,7 +160,7 @@ func TestSubmit_WithinATrace(t *testing.T) {
 		t.Helper()
 		id, _ := w.do("POST", "/v1/batch-inference", `{"model":"llama-3.1-8b","inputs":["a"]}`, headers...).want(200).json()["results"].(string)
 		rec, err := w.store.Get(t.Context(), id)
-		must(t, err)
+		must.Get(t, err)
 		return rec.Trace
 	}
 	sampled, refused := "00-"+trace+"-b7ad6b7169203331-01", "00-"+trace+"-b7ad6b7169203331-00"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store"
 )
@@ -224,7 +225,7 @@ func signedPath(name string) func(by, of *tenant) string {
 		address := func(t *tenant) *url.URL {
 			urls := t.as(t.user).get("/v1/jobs/" + t.jobs["done"] + "/results-url").want(200).json()["urls"].(map[string]any)
 			u, err := url.Parse(urls[name].(string))
-			must(t, err)
+			must.Get(t, err)
 			return u
 		}
 		theirs := address(of)
@@ -306,9 +307,7 @@ func newTenant(w *world, name string, number int) *tenant {
 	rows[1].out.Err.Message, rows[1].out.Err.Raw = name+" is no object", name
 	t.jobs["done"] = user.succeeded(body, rows)
 	ended := user.record(t.jobs["done"])
-	if _, err := webhook.CreateDeliveries(t.Context(), t.store, &ended); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(webhook.CreateDeliveries(t.Context(), t.store, &ended))(t)
 	t.delivery = t.deliveries()[0].ID
 	going := user.running(body, 2)
 	t.jobs["running"] = going.JobID
@@ -337,7 +336,7 @@ func (t *tenant) deliveries() []store.WebhookDelivery {
 func (t *tenant) marks() []string {
 	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload, t.delivery}, append(t.webhooks, t.keys...)...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
-	must(t, err)
+	must.Get(t, err)
 	for _, job := range jobs {
 		marks = append(marks, job.ID)
 	}
@@ -360,9 +359,9 @@ func (t *tenant) everything() string {
 	var all strings.Builder
 	note := func(v any, err error) {
 		t.Helper()
-		must(t, err)
+		must.Get(t, err)
 		text, err := json.Marshal(v)
-		must(t, err)
+		must.Get(t, err)
 		all.Write(append(text, '\n'))
 	}
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
@@ -546,7 +545,7 @@ func (a attempt) check(rng *rand.Rand) {
 func (t *tenant) auditTrail() []store.AuditEntry {
 	t.Helper()
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
-	must(t, err)
+	must.Get(t, err)
 	return entries
 }
 

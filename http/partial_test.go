@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -43,7 +44,7 @@ func (w *world) end(f store.Fence, status rowmill.Status) {
 			return r.Job.Become(status, time.Now())
 		})
 	}
-	must(w, err)
+	must.Get(w, err)
 }
 
 // The committed rows of a failed or cancelled job were paid for, so they stay available.
@@ -110,7 +111,7 @@ func TestPartialResults_AfterTheInputWasRemoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusFailed)
-	must(t, w.store.MarkInputRemoved(t.Context(), id, time.Now()))
+	must.Get(t, w.store.MarkInputRemoved(t.Context(), id, time.Now()))
 	got := w.get("/v1/jobs/" + id + "/results?partial=true&include_inputs=true").want(200).json()
 	want := map[string]any{
 		"outputs": []any{nil, "b", nil, nil, "e", "f", "g", nil, nil, nil},

@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -26,7 +27,7 @@ func TestProgress_RatesAndTimeLeft(t *testing.T) {
 		more := rows - before
 		before = rows
 		part := store.Part{Key: fmt.Sprint(rows), Rows: more, Totals: store.RowTotals{Rows: more, OutputTokens: 10 * more}}
-		must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
+		must.Get(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
 		return w.get(path).want(200).json()
 	}
 	body := at(10, 0)
@@ -134,7 +135,7 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	w := setup(t)
 	f := w.running(`{"inputs":["a"]}`, 1)
 	at := func(s int64) int64 { return f.Epoch + 1000*s }
-	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
+	must.Get(w.store.Update(t.Context(), f, func(r *store.Record) error {
 		r.Events = append(r.Events,
 			store.JobEvent{At: at(1), What: store.EventWaits, Reason: "Waiting for a server.", Until: at(2)},
 			store.JobEvent{At: at(3), What: store.EventClaimed, Node: "gpu2", Lost: true},
@@ -143,9 +144,7 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 			store.JobEvent{At: at(6), What: "of a newer version"},
 			store.JobEvent{At: at(7), What: store.EventWaits, Reason: "Waiting for storage."})
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	const utc = "2006-01-02T15:04:05.999Z"
 	stamp := func(s int64) string { return time.UnixMilli(at(s)).UTC().Format(utc) }
 	want := fmt.Sprintf(`[%s waits Waiting for a server. %s][%s owner_lost node gpu1 <nil>][%s claimed node gpu2, epoch %d <nil>][%s released node gpu2 <nil>]`+
@@ -168,14 +167,12 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 		t.Error(all)
 	}
 	f = w.running(`{"inputs":["a"]}`, 1)
-	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
+	must.Get(w.store.Update(t.Context(), f, func(r *store.Record) error {
 		for range store.MaxEvents {
 			r.AddEvent(store.JobEvent{At: f.Epoch, What: store.EventReleased})
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if _, body := told(); body["shortened"] != true {
 		t.Error("nothing says that earlier events are missing")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // quotaed starts a world with configured quotas other than the defaults.
@@ -32,7 +33,7 @@ func (w *world) putQuotas(query, body string, headers ...string) *answered {
 func (a *answered) wantBody(want string) *answered {
 	a.Helper()
 	var expected map[string]any
-	must(a, json.Unmarshal([]byte(want), &expected))
+	must.Get(a, json.Unmarshal([]byte(want), &expected))
 	if diff := cmp.Diff(expected, a.want(200).json()); diff != "" {
 		a.Errorf("body (-want +got):\n%s", diff)
 	}

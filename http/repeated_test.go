@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -72,7 +73,7 @@ type repetition struct {
 func (w cluster) jobs() int {
 	w.Helper()
 	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 100, "")
-	must(w, err)
+	must.Get(w, err)
 	return len(jobs)
 }
 
@@ -91,7 +92,7 @@ func (w cluster) objects(prefix string) func() int {
 	return func() int {
 		w.Helper()
 		found, err := w.bucket.List(w.Context(), prefix)
-		must(w, err)
+		must.Get(w, err)
 		return len(found)
 	}
 }
@@ -100,7 +101,7 @@ func (w cluster) objects(prefix string) func() int {
 func (w cluster) files() int {
 	w.Helper()
 	files, _, err := w.store.ListFiles(w.Context(), caller.DefaultAccount, "", store.PageRequest{Limit: 100})
-	must(w, err)
+	must.Get(w, err)
 	if n := w.objects(layout.Files)(); n != len(files) {
 		w.Errorf("%d files have %d objects", len(files), n)
 	}
@@ -112,7 +113,7 @@ func (w cluster) audited(action string) func() int {
 	return func() int {
 		w.Helper()
 		entries, _, err := w.store.ListAudit(w.Context(), "", 1000, "")
-		must(w, err)
+		must.Get(w, err)
 		n := 0
 		for _, e := range entries {
 			if e.Action == action {
@@ -306,9 +307,7 @@ func TestRepeated(t *testing.T) {
 		"Redeliver": {func(w cluster) repetition {
 			hook, ended := w.hook(), time.Now().UTC()
 			rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
-			if _, err := webhook.CreateDeliveries(t.Context(), w.store, &rec); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(webhook.CreateDeliveries(t.Context(), w.store, &rec))(t)
 			id := w.delivered(hook)[0].(map[string]any)["id"].(string)
 			return repetition{path: hook + "/deliveries/" + id + "/redeliver", names: "id", refused: []int{409}, effects: func() int { return len(w.delivered(hook)) }}
 		}, 1},

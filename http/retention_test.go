@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -146,12 +147,10 @@ func TestPreviewSettings_OfAJobThatFailed(t *testing.T) {
 	t.Parallel()
 	l := setupLater(t)
 	f := l.running(`{"inputs":["a"]}`, 1)
-	if _, err := l.store.Finish(t.Context(), f, func(r *store.Record) error {
+	must.Get(l.store.Finish(t.Context(), f, func(r *store.Record) error {
 		r.Job.FailureReason = &rowmill.Failure{Code: "x", Message: "y"}
 		return r.Job.Become(rowmill.StatusFailed, time.Now())
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	l.pass(2 * day)
 	if got := l.effects()[1]; got["jobs"] != 1.0 || got["result_bytes"] != 0.0 {
 		t.Errorf("%v", got)

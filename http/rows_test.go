@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestRow_OfASucceededJob(t *testing.T) {
@@ -37,7 +38,7 @@ func TestRow_OfASucceededJob(t *testing.T) {
 func rowSet(t *testing.T, rows ...uint32) []byte {
 	t.Helper()
 	set, err := roaring.BitmapOf(rows...).ToBytes()
-	must(t, err)
+	must.Get(t, err)
 	return set
 }
 

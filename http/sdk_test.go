@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -23,7 +24,7 @@ func (w *world) sdkKey() []string {
 	w.Helper()
 	text, record := access.NewKey(caller.DefaultAccount, caller.RoleUser, "sdk", time.Now())
 	record.Dialect = sdk.Name
-	must(w, w.store.PutKey(w.Context(), record))
+	must.Get(w, w.store.PutKey(w.Context(), record))
 	return []string{"Authorization", "Key " + text}
 }
 
@@ -59,9 +60,7 @@ func TestSDKDialect_StatusesAreUpperCase(t *testing.T) {
 	for _, next := range []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed} {
 		change := func(r *store.Record) error { return r.Job.Become(next, time.Now()) }
 		if next.IsTerminal() {
-			if _, err := w.store.Finish(t.Context(), f, change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.store.Finish(t.Context(), f, change))(t)
 		} else {
 			w.update(f, change)
 		}
@@ -117,9 +116,7 @@ func TestSDKDialect_ShowsRunningOnceBeforeSucceeded(t *testing.T) {
 	ahead.Store(0)
 
 	f = w.running(`{"inputs":["a"]}`, 1)
-	if _, err := w.store.Cancel(t.Context(), f.JobID, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.Cancel(t.Context(), f.JobID, time.Now(), nil))(t)
 	w.wantSDK(f.JobID, key, "CANCELLED")
 }
 

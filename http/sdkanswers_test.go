@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // thought is the output of a reasoning row with JSON as its content.
@@ -16,12 +18,12 @@ const thought = `{"reasoning_content":"2 \"and\" 2","content":" {\"sum\": 4.0}\n
 func csvIn(t *testing.T, archive []byte) string {
 	t.Helper()
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-	must(t, err)
+	must.Get(t, err)
 	file, err := files.File[0].Open()
-	must(t, err)
+	must.Get(t, err)
 	defer file.Close()
 	text, err := io.ReadAll(file)
-	must(t, err)
+	must.Get(t, err)
 	return string(text)
 }
 
@@ -76,7 +78,7 @@ func TestSDKDialect_OutputOfARunIsParsed(t *testing.T) {
 			Output    json.RawMessage `json:"output"`
 			Reasoning json.RawMessage `json:"reasoning_content"`
 		}
-		must(t, json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got))
+		must.Get(t, json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got))
 		if string(got.Output) != test.want || string(got.Reasoning) != test.reasoning {
 			t.Errorf("%s: output %s, reasoning %s", test.function, got.Output, got.Reasoning)
 		}

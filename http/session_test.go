@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Documented limits of sessions: how long a session lasts, and how many unknown keys an
@@ -130,10 +131,8 @@ func TestSession_AnotherSeal(t *testing.T) {
 	w, clock := setupClock(t)
 	old := w.signIn(adminKey)
 	_, version, err := w.store.GetValue(t.Context(), "console/session_seal")
-	must(t, err)
-	if _, err := w.store.PutValue(t.Context(), "console/session_seal", []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(t, err)
+	must.Get(w.store.PutValue(t.Context(), "console/session_seal", []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version))(t)
 	other := setup(t, func(c *Config) { c.Store = w.store })
 	other.get("/v1/me", old...).want(401)
 	again := other.signIn(adminKey)
@@ -240,7 +239,7 @@ func TestSession_SealsChange(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Store = a.store })
 	seal := func(w *world, keys ...[]byte) {
 		t.Helper()
-		must(t, w.SetSessionSecrets(keys))
+		must.Get(t, w.SetSessionSecrets(keys))
 	}
 	key := bytes.Repeat([]byte("k"), 32)
 	old := a.signIn(adminKey)

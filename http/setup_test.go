@@ -31,19 +31,12 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/records"
 )
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestMain(m *testing.M) {
 	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript", "image/svg+xml"} {
@@ -201,7 +194,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 	t.Helper()
 	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
 	opened, err := records.Open(t.Context(), mem.New(clock), nil)
-	must(t, err)
+	must.Get(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w.store, w.bucket = opened, newTestBucket(t)
 	config := Config{
@@ -219,7 +212,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 	}
 	w.http = httptest.NewServer(w.Handler())
 	t.Cleanup(w.http.Close)
-	must(t, w.bucket.SetPublicURL(w.http.URL))
+	must.Get(t, w.bucket.SetPublicURL(w.http.URL))
 	transport := &nethttp.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.client = &nethttp.Client{
@@ -302,7 +295,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 		reader = strings.NewReader(body)
 	}
 	r, err := nethttp.NewRequestWithContext(w.Context(), method, w.http.URL+path, reader)
-	must(w, err)
+	must.Get(w, err)
 	r.Header.Set("Authorization", "Key "+w.key)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -320,7 +313,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 func (w *world) send(r *nethttp.Request) *answered {
 	w.Helper()
 	response, err := w.client.Do(r)
-	must(w, err)
+	must.Get(w, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -361,7 +354,7 @@ func (w *world) noJobs() {
 func (w *world) keyOf(account, role string) string {
 	w.Helper()
 	text, record := access.NewKey(account, role, "test", time.Now())
-	must(w, w.store.PutKey(w.Context(), record))
+	must.Get(w, w.store.PutKey(w.Context(), record))
 	return text
 }
 
@@ -394,10 +387,10 @@ func contractRouter(t testing.TB, document []byte) routers.Router {
 	}
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(document)
-	must(t, err)
-	must(t, doc.Validate(loader.Context))
+	must.Get(t, err)
+	must.Get(t, doc.Validate(loader.Context))
 	router, err := gorillamux.NewRouter(doc)
-	must(t, err)
+	must.Get(t, err)
 	contractRouters.made[string(document)] = router
 	return router
 }
@@ -475,10 +468,10 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	must(w, err)
+	must.Get(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	must(w, err)
+	must.Get(w, err)
 	return text
 }
 

@@ -13,13 +13,14 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
 func (w *world) record(id string) store.Record {
 	w.Helper()
 	record, err := w.store.Get(w.Context(), id)
-	must(w, err)
+	must.Get(w, err)
 	return record
 }
 
@@ -143,7 +144,7 @@ func TestSubmit_Warnings(t *testing.T) {
 func TestSubmit_DefaultMaxTokensIsLoweredToHalfTheContext(t *testing.T) {
 	t.Parallel()
 	small, err := catalog.Load(strings.NewReader("models:\n  - {id: gpt-oss-20b, kind: generation, context_length: 1000, sampling: {max_tokens: 4096}}\n"))
-	must(t, err)
+	must.Get(t, err)
 	w := setup(t, func(c *Config) { c.Catalog = small })
 	answer := w.post(`{"inputs":["a"]}`).want(200).json()
 	record := w.record(answer["results"].(string))

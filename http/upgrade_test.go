@@ -8,22 +8,21 @@ import (
 
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/quotas"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
 // putValue writes a stored value as a newer version may have written it.
 func (w *world) putValue(name, doc string, version int64) {
 	w.Helper()
-	if _, err := w.store.PutValue(w.Context(), name, json.RawMessage(doc), version); err != nil {
-		w.Fatal(err)
-	}
+	must.Get(w.store.PutValue(w.Context(), name, json.RawMessage(doc), version))(w)
 }
 
 // wantValue checks that a stored value contains texts.
 func (w *world) wantValue(name string, texts ...string) {
 	w.Helper()
 	doc, _, err := w.store.GetValue(w.Context(), name)
-	must(w, err)
+	must.Get(w, err)
 	for _, text := range texts {
 		if !strings.Contains(string(doc), text) {
 			w.Errorf("%s lacks %s: %s", name, text, doc)
@@ -53,6 +52,6 @@ func TestKeys_OfAnUnknownRoleAreRefused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	text, key := access.NewKey("default", "auditor", "newer", time.Now())
-	must(t, w.store.PutKey(t.Context(), key))
+	must.Get(t, w.store.PutKey(t.Context(), key))
 	w.do("GET", "/v1/list-jobs", "", "Authorization", "Key "+text).want(401)
 }

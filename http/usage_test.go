@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -29,13 +30,13 @@ func (w *world) usedWith(key, account, model string, totals store.RowTotals) {
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
-	must(w, err)
+	must.Get(w, err)
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
-	must(w, err)
+	must.Get(w, err)
 	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Claim{})
-	must(w, err)
+	must.Get(w, err)
 	f := store.Fence{JobID: record.Job.ID, Session: session, Epoch: claimed.Epoch}
-	must(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))
+	must.Get(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))
 }
 
 // onDay starts a world whose clocks, the store's too, show *now.

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -77,9 +78,9 @@ func TestWebhooks_Life(t *testing.T) {
 		gone.wantError(404, "webhook_not_found", id)
 	}
 	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 100, "")
-	must(t, err)
+	must.Get(t, err)
 	audited, err := json.Marshal(entries)
-	must(t, err)
+	must.Get(t, err)
 	for _, action := range []string{audit.WebhookCreate, audit.WebhookChange, audit.WebhookRotate, audit.WebhookDelete} {
 		if !strings.Contains(string(audited), action) {
 			t.Errorf("no entry says %s: %s", action, audited)
@@ -150,7 +151,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	}
 	w.get(path+"?cursor=x").wantField("cursor", "next_cursor")
 	d, err := w.store.GetDelivery(t.Context(), got[0]["id"].(string))
-	must(t, err)
+	must.Get(t, err)
 	if d, err = w.store.PutDelivery(t.Context(), webhook.RetrySchedule(nil).ApplyAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestWebhooks_Client(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Webhooks = &fakeSender{gets: store.DeliveryAttempt{Error: "e"}} })
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "admin")})
-	must(t, err)
+	must.Get(t, err)
 	defer c.Close()
 	ctx := t.Context()
 	made, _, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})
@@ -199,9 +200,7 @@ func TestWebhooks_Client(t *testing.T) {
 	}
 	ended := time.Now().UTC()
 	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: "acme"}}
-	if _, err := webhook.CreateDeliveries(ctx, w.store, &rec); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(webhook.CreateDeliveries(ctx, w.store, &rec))(t)
 	page, _, err := c.ListDeliveries(ctx, made.ID, client.ListDeliveriesParams{Account: "acme", Limit: 1})
 	if err != nil || len(page.Deliveries) != 1 || *page.Deliveries[0].JobID != rec.Job.ID || page.NextCursor != "" {
 		t.Fatalf("%+v, %v", page, err)

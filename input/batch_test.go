@@ -190,11 +190,3 @@ func sameNames(line string) bool {
 	}
 	return true
 }
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const secret = "X-Signature=s3cr3t"
@@ -30,8 +31,7 @@ func downloader(t testing.TB, change func(*input.Config)) (*input.Downloader, *b
 	if change != nil {
 		change(&cfg)
 	}
-	d, err := input.New(cfg)
-	check(t, err)
+	d := must.Get(input.New(cfg))(t)
 	return d, log
 }
 
@@ -214,9 +214,7 @@ func TestRedirectsCarryNothingAlong(t *testing.T) {
 	})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target.URL, http.StatusFound) })
 	d, _ := downloader(t, nil)
-	if _, err := d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Fetch(t.Context(), s.URL+"/hidden?"+secret, io.Discard))(t)
 	h := <-headers
 	for _, name := range []string{"Referer", "Authorization", "Cookie"} {
 		if h.Get(name) != "" {
@@ -262,7 +260,7 @@ func wantContext(t *testing.T, err error, want string) {
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	must.Succeed(t, err)
 	l.Close()
 	d, _ := downloader(t, nil)
 	_, err = d.Fetch(t.Context(), "http://"+l.Addr().String()+"/hidden?"+secret, io.Discard)
@@ -364,7 +362,7 @@ func TestFetchOfAnEmptyFileIsAnInvalidInput(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	d, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	check(t, err)
+	must.Succeed(t, err)
 	_, err = d.Fetch(t.Context(), server.URL, io.Discard)
 	var failure *rowmill.Failure
 	if !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile {

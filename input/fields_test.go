@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // fields returns PromptFields that join the values of columns. A name that ends in ? is
@@ -41,7 +42,7 @@ func TestFieldsOfAFile(t *testing.T) {
 	}
 	half := 0.5
 	var file bytes.Buffer
-	check(t, parquet.Write(&file, []list{{7, "x", &half, []string{"é", "\""}}, {8, "y", nil, nil}}))
+	must.Succeed(t, parquet.Write(&file, []list{{7, "x", &half, []string{"é", "\""}}, {8, "y", nil, nil}}))
 	for name, test := range map[string]struct {
 		data []byte
 		opts input.Options

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -27,11 +28,10 @@ func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, ki
 	var kept bytes.Buffer
 	c := input.NewCompressor(&kept)
 	for rest := data; len(rest) > 0; {
-		n, err := c.Write(rest[:min(len(rest), 300)])
-		check(t, err)
+		n := must.Get(c.Write(rest[:min(len(rest), 300)]))(t)
 		rest = rest[n:]
 	}
-	check(t, c.Close())
+	must.Succeed(t, c.Close())
 	again, kindAgain, errAgain := readPlain(t, kept.Bytes(), opts)
 	if fmt.Sprint(errAgain) != fmt.Sprint(err) || kindAgain != kind || !slices.Equal(again, rows) {
 		t.Fatalf("the stored form has %d rows (kind %v), %v; the original form %d (%v), %v", len(again), kindAgain, errAgain, len(rows), kind, err)
@@ -46,9 +46,7 @@ func readPlain(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Ro
 		return nil, 0, err
 	}
 	rows, err = drain(r)
-	if closeErr := r.Close(); closeErr != nil {
-		t.Fatal(closeErr)
-	}
+	must.Succeed(t, r.Close())
 	return rows, r.IDType().IDKind, err
 }
 
@@ -70,10 +68,8 @@ func zip(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	check(t, w.Close())
+	must.Get(w.Write(data))(t)
+	must.Succeed(t, w.Close())
 	return b.Bytes()
 }
 
@@ -86,7 +82,7 @@ type record struct {
 func parquetFile(t testing.TB, rows ...record) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	check(t, parquet.Write(&b, rows))
+	must.Succeed(t, parquet.Write(&b, rows))
 	return b.Bytes()
 }
 
@@ -234,9 +230,7 @@ func TestReadErrorsAreNotFailures(t *testing.T) {
 			r, err := input.Open(brokenFile{data, from}, int64(len(data)), input.Options{})
 			if err == nil {
 				_, err = drain(r)
-				if closeErr := r.Close(); closeErr != nil {
-					t.Fatal(closeErr)
-				}
+				must.Succeed(t, r.Close())
 			}
 			var failure *rowmill.Failure
 			if !errors.Is(err, errDisk) || errors.As(err, &failure) {
@@ -295,10 +289,8 @@ func TestCompressorKeepsTextsSmall(t *testing.T) {
 	} {
 		var kept bytes.Buffer
 		w := input.NewCompressor(&kept)
-		if _, err := io.Copy(w, iotest.OneByteReader(strings.NewReader(c.file))); err != nil {
-			t.Fatal(err)
-		}
-		check(t, w.Close())
+		must.Get(io.Copy(w, iotest.OneByteReader(strings.NewReader(c.file))))(t)
+		must.Succeed(t, w.Close())
 		if small := kept.Len() < len(c.file)/2; small != c.small || !small && kept.String() != c.file {
 			t.Errorf("%s: %d bytes are stored as %d", name, len(c.file), kept.Len())
 		}
@@ -340,8 +332,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := input.Open(bytes.NewReader(data), int64(len(data)), input.Options{Column: "text", IDColumn: "row_id"})
-		check(b, err)
+		r := must.Get(input.Open(bytes.NewReader(data), int64(len(data)), input.Options{Column: "text", IDColumn: "row_id"}))(b)
 		var row rowmill.Row
 		w := shard.NewWriter(io.Discard, 0, true)
 		for {
@@ -356,19 +347,11 @@ func BenchmarkIngest(b *testing.B) {
 				err = w.Close()
 				w = shard.NewWriter(io.Discard, row.Index+1, true)
 			}
-			check(b, err)
+			must.Succeed(b, err)
 		}
 		if row.Index != rows-1 {
 			b.Fatalf("last row is %d", row.Index)
 		}
 	}
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // readFile returns the rows of a file as "id: text", or the failure.
@@ -26,7 +27,7 @@ func readFile(t testing.TB, content string, opts Options) (rows []string, failur
 		}
 	}
 	if r != nil {
-		check(t, r.Close())
+		must.Succeed(t, r.Close())
 	}
 	if errors.Is(err, io.EOF) {
 		return rows, ""
@@ -59,7 +60,7 @@ func TestJSONLines(t *testing.T) {
 				var packed bytes.Buffer
 				w := gzip.NewWriter(&packed)
 				_, _ = io.WriteString(w, lines)
-				check(t, w.Close())
+				must.Succeed(t, w.Close())
 				content = packed.String()
 			}
 			rows, failure := readFile(t, content, Options{Column: tt.column, IDColumn: tt.id})

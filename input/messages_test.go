@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const messagesPath = "/v1/messages"
@@ -156,11 +157,11 @@ func FuzzMessages(f *testing.F) {
 			delete(request.Params, "model")
 			for name, value := range request.Params {
 				var compact bytes.Buffer
-				check(t, json.Compact(&compact, value))
+				must.Succeed(t, json.Compact(&compact, value))
 				request.Params[name] = compact.Bytes()
 			}
 			var got map[string]json.RawMessage
-			check(t, json.Unmarshal([]byte(bodies[i]), &got))
+			must.Succeed(t, json.Unmarshal([]byte(bodies[i]), &got))
 			if diff := cmp.Diff(request.Params, got); diff != "" {
 				t.Fatalf("request %d (-want +got):\n%s", i, diff)
 			}

@@ -17,15 +17,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // fullOf returns the full file of entries.
 func fullOf(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	tb.Helper()
 	var full bytes.Buffer
-	if _, err := ConcatParts(context.Background(), &full, s, []Source{writePart(tb, s, entries)}, Full); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(ConcatParts(context.Background(), &full, s, []Source{writePart(tb, s, entries)}, Full))(tb)
 	return bytes.NewReader(full.Bytes())
 }
 
@@ -85,7 +84,7 @@ func TestWriteJSONExactly(t *testing.T) {
 			}
 			want += "}"
 			var got bytes.Buffer
-			noError(t, WriteJSON(context.Background(), &got, fullOf(t, s, fewEntries(s)), s, v))
+			must.Succeed(t, WriteJSON(context.Background(), &got, fullOf(t, s, fewEntries(s)), s, v))
 			if got.String() != want {
 				t.Errorf("%s %s:\n got %s\nwant %s", name, v.Name(), got.String(), want)
 			}
@@ -145,15 +144,15 @@ func TestWriteCSVExactly(t *testing.T) {
 func csvOf(tb testing.TB, full Source, s Schema, v FileVariant) string {
 	tb.Helper()
 	var archive bytes.Buffer
-	noError(tb, WriteCSVZip(context.Background(), &archive, full, s, v))
+	must.Succeed(tb, WriteCSVZip(context.Background(), &archive, full, s, v))
 	z, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
 	if err != nil || len(z.File) != 1 || z.File[0].Name != s.JobID+".csv" {
 		tb.Fatalf("archive: %v, %d files", err, len(z.File))
 	}
 	f, err := z.File[0].Open()
-	noError(tb, err)
+	must.Succeed(tb, err)
 	text, err := io.ReadAll(f)
-	noError(tb, err)
+	must.Succeed(tb, err)
 	return string(text)
 }
 
@@ -164,15 +163,15 @@ func TestExportsReadBack(t *testing.T) {
 	all := sampleEntries(s, 0, 5000)
 	full := fullOf(t, s, all)
 	var text bytes.Buffer
-	noError(t, WriteJSON(context.Background(), &text, full, s, Full))
+	must.Succeed(t, WriteJSON(context.Background(), &text, full, s, Full))
 	var object struct {
 		Outputs []*string  `json:"outputs"`
 		Inputs  []string   `json:"inputs"`
 		Scores  []*float64 `json:"cumulative_logprobs"`
 		IDs     []*int64   `json:"my id"`
 	}
-	noError(t, json.Unmarshal(text.Bytes(), &object))
-	records := must(csv.NewReader(strings.NewReader(csvOf(t, full, s, Full))).ReadAll())(t)
+	must.Succeed(t, json.Unmarshal(text.Bytes(), &object))
+	records := must.Get(csv.NewReader(strings.NewReader(csvOf(t, full, s, Full))).ReadAll())(t)
 	if len(object.Outputs) != len(all) || len(records) != len(all)+1 {
 		t.Fatalf("%d outputs in JSON and %d lines of CSV for %d rows", len(object.Outputs), len(records), len(all))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestFieldsOfAFunction writes the fields of a Function into parts and a merge.
@@ -30,18 +31,16 @@ func TestFieldsOfAFunction(t *testing.T) {
 	if rows, err := MergeParts(t.Context(), &merged, s, parts); err != nil || rows != 3 {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
-	if _, err := ConcatParts(t.Context(), &full, s, []Source{bytes.NewReader(merged.Bytes())}, Full); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ConcatParts(t.Context(), &full, s, []Source{bytes.NewReader(merged.Bytes())}, Full))(t)
 	result := bytes.NewReader(full.Bytes())
 	for _, file := range []Source{result, bytes.NewReader(merged.Bytes())} {
 		if read, err := ReadSchema(file); err != nil || !reflect.DeepEqual(read, s) {
 			t.Errorf("the schema is read as %+v, %v", read, err)
 		}
 	}
-	noError(t, WriteJSON(t.Context(), &asJSON, result, s, FileVariant{Inputs: true}))
+	must.Succeed(t, WriteJSON(t.Context(), &asJSON, result, s, FileVariant{Inputs: true}))
 	var members map[string][]any
-	noError(t, json.Unmarshal(asJSON.Bytes(), &members))
+	must.Succeed(t, json.Unmarshal(asJSON.Bytes(), &members))
 	want := map[string][]any{
 		"outputs": {"x", "y", nil}, "inputs": {"Greet Ann", "a prompt", "Greet B"}, "key": {"1", nil, nil},
 		"name": {"Ann", nil, "\"B\"\n"}, "a, b": {"", nil, "<é>"},
@@ -53,23 +52,21 @@ func TestFieldsOfAFunction(t *testing.T) {
 	if want := "key,inputs,name,\"a, b\"," + testJob + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
 		t.Errorf("CSV %q, want %q", text, want)
 	}
-	noError(t, WriteSubset(t.Context(), &without, result, s, FileVariant{}))
+	must.Succeed(t, WriteSubset(t.Context(), &without, result, s, FileVariant{}))
 	if read, err := ReadSchema(bytes.NewReader(without.Bytes())); err != nil || read.Fields != nil || read.IDColumn != "key" {
 		t.Errorf("without the inputs there are %+v, %v", read, err)
 	}
 	var taken []rowmill.Row
-	err := VisitPartRows(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.RowOutput) error {
+	must.Succeed(t, VisitPartRows(t.Context(), s, parts, func(row *rowmill.Row, _ *rowmill.RowOutput) error {
 		taken = append(taken, *row)
 		return nil
-	})
-	noError(t, err)
+	}))
 	for i, row := range taken {
 		if diff := cmp.Diff(entries[i].row, row); diff != "" {
 			t.Errorf("row %d (-want +got):\n%s", i, diff)
 		}
 	}
-	w, err := NewPartWriter(new(bytes.Buffer), s)
-	noError(t, err)
+	w := must.Get(NewPartWriter(new(bytes.Buffer), s))(t)
 	for _, fields := range []string{`["one"]`, `{}`, `[`} {
 		if err := w.Add(&rowmill.Row{Index: 9, Fields: fields}, &rowmill.RowOutput{}); err == nil {
 			t.Errorf("the fields %s were taken", fields)

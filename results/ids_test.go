@@ -14,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/internal/shard"
 )
@@ -51,7 +52,7 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 func resultOf(t *testing.T, source string) {
 	t.Helper()
 	file, err := os.ReadFile(source)
-	noError(t, err)
+	must.Succeed(t, err)
 	s, entries := entriesOf(t, file)
 	var halves [2][]entry
 	for i, e := range entries {
@@ -72,27 +73,24 @@ func resultOf(t *testing.T, source string) {
 			t.Fatalf("%s: the ID of row %d is %+v; want %+v", source, i, got[i].row.ID, e.row.ID)
 		}
 	}
-	if _, err := ConcatParts(t.Context(), &full, s, []Source{part}, Full); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ConcatParts(t.Context(), &full, s, []Source{part}, Full))(t)
 	result := bytes.NewReader(full.Bytes())
 	if read, err := ReadSchema(result); err != nil || !reflect.DeepEqual(read, s) {
 		t.Fatalf("%s: the schema of its result is %+v, %v; want %+v", source, read, err, s)
 	}
-	noError(t, WriteJSON(t.Context(), &asJSON, result, s, Full))
+	must.Succeed(t, WriteJSON(t.Context(), &asJSON, result, s, Full))
 	stem := strings.TrimSuffix(source, ".parquet")
 	for name, data := range map[string][]byte{
 		".result.parquet": full.Bytes(), ".json": asJSON.Bytes(), ".csv": []byte(csvOf(t, result, s, Full)),
 	} {
-		noError(t, os.WriteFile(stem+name, data, 0o600))
+		must.Succeed(t, os.WriteFile(stem+name, data, 0o600))
 	}
 }
 
 // entriesOf returns the rows of a file as a shard returns them.
 func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
 	t.Helper()
-	rows, err := input.Open(bytes.NewReader(file), int64(len(file)), input.Options{Column: "text", IDColumn: "id"})
-	noError(t, err)
+	rows := must.Get(input.Open(bytes.NewReader(file), int64(len(file)), input.Options{Column: "text", IDColumn: "id"}))(t)
 	var object bytes.Buffer
 	cut := shard.NewWriter(&object, 0, true)
 	for {
@@ -102,16 +100,14 @@ func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		noError(t, cut.Add(row.Text, row.ID))
+		must.Succeed(t, cut.Add(row.Text, row.ID))
 	}
 	s := Schema{JobID: testJob, Model: "m", IDColumn: "id", IDType: rows.IDType()}
-	noError(t, errors.Join(rows.Close(), cut.Close()))
-	read, err := shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
-	noError(t, err)
+	must.Succeed(t, errors.Join(rows.Close(), cut.Close()))
+	read := must.Get(shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil))(t)
 	entries := sampleEntries(s, 0, read.Rows())
 	for i := range entries {
-		block, err := read.ReadBlock(read.BlockOf(i))
-		noError(t, err)
+		block := must.Get(read.ReadBlock(read.BlockOf(i)))(t)
 		entries[i].row.Text, entries[i].row.ID = block.Text(i), block.ID(i)
 	}
 	return s, entries

@@ -6,6 +6,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestJoin concatenates joined parts. The file must be the same as from the
@@ -36,7 +38,7 @@ func TestJoin(t *testing.T) {
 					t.Fatalf("%d rows, %v; want %d", n, err, rows-first)
 				}
 				got, err := readEntries(s, bytes.NewReader(file.Bytes()))
-				noError(t, err)
+				must.Succeed(t, err)
 				sameEntries(t, "joined", got, all)
 				parts, joined = append(parts, own...), append(joined, bytes.NewReader(file.Bytes()))
 			}
@@ -52,9 +54,7 @@ func TestJoin(t *testing.T) {
 			full, reserved := made(parts)
 			again, reservedAgain := made(joined)
 			want := make([]byte, full.Size())
-			if _, err := full.ReadAt(want, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(full.ReadAt(want, 0))(t)
 			if err := iotest.TestReader(again, want); err != nil {
 				t.Errorf("the client's file is another: %v", err)
 			}
@@ -64,7 +64,7 @@ func TestJoin(t *testing.T) {
 					continue
 				}
 				want, err := ReadRow(full, reserved, n)
-				noError(t, err)
+				must.Succeed(t, err)
 				got, err := ReadRow(again, reservedAgain, n)
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Fatalf("row %d: %v (-want +got):\n%s", n, err, diff)

@@ -15,6 +15,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // manyPartsBound limits the memory of a merge, for any number of parts.
@@ -85,14 +86,14 @@ func splitRows(tb testing.TB, s Schema, rows, parts int, partOf func(row int) in
 	var sources []PartSource
 	for _, mine := range of {
 		var file bytes.Buffer
-		w := must(NewPartWriter(&file, s))(tb)
+		w := must.Get(NewPartWriter(&file, s))(tb)
 		accept := roaring.New()
 		for _, i := range mine {
 			accept.Add(uint32(i))
 			out := output(i)
-			noError(tb, w.Add(&rowmill.Row{Index: int64(i), Text: fmt.Sprint("in ", i)}, &out))
+			must.Succeed(tb, w.Add(&rowmill.Row{Index: int64(i), Text: fmt.Sprint("in ", i)}, &out))
 		}
-		noError(tb, w.Close())
+		must.Succeed(tb, w.Close())
 		on.files = append(on.files, slices.Clone(file.Bytes()))
 		source, release := on.source(len(on.files) - 1)
 		sources = append(sources, PartSource{Source: source, Accept: accept, Release: release})
@@ -140,7 +141,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 			on, sources := splitRows(t, s, test.rows, test.parts, test.deal, test.output)
 			on.heap = newHeapWatch()
 			merged, err := os.Create(filepath.Join(t.TempDir(), "merged"))
-			noError(t, err)
+			must.Succeed(t, err)
 			defer merged.Close()
 			rows, err := MergeParts(context.Background(), merged, s, sources)
 			if err != nil || rows != int64(test.rows) {
@@ -163,7 +164,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 func sameRows(t *testing.T, s Schema, file *os.File, rows int, output func(row int) rowmill.RowOutput) {
 	t.Helper()
 	size, err := file.Seek(0, io.SeekCurrent)
-	noError(t, err)
+	must.Succeed(t, err)
 	got, err := readEntries(s, io.NewSectionReader(file, 0, size))
 	if err != nil || len(got) != rows {
 		t.Fatalf("%d rows were merged, want %d: %v", len(got), rows, err)

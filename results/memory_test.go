@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // memoryBound limits the memory of writing and merging, for any number of rows:
@@ -63,7 +64,7 @@ func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *row
 			}
 			out = rowmill.RowOutput{Embedding: vector}
 		}
-		noError(tb, add(&row, &out))
+		must.Succeed(tb, add(&row, &out))
 	}
 }
 
@@ -75,13 +76,13 @@ func TestPartMemory(t *testing.T) {
 	}
 	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
 		watch := newHeapWatch()
-		w := must(NewPartWriter(watch, s))(t)
+		w := must.Get(NewPartWriter(watch, s))(t)
 		rows := 500 // 75 MB
 		if s.Embedding {
 			rows = 18_000 // 73 MB
 		}
 		bigRows(t, s, rows, w.Add)
-		noError(t, w.Close())
+		must.Succeed(t, w.Close())
 		if watch.written < 56<<20 || watch.grown() > memoryBound {
 			t.Errorf("embedding %t: %d MB written with %d MB on the heap", s.Embedding, watch.written>>20, watch.grown()>>20)
 		}
@@ -97,8 +98,7 @@ func TestMergeMemory(t *testing.T) {
 		files := make([]bytes.Buffer, parts)
 		var writers []*PartWriter
 		for i := range files {
-			w, err := NewPartWriter(&files[i], s)
-			noError(t, err)
+			w := must.Get(NewPartWriter(&files[i], s))(t)
 			writers = append(writers, w)
 		}
 		rows := 500
@@ -110,14 +110,12 @@ func TestMergeMemory(t *testing.T) {
 		})
 		var sources []PartSource
 		for i, w := range writers {
-			noError(t, w.Close())
+			must.Succeed(t, w.Close())
 			writers[i] = nil
 			sources = append(sources, PartSource{Source: bytes.NewReader(files[i].Bytes())})
 		}
 		watch := newHeapWatch()
-		if _, err := MergeParts(context.Background(), watch, s, sources); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(MergeParts(context.Background(), watch, s, sources))(t)
 		if watch.written < 56<<20 || watch.grown() > memoryBound {
 			t.Errorf("embedding %t: %d MB merged with %d MB on the heap", s.Embedding, watch.written>>20, watch.grown()>>20)
 		}

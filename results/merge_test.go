@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMergeRefuses(t *testing.T) {
@@ -73,9 +75,7 @@ func TestMergeOfOnePartIsVerbatim(t *testing.T) {
 func contents(tb testing.TB, src Source) []byte {
 	tb.Helper()
 	b := make([]byte, src.Size())
-	if _, err := src.ReadAt(b, 0); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(src.ReadAt(b, 0))(tb)
 	return b
 }
 
@@ -93,17 +93,13 @@ func TestMergeOfRanges(t *testing.T) {
 			}
 			a, b, c := writePart(t, s, all[:8]), writePart(t, s, all[8:16]), writePart(t, s, all[16:])
 			var out bytes.Buffer
-			if _, err := MergeParts(context.Background(), &out, s, []PartSource{{Source: c}, {Source: a}, {Source: b}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(MergeParts(context.Background(), &out, s, []PartSource{{Source: c}, {Source: a}, {Source: b}}))(t)
 			merged := bytes.NewReader(out.Bytes())
-			table, err := openTable(merged)
-			noError(t, err)
+			table := must.Get(openTable(merged))(t)
 			if want := map[string]int{"joined": 3, "rewritten": 1}[name]; table.Groups() != want {
 				t.Errorf("%d row groups, want %d", table.Groups(), want)
 			}
-			got, err := readEntries(s, merged)
-			noError(t, err)
+			got := must.Get(readEntries(s, merged))(t)
 			sameEntries(t, "merged", got, all)
 		})
 	}
@@ -139,7 +135,7 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
 	got, err := readEntries(s, bytes.NewReader(out.Bytes()))
-	noError(t, err)
+	must.Succeed(t, err)
 	if !slices.EqualFunc(got, all, func(a, b entry) bool { return a.row == b.row && a.out.Text == b.out.Text }) {
 		t.Fatal("the merge differs from what was written")
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // readEntries reads the rows of a part or of merged parts.
@@ -99,11 +101,11 @@ func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource 
 
 func writePartT(t *rapid.T, s Schema, entries []entry) *bytes.Reader {
 	var file bytes.Buffer
-	w := must(NewPartWriter(&file, s))(t)
+	w := must.Get(NewPartWriter(&file, s))(t)
 	for i := range entries {
-		noError(t, w.Add(&entries[i].row, &entries[i].out))
+		must.Succeed(t, w.Add(&entries[i].row, &entries[i].out))
 	}
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	return bytes.NewReader(file.Bytes())
 }
 
@@ -126,14 +128,12 @@ func checkModel(t *rapid.T, s Schema) {
 		parts := drawParts(t, s, first, entries)
 		all = append(all, entries...)
 		var merged bytes.Buffer
-		rows, err := MergeParts(ctx, &merged, s, parts)
-		noError(t, err)
+		rows := must.Get(MergeParts(ctx, &merged, s, parts))(t)
 		if rows != int64(len(entries)) {
 			t.Fatalf("merged %d rows of %d", rows, len(entries))
 		}
 		complete = append(complete, bytes.NewReader(merged.Bytes()))
-		got, err := readEntries(s, complete[len(complete)-1])
-		noError(t, err)
+		got := must.Get(readEntries(s, complete[len(complete)-1]))(t)
 		sameEntries(t, "merged part", got, entries)
 	}
 
@@ -147,8 +147,7 @@ func checkModel(t *rapid.T, s Schema) {
 	f, r := bytes.NewReader(full.Bytes()), bytes.NewReader(rows.Bytes())
 	for range 5 {
 		e := all[rapid.IntRange(0, len(all)-1).Draw(t, "row")]
-		view, err := ReadRow(f, r, e.row.Index)
-		noError(t, err)
+		view := must.Get(ReadRow(f, r, e.row.Index))(t)
 		sameView(t, view, e)
 	}
 	got, next, err := ListFailures(ctx, r, -1, len(all)+1)
@@ -160,10 +159,8 @@ func checkModel(t *rapid.T, s Schema) {
 	}
 	for _, v := range variants() {
 		var direct, subset bytes.Buffer
-		if _, err := ConcatParts(ctx, &direct, s, complete, v); err != nil {
-			t.Fatal(err)
-		}
-		noError(t, WriteSubset(ctx, &subset, f, s, v))
+		must.Get(ConcatParts(ctx, &direct, s, complete, v))(t)
+		must.Succeed(t, WriteSubset(ctx, &subset, f, s, v))
 		if !bytes.Equal(direct.Bytes(), subset.Bytes()) {
 			t.Fatalf("%s: the subset of the full file differs from the concatenation", v.Name())
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestAddRefuses(t *testing.T) {
@@ -32,10 +33,9 @@ func TestAddRefuses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, err := NewPartWriter(&bytes.Buffer{}, test.schema)
-			noError(t, err)
+			w := must.Get(NewPartWriter(&bytes.Buffer{}, test.schema))(t)
 			first := rowmill.RowOutput{Err: &rowmill.RowError{Code: "c"}}
-			noError(t, w.Add(&rowmill.Row{Index: 4}, &first))
+			must.Succeed(t, w.Add(&rowmill.Row{Index: 4}, &first))
 			if err := w.Add(&test.row, &test.out); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want one with %q", err, test.want)
 			}
@@ -66,7 +66,7 @@ func TestAddKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s := Schema{JobID: testJob}
 	var file bytes.Buffer
-	w := must(NewPartWriter(&file, s))(t)
+	w := must.Get(NewPartWriter(&file, s))(t)
 	var want []entry
 	buffer := make([]byte, 8)
 	for i := range 100 {
@@ -75,10 +75,10 @@ func TestAddKeepsNothing(t *testing.T) {
 		}
 		row := rowmill.Row{Index: int64(i), Text: string(buffer)}
 		want = append(want, entry{row, rowmill.RowOutput{Text: "a\uFFFDb"}})
-		noError(t, w.Add(&row, &rowmill.RowOutput{Text: "a\xffb"}))
+		must.Succeed(t, w.Add(&row, &rowmill.RowOutput{Text: "a\xffb"}))
 	}
-	noError(t, w.Close())
-	got := must(readEntries(s, bytes.NewReader(file.Bytes())))(t)
+	must.Succeed(t, w.Close())
+	got := must.Get(readEntries(s, bytes.NewReader(file.Bytes())))(t)
 	sameEntries(t, "part", got, want)
 }
 
@@ -123,10 +123,7 @@ func TestFloatBoundsOfNaN(t *testing.T) {
 			rowmill.RowOutput{Text: "x"},
 		})
 	}
-	got, err := readEntries(s, writePart(t, s, entries))
-	noError(t, err)
+	got := must.Get(readEntries(s, writePart(t, s, entries)))(t)
 	sameEntries(t, "part", got, entries)
-	if _, err := readEntries(s, writePart(t, s, entries[:1])); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(readEntries(s, writePart(t, s, entries[:1])))(t)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
@@ -51,32 +52,26 @@ func TestOtherReaders(t *testing.T) {
 		parts := []Source{writePart(t, s, all[:rows]), writePart(t, s, all[rows:])}
 		put := func(label string, data []byte, columns []manifestColumn, groups int) {
 			path := filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+"-"+label+".parquet")
-			noError(t, os.WriteFile(path, data, 0o600))
+			must.Succeed(t, os.WriteFile(path, data, 0o600))
 			manifest = append(manifest, file{path, columns, groups})
 		}
 		for _, v := range variants() {
 			var b bytes.Buffer
-			if _, err := ConcatParts(context.Background(), &b, s, parts, v); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(ConcatParts(context.Background(), &b, s, parts, v))(t)
 			put(v.Name(), b.Bytes(), clientColumns(s, v, all), 2)
 		}
 		put("part", contents(t, parts[1]), append(clientColumns(s, Full, all[rows:]), reservedColumns(all[rows:])...), 1)
 		var b bytes.Buffer
-		if _, err := ConcatRows(context.Background(), &b, s, parts); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ConcatRows(context.Background(), &b, s, parts))(t)
 		put("rows", b.Bytes(), reservedColumns(all), 2)
 		b.Reset()
-		if _, err := ConcatParts(context.Background(), &b, s, nil, Full); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ConcatParts(context.Background(), &b, s, nil, Full))(t)
 		put("empty", b.Bytes(), clientColumns(s, Full, nil), 0)
 	}
 	text, err := json.Marshal(manifest)
-	noError(t, err)
+	must.Succeed(t, err)
 	path := filepath.Join(dir, "manifest.json")
-	noError(t, os.WriteFile(path, text, 0o600))
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	out, err := exec.Command(program, filepath.Join("testdata", "check.py"), path).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The pages together must have all failures, for any page size.
@@ -23,7 +24,7 @@ func TestFailuresByPages(t *testing.T) {
 		var got []FailedRow
 		for after, pages := int64(-1), 0; ; pages++ {
 			page, next, err := ListFailures(context.Background(), part, after, limit)
-			noError(t, err)
+			must.Succeed(t, err)
 			if len(page) > limit || pages > len(want) {
 				t.Fatalf("limit %d: page %d has %d failures", limit, pages, len(page))
 			}
@@ -63,8 +64,7 @@ func TestFindRow(t *testing.T) {
 			}
 			part := writePart(t, s, some)
 			for _, i := range []int{0, 1, 131, 777, len(some) / 2, len(some) - 2, len(some) - 1} {
-				view, err := FindRow(part, some[i].row.Index)
-				noError(t, err)
+				view := must.Get(FindRow(part, some[i].row.Index))(t)
 				sameView(t, view, some[i])
 			}
 			for _, n := range []int64{-1, 0, 999, 1001, 2000, 5000, 1 << 40} {
@@ -124,8 +124,7 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 	}
 	var out bytes.Buffer
 	if _, err := MergeParts(ctx, &out, s, []PartSource{{Source: src}, {Source: writePart(t, s, sampleEntries(s, 60, 1))}}); err == nil {
-		got, err := readEntries(s, bytes.NewReader(out.Bytes()))
-		noError(t, err)
+		got := must.Get(readEntries(s, bytes.NewReader(out.Bytes())))(t)
 		sameEntries(t, "merge of a damaged part", got[:60], all)
 	}
 	if got, _, err := ListFailures(ctx, src, -1, 1000); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {
@@ -175,10 +174,8 @@ func TestPreviews(t *testing.T) {
 		all := sampleEntries(s, 0, 3000)
 		part := writePart(t, s, all)
 		wanted := []int64{0, 3, 4, 1500, 2998, 2999}
-		some, err := PreviewPart(ctx, part, wanted)
-		noError(t, err)
-		every, err := PreviewResults(ctx, part, part, 0, 5000)
-		noError(t, err)
+		some := must.Get(PreviewPart(ctx, part, wanted))(t)
+		every := must.Get(PreviewResults(ctx, part, part, 0, 5000))(t)
 		if len(some) != len(wanted) || len(every) != len(all) {
 			t.Fatalf("%s: %d and %d rows", name, len(some), len(every))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // entry is a row with its outcome.
@@ -23,11 +24,11 @@ const testJob = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
 func writePart(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	tb.Helper()
 	var file bytes.Buffer
-	w := must(NewPartWriter(&file, s))(tb)
+	w := must.Get(NewPartWriter(&file, s))(tb)
 	for i := range entries {
-		noError(tb, w.Add(&entries[i].row, &entries[i].out))
+		must.Succeed(tb, w.Add(&entries[i].row, &entries[i].out))
 	}
-	noError(tb, w.Close())
+	must.Succeed(tb, w.Close())
 	return bytes.NewReader(file.Bytes())
 }
 
@@ -134,27 +135,4 @@ func schemas() map[string]Schema {
 // variants returns all variants that a client can choose.
 func variants() []FileVariant {
 	return []FileVariant{{}, {Inputs: true}, {Logprobs: true}, Full}
-}
-
-// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(fataler) T {
-	return func(t fataler) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Files for clients must not have the attempts: they must be the same with and
@@ -21,12 +22,8 @@ func TestTriesAreNotInTheColumns(t *testing.T) {
 		}
 		for _, v := range variants() {
 			var first, second bytes.Buffer
-			if _, err := ConcatParts(ctx, &first, s, []Source{a}, v); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ConcatParts(ctx, &second, s, []Source{b}, v); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(ConcatParts(ctx, &first, s, []Source{a}, v))(t)
+			must.Get(ConcatParts(ctx, &second, s, []Source{b}, v))(t)
 			if !bytes.Equal(first.Bytes(), second.Bytes()) {
 				t.Errorf("%s, %s: the file of a client has the attempts", name, v.Name())
 			}
@@ -42,7 +39,7 @@ func TestTriesOfManyRows(t *testing.T) {
 	all := triedEntries(s, 6000)
 	part := writePart(t, s, all)
 	table, err := openTable(part)
-	noError(t, err)
+	must.Succeed(t, err)
 	if n := len(table.Keys(triesPrefix)); n < 3 {
 		t.Fatalf("%d attachments; the test is about many", n)
 	}
@@ -54,33 +51,28 @@ func TestTriesOfManyRows(t *testing.T) {
 		halves[i%2] = append(halves[i%2], e)
 	}
 	var merged, rows, again bytes.Buffer
-	if _, err := MergeParts(ctx, &merged, s, []PartSource{{Source: writePart(t, s, halves[1])}, {Source: writePart(t, s, halves[0])}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(MergeParts(ctx, &merged, s, []PartSource{{Source: writePart(t, s, halves[1])}, {Source: writePart(t, s, halves[0])}}))(t)
 	got, err := readEntries(s, bytes.NewReader(merged.Bytes()))
-	noError(t, err)
+	must.Succeed(t, err)
 	sameEntries(t, "merged", got, all)
-	if _, err := ConcatRows(ctx, &rows, s, []Source{bytes.NewReader(merged.Bytes())}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ConcatRows(ctx, &rows, s, []Source{bytes.NewReader(merged.Bytes())}))(t)
 	for _, n := range []int64{0, 1, 3, 2999, 3000, 5997, 5999} {
-		view, err := ReadRow(bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()), n)
-		noError(t, err)
+		view := must.Get(ReadRow(bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()), n))(t)
 		sameView(t, view, all[n])
 	}
 	result, err := OpenResult(s, bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()))
-	noError(t, err)
+	must.Succeed(t, err)
 	w, err := NewPartWriter(&again, s)
-	noError(t, err)
-	noError(t, result.Each(ctx, 0, int64(len(all)), w.Add))
-	noError(t, w.Close())
+	must.Succeed(t, err)
+	must.Succeed(t, result.Each(ctx, 0, int64(len(all)), w.Add))
+	must.Succeed(t, w.Close())
 	if got, err = readEntries(s, bytes.NewReader(again.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	sameEntries(t, "carried", got, all)
 	got = nil
 	err = VisitPartRows(ctx, s, []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}, visitInto(&got))
-	noError(t, err)
+	must.Succeed(t, err)
 	sameEntries(t, "visited", got, all)
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func checkRoundTrip(t *testing.T, e *Encoding, text string) {
@@ -299,14 +301,6 @@ const limit = 2 * time.Second
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
-	check(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	must.Succeed(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

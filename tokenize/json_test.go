@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestBadJSON checks the errors for files that are not supported.
@@ -105,8 +107,7 @@ func TestMergeOrder(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// As in Llama 3, which lists every pair of tokens that makes a token.
-	e, err := open(t, file("i n", "i ng", "in g", "n g", "x i", "x ing"))
-	check(t, err)
+	e := must.Get(open(t, file("i n", "i ng", "in g", "n g", "x i", "x ing")))(t)
 	for text, want := range map[string][]string{"ing": {"ing"}, "ng": {"ng"}, "xin": {"x", "in"}, "xing": {"xing"}, "xi": {"xi"}} {
 		var got []string
 		for _, id := range e.Encode(nil, text) {
@@ -149,8 +150,7 @@ func TestFullSize(t *testing.T) {
 	}
 	file := train(t, trainedFile{pattern: patternCL100K})
 	file["model"] = map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges}
-	e, err := open(t, file)
-	check(t, err)
+	e := must.Get(open(t, file))(t)
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range 2000 {
 		text := randomText(r, 40)
@@ -169,7 +169,7 @@ func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"empty": "", "ranks": "YQ== 0\n", "binary": "\x00\x01\x02 \n\xff"} {
 		path := filepath.Join(dir, name)
-		check(t, os.WriteFile(path, []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := Open(path); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -188,8 +188,7 @@ func TestBadFiles(t *testing.T) {
 // TestRegexp uses a pattern without a scanner that does not match all text.
 func TestRegexp(t *testing.T) {
 	t.Parallel()
-	e, err := rankEncoding("ranks", load(t, "cl100k_base").vocabulary, `[a-z]`, map[string]int{"<s>": 200_000})
-	check(t, err)
+	e := must.Get(rankEncoding("ranks", load(t, "cl100k_base").vocabulary, `[a-z]`, map[string]int{"<s>": 200_000}))(t)
 	if got := e.WithSpecials().Encode(nil, "ab <s>"); !slices.Equal(got, []int{64, 65, 220, 200_000}) {
 		t.Errorf("tokens %d", got)
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/dlclark/regexp2"
 	"github.com/pkoukk/tiktoken-go"
 	loader "github.com/pkoukk/tiktoken-go-loader"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // port returns an encoding of tiktoken-go, which is a port of the original.
 func port(t testing.TB, name string) *tiktoken.Tiktoken {
 	t.Helper()
 	portOnce.Do(func() { tiktoken.SetBpeLoader(loader.NewOfflineLoader()) })
-	e, err := tiktoken.GetEncoding(name)
-	check(t, err)
+	e := must.Get(tiktoken.GetEncoding(name))(t)
 	return e
 }
 
@@ -29,8 +30,7 @@ func load(t testing.TB, name string) *Encoding {
 	if name == "p50k_base" || name == "r50k_base" {
 		return openRanks(t, published(t, name), patternGPT2, map[string]int{"<|endoftext|>": 50256})
 	}
-	e, err := Load(name)
-	check(t, err)
+	e := must.Get(Load(name))(t)
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
@@ -34,7 +35,7 @@ func TestOriginals(t *testing.T) {
 	ranks := make(map[string]string)
 	for _, name := range []string{"o200k_base", "cl100k_base", "p50k_base", "r50k_base"} {
 		ranks[name] = filepath.Join(dir, name)
-		check(t, os.WriteFile(ranks[name], published(t, name), 0o600))
+		must.Succeed(t, os.WriteFile(ranks[name], published(t, name), 0o600))
 	}
 	var texts []string
 	for _, text := range hardTexts {
@@ -55,16 +56,16 @@ func TestOriginals(t *testing.T) {
 	request, err := json.Marshal(map[string]any{"ranks": ranks, "texts": texts, "dir": dir, "patterns": map[string]string{
 		"cl100k": patternCL100K, "qwen": patternQwen, "qwen-marks": patternQwenMarks, "o200k": patternO200K, "gpt2": patternGPT2,
 	}})
-	check(t, err)
+	must.Succeed(t, err)
 	ask, answer := filepath.Join(dir, "request"), filepath.Join(dir, "result")
-	check(t, os.WriteFile(ask, request, 0o600))
+	must.Succeed(t, os.WriteFile(ask, request, 0o600))
 	out, err := exec.Command(program, filepath.Join("testdata", "oracle.py"), ask, answer).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Logf("%d texts, %s", len(texts), bytes.TrimSpace(out))
 	data, err := os.ReadFile(answer)
-	check(t, err)
+	must.Succeed(t, err)
 	var result struct {
 		Tiktoken map[string][][]int
 		Special  [][]int
@@ -76,7 +77,7 @@ func TestOriginals(t *testing.T) {
 		NFC     []string
 		Digits  [][2]rune
 	}
-	check(t, json.Unmarshal(data, &result))
+	must.Succeed(t, json.Unmarshal(data, &result))
 	compare := func(e *Encoding, name string, want [][]int) {
 		wrong := 0
 		for i, text := range texts {

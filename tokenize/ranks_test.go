@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/pkoukk/tiktoken-go-loader/assets"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the rank files")
@@ -18,8 +20,7 @@ var update = flag.Bool("update", false, "write the rank files")
 // published returns a rank file as it was published.
 func published(t testing.TB, file string) []byte {
 	t.Helper()
-	data, err := assets.Assets.ReadFile(file + ".tiktoken")
-	check(t, err)
+	data := must.Get(assets.Assets.ReadFile(file + ".tiktoken"))(t)
 	return data
 }
 
@@ -41,11 +42,9 @@ func openRanks(t testing.TB, data []byte, pattern string, specials map[string]in
 	t.Helper()
 	entries, err := parseRanks(data)
 	v, buildErr := fromRanks(entries)
-	if err = errors.Join(err, buildErr); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, buildErr))
 	e, err := rankEncoding("ranks", v, pattern, specials)
-	check(t, err)
+	must.Succeed(t, err)
 	return e
 }
 
@@ -56,8 +55,7 @@ func TestRankFiles(t *testing.T) {
 	t.Parallel()
 	files := []string{"o200k_base", "cl100k_base"}
 	for _, file := range files {
-		entries, err := parseRanks(published(t, file))
-		check(t, err)
+		entries := must.Get(parseRanks(published(t, file)))(t)
 		var lengths, tokens []byte
 		for rank, e := range entries {
 			if e.id != rank || len(e.text) == 0 || len(e.text) > 255 {
@@ -67,7 +65,7 @@ func TestRankFiles(t *testing.T) {
 		}
 		want := slices.Concat(lengths, []byte{0}, tokens)
 		if *update {
-			check(t, os.WriteFile("ranks/"+file, want, 0o600))
+			must.Succeed(t, os.WriteFile("ranks/"+file, want, 0o600))
 			t.Errorf("pack it with zstd --ultra -22 --rm ranks/%s", file)
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // trainedFile describes a tokenizer.json to be made.
@@ -92,10 +94,9 @@ func train(t testing.TB, f trainedFile) map[string]any {
 // open writes a tokenizer.json and opens it.
 func open(t testing.TB, file map[string]any) (*Encoding, error) {
 	t.Helper()
-	text, err := json.Marshal(file)
-	check(t, err)
+	text := must.Get(json.Marshal(file))(t)
 	path := filepath.Join(t.TempDir(), "tokenizer.json")
-	check(t, os.WriteFile(path, text, 0o600))
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return Open(path)
 }
 
@@ -124,8 +125,7 @@ func trained(t testing.TB) []*Encoding {
 			},
 		}}},
 	} {
-		e, err := open(t, train(t, f))
-		check(t, err)
+		e := must.Get(open(t, train(t, f)))(t)
 		all = append(all, e)
 	}
 	return all

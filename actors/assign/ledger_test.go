@@ -7,16 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
 func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	t.Parallel()
-	l, err := NewPartLedger([]shard.ManifestEntry{{Rows: 10}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(NewPartLedger([]shard.ManifestEntry{{Rows: 10}}, nil))(t)
 	l.Add(store.Part{Key: "a", Rows: 10, Complete: true})
 	if !l.IsComplete() || l.Mergeable(0) {
 		t.Error("one complete part leaves something to do")
@@ -67,14 +65,8 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 				records = append(kept, c)
 			}
 		}
-		again, err := NewPartLedger(shards, records)
-		if err != nil {
-			t.Fatal(err)
-		}
-		states, err := newRowStates(shards, records)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(NewPartLedger(shards, records))(t)
+		states := must.Get(newRowStates(shards, records))(t)
 		if again.Totals != l.Totals || again.open != l.open || again.Rows != l.Rows {
 			t.Fatalf("replayed %+v/%d, want %+v/%d", again.Totals, again.open, l.Totals, l.open)
 		}

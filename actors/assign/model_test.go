@@ -11,6 +11,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -117,14 +118,9 @@ func (s *RowSet) UnmarshalText(text []byte) error {
 
 // carry returns a message as another node receives it: encoded and decoded.
 func carry[T any](t *rapid.T, m T) T {
-	doc, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(json.Marshal(m))(t)
 	var out T
-	if err := json.Unmarshal(doc, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(doc, &out))
 	return out
 }
 
@@ -141,9 +137,7 @@ func (s *site) newOwner() {
 	} else {
 		s.owner, err = NewOwner(s.shards, s.records)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	if n := s.read; !whole {
 		s.read = 0
 		s.readOn(n)
@@ -196,14 +190,10 @@ func (s *site) drawCopies() {
 			originals = append(originals, row)
 		}
 		if !rows.IsEmpty() {
-			if err := w.Add(n, rows, distances); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Succeed(s.t, w.Add(n, rows, distances))
 		}
 	}
-	if err := w.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, w.Close())
 	s.listed = list.Bytes()
 	var err error
 	if s.copies, err = shard.ReadRowCopies(bytes.NewReader(s.listed), int64(len(s.listed)), s.shards); err != nil {
@@ -217,10 +207,7 @@ func (s *site) copy() {
 	if !ok {
 		return
 	}
-	originals, err := s.copies.ReadOriginals(bytes.NewReader(s.listed), n)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	originals := must.Get(s.copies.ReadOriginals(bytes.NewReader(s.listed), n))(s.t)
 	for i, rel := range s.copies.Rows(n).ToArray() {
 		m := s.copies.ShardOf(originals[i])
 		if rows.Contains(rel) && !s.owner.states.committed.has(m, int(originals[i]-s.shards[m].First)) {

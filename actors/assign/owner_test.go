@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -27,10 +28,7 @@ func part(key string, from, to int) Part {
 
 func owner(t *testing.T, rows int, parts ...store.Part) *Owner {
 	t.Helper()
-	o, err := NewOwner([]shard.ManifestEntry{{Rows: rows}}, parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner([]shard.ManifestEntry{{Rows: rows}}, parts))(t)
 	o.Assigning = true
 	return o
 }

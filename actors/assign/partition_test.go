@@ -3,6 +3,7 @@ package assign
 import (
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -18,10 +19,7 @@ func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
 	}
-	o, err := NewOwner(infos, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner(infos, nil))(t)
 	o.SetRowGroups(groups)
 	return o
 }
@@ -121,10 +119,7 @@ func TestRemainingRowsAreDealt(t *testing.T) {
 	for i := range groups {
 		groups[i] = byte(1 + i*101%shard.Groups)
 	}
-	o, err := NewOwner(infos[:1], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner(infos[:1], nil))(t)
 	early, ok := o.plan.nextSpan("a", rows/2)
 	if !ok || early.Share != 0 {
 		t.Fatalf("%+v, %v", early, ok)
@@ -159,10 +154,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	for n := range infos {
 		infos[n] = shard.ManifestEntry{First: int64(10 * n), Rows: 10, Bytes: shard.PartitionBytes / 2}
 	}
-	o, err := NewOwner(infos, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner(infos, nil))(t)
 	o.SetRowGroups(make([]byte, 45)) // some rows of the fifth shard have no group
 	if blocks := o.plan.partition.blocks; len(blocks) != 2 || blocks[0].to != 2 || blocks[1].from != 2 || blocks[1].to != 4 {
 		t.Fatalf("blocks are %+v", blocks)

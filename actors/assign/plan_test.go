@@ -7,6 +7,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -48,10 +49,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		shards, done, parts, open := someShards(t, 5)
-		o, err := NewOwner(shards, parts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(NewOwner(shards, parts))(t)
 		if rapid.Bool().Draw(t, "dealt") {
 			some := rapid.SliceOfN(rapid.Byte(), 1, 7).Draw(t, "groups")
 			groups := make([]byte, rapid.IntRange(0, 15_000).Draw(t, "rows with groups"))
@@ -130,10 +128,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 // one.
 func TestPlanKeepsWorkersApart(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ManifestEntry{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner([]shard.ManifestEntry{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil))(t)
 	var order []int
 	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
 		s, _ := o.plan.nextSpan(worker, o.plan.fairRowShare(1))
@@ -148,10 +143,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 // A worker of an earlier owner keeps its rows, unless another worker has them.
 func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ManifestEntry{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner([]shard.ManifestEntry{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))}))(t)
 	join := func(worker string, holds map[int]*roaring.Bitmap) *Assignee {
 		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true}
 		for n, rows := range holds {
@@ -176,10 +168,7 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 // all their rows were assigned before.
 func TestPlanFindsReturnedShards(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil))(t)
 	take := func(worker string, want int) {
 		t.Helper()
 		s, ok := o.plan.nextSpan(worker, 10)

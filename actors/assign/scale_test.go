@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -43,10 +44,7 @@ func newCrowd(tb testing.TB, workers int) *crowd {
 	for i := range shards {
 		shards[i] = shard.ManifestEntry{First: int64(i) * crowdShardRows, Rows: crowdShardRows, Bytes: crowdShardRows * 300}
 	}
-	o, err := NewOwner(shards, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	o := must.Get(NewOwner(shards, nil))(tb)
 	o.Assigning, o.Nodes = true, workers
 	c := &crowd{owner: o}
 	for i := range workers {

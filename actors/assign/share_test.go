@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -11,10 +12,7 @@ import (
 // Committed rows still count after their worker was removed.
 func TestSharesByNode(t *testing.T) {
 	t.Parallel()
-	o, err := NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 5}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(NewOwner([]shard.ManifestEntry{{Rows: 10}, {First: 10, Rows: 5}}, nil))(t)
 	at := func(worker, address string, from, to int, parts ...Part) (*Assignee, []PartProposal) {
 		t.Helper()
 		return o.HandleHeartbeat(&Heartbeat{

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestAnswersProperty(t *testing.T) {
@@ -27,14 +28,9 @@ func TestAnswersProperty(t *testing.T) {
 		case 2:
 			want.Err = &rowmill.RowError{Code: text.Draw(t, "code"), Message: text.Draw(t, "message"), Raw: text.Draw(t, "raw")}
 		}
-		record, err := encodeAnswer(&want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		record := must.Get(encodeAnswer(&want))(t)
 		got := rowmill.RowOutput{Text: "of another row", Attempts: 3, InputTokens: 1}
-		if err := decodeAnswer(record, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, decodeAnswer(record, &got))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
@@ -52,9 +48,7 @@ func TestAnAnswerOfACopyCostsNothing(t *testing.T) {
 	ran := rowmill.RowOutput{Text: "x", InputTokens: 9, OutputTokens: 8, Attempts: 2, Score: math.NaN()}
 	var copied rowmill.RowOutput
 	record, err := encodeAnswer(&ran)
-	if err = errors.Join(err, decodeAnswer(record, &copied)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, decodeAnswer(record, &copied)))
 	if diff := cmp.Diff(rowmill.RowOutput{Text: "x"}, copied); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

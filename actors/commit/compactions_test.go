@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // compactions runs a test in a synctest bubble and waits for all compactions.
@@ -118,14 +119,14 @@ func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	t.Parallel()
 	bucket := maker(t, 1).Bucket
 	content := make([]byte, 2*copiedFrom)
-	must(blob.Write(t.Context(), bucket, "k", "", func(w io.Writer) error { _, err := w.Write(content); return err }))(t)
+	must.Get(blob.Write(t.Context(), bucket, "k", "", func(w io.Writer) error { _, err := w.Write(content); return err }))(t)
 	object := blob.NewLazyObjects(t.Context(), bucket, 1).Object("k", int64(len(content)))
 	defer object.Close()
 	for length, want := range map[int64]int64{copiedFrom - 1: 0, copiedFrom: copiedFrom, 2 * copiedFrom: 2 * copiedFrom} {
 		var through bytes.Buffer
 		to := &copier{}
 		r := &rangeWriter{Writer: bufio.NewWriter(&through), to: to}
-		noError(t, errors.Join(r.WriteRange(object, 0, length), r.Flush()))
+		must.Succeed(t, errors.Join(r.WriteRange(object, 0, length), r.Flush()))
 		if to.copied != want || int64(through.Len()) != length-want {
 			t.Errorf("%d bytes: the bucket copied %d, %d went through the node", length, to.copied, through.Len())
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
@@ -22,7 +23,7 @@ import (
 // maker returns a CompactionPlanner over a real bucket.
 func maker(t *testing.T, count int) *CompactionPlanner {
 	t.Helper()
-	bucket := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
+	bucket := must.Get(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
 	t.Cleanup(func() { bucket.Close() })
 	return &CompactionPlanner{
 		Bucket: bucket, Schema: results.Schema{JobID: "job-1", Model: "m"}, Epoch: 3, Shards: shards(count),
@@ -33,7 +34,7 @@ func maker(t *testing.T, count int) *CompactionPlanner {
 func (f *CompactionPlanner) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.NewPartKey("job-1", n, 1), n, from, to, 0).Record
-	p.Size = must(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
+	p.Size = must.Get(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
 		for i := from; err == nil && i < to; i++ {
 			index := f.Shards[n].First + int64(i)
 			err = rows.Add(&rowmill.Row{Index: index, Text: fmt.Sprint("in ", index)}, &rowmill.RowOutput{Text: fmt.Sprint("out ", index), Attempts: 1})
@@ -72,10 +73,10 @@ func (f *CompactionPlanner) result(t *testing.T, parts []store.Part) (map[string
 // texts returns the outputs in a file.
 func (f *CompactionPlanner) texts(t *testing.T, key string) string {
 	t.Helper()
-	o := must(f.Bucket.Open(t.Context(), key))(t)
+	o := must.Get(f.Bucket.Open(t.Context(), key))(t)
 	defer o.Close()
 	var doc strings.Builder
-	noError(t, results.WriteJSON(t.Context(), &doc, o, f.Schema, results.Full))
+	must.Succeed(t, results.WriteJSON(t.Context(), &doc, o, f.Schema, results.Full))
 	return doc.String()
 }
 
@@ -83,11 +84,11 @@ func TestPartsBecomeAResult(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 2)
 	second := f.part(t, 1, 0, 10)
-	first := must(f.merge(t, 0, f.part(t, 0, 4, 10), f.part(t, 0, 0, 4)))(t)
+	first := must.Get(f.merge(t, 0, f.part(t, 0, 4, 10), f.part(t, 0, 0, 4)))(t)
 	if !first.Complete || first.Rows != 10 || first.Shard != 0 || !strings.HasPrefix(first.Key, layout.PartsPrefix("job-1")+"000000-3-") {
 		t.Errorf("merged into %+v", first)
 	}
-	made := must(f.result(t, []store.Part{first, second}))(t)
+	made := must.Get(f.result(t, []store.Part{first, second}))(t)
 	got, last := f.texts(t, made[layout.Full].Key), -1
 	for i := range 20 {
 		at := strings.Index(got, fmt.Sprintf("\"out %d\"", i))
@@ -97,7 +98,7 @@ func TestPartsBecomeAResult(t *testing.T) {
 		last = at
 	}
 	for name, a := range made {
-		if info := must(f.Bucket.Stat(t.Context(), a.Key))(t); a.Size != info.Size || a.Size == 0 {
+		if info := must.Get(f.Bucket.Stat(t.Context(), a.Key))(t); a.Size != info.Size || a.Size == 0 {
 			t.Errorf("%s has %d bytes, its record says %d", name, info.Size, a.Size)
 		}
 	}
@@ -111,7 +112,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	for n := range f.Shards {
 		parts = append(parts, f.part(t, n, 0, 10))
 	}
-	made := must(f.result(t, parts))(t)
+	made := must.Get(f.result(t, parts))(t)
 	want := f.texts(t, made[layout.Full].Key)
 	e := f.PlanJoin(ShardRange{1, 3}, parts[1:3])
 	size, err := e.Run(t.Context(), f.Bucket, once)
@@ -119,9 +120,9 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 		t.Fatalf("joined as %+v: %v", e, err)
 	}
 	for _, p := range parts[1:3] {
-		noError(t, f.Bucket.Delete(t.Context(), p.Key))
+		must.Succeed(t, f.Bucket.Delete(t.Context(), p.Key))
 	}
-	made = must(f.result(t, []store.Part{parts[0], {Key: e.Key, Size: size}, parts[3]}))(t)
+	made = must.Get(f.result(t, []store.Part{parts[0], {Key: e.Key, Size: size}, parts[3]}))(t)
 	if got := f.texts(t, made[layout.Full].Key); got != want {
 		t.Errorf("the result is\n%s\nnot\n%s", got, want)
 	}
@@ -197,7 +198,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 	}
 	watched := &countingBucket{Bucket: f.Bucket}
 	f.Bucket = watched
-	made := must(f.result(t, complete))(t)
+	made := must.Get(f.result(t, complete))(t)
 	if most := watched.most.Load(); most > maxOpen+32 || watched.open.Load() != 0 { // two files are made at a time, and each opens some parts ahead
 		t.Errorf("%d parts were open at a time and %d still are", most, watched.open.Load())
 	}
@@ -247,21 +248,4 @@ func (b *countingBucket) Open(ctx context.Context, key string) (blob.Object, err
 func (o countedObject) Close() error {
 	o.bucket.open.Add(-1)
 	return o.Object.Close()
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

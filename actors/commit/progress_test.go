@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -35,7 +36,7 @@ func proposal(key string, n, from, to int, failed int64) assign.PartProposal {
 
 func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *PartProgress {
 	t.Helper()
-	return NewPartProgress(must(assign.NewPartLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
+	return NewPartProgress(must.Get(assign.NewPartLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
 }
 
 // record proposes a part and records it.
@@ -170,10 +171,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		if rapid.Bool().Draw(t, "joins") {
 			sizes = JoinSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
 		}
-		ledger, err := assign.NewPartLedger(shards(count), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ledger := must.Get(assign.NewPartLedger(shards(count), nil))(t)
 		p := NewPartProgress(ledger, 100, false, sizes)
 		var waiting []assign.PartProposal
 		for n := range count {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func testClassifier(t *testing.T, spec rowmill.Spec) *Classifier {
@@ -20,10 +21,7 @@ func testClassifier(t *testing.T, spec rowmill.Spec) *Classifier {
 	if spec.Model.Kind == "" {
 		spec.Model.Kind = rowmill.KindGeneration
 	}
-	j, err := NewClassifier(&spec, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(NewClassifier(&spec, 3))(t)
 	return j
 }
 
@@ -133,9 +131,7 @@ func TestReasoningOutputIsOneJSONObject(t *testing.T) {
 		reasoning, content := rapid.String().Draw(t, "reasoning"), rapid.String().Draw(t, "content")
 		var got map[string]string
 		text := reasoningText(reasoning, content)
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(text), &got))
 		if len(got) != 2 || got["reasoning_content"] != strings.ToValidUTF8(reasoning, "\uFFFD") || got["content"] != strings.ToValidUTF8(content, "\uFFFD") {
 			t.Fatalf("%q → %v", text, got)
 		}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -87,12 +88,12 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 	case list == nil:
 		t.Fatalf("there is no list of %d copies", m.Copies)
 	}
-	o := must(list.Open(t.Context(), r.Bucket, id))(t)
+	o := must.Get(list.Open(t.Context(), r.Bucket, id))(t)
 	defer o.Close()
 	for n, info := range m.Shards {
 		rows, originals := list.Rows(n), []int64(nil)
 		if rows != nil {
-			originals = must(list.ReadOriginals(o, n))(t)
+			originals = must.Get(list.ReadOriginals(o, n))(t)
 		}
 		for rel := range info.Rows {
 			row, of := info.First+int64(rel), info.First+int64(rel)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -130,7 +131,7 @@ func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 			t.Fatalf("%d long rows are counted when %d were read", n, i+1)
 		}
 	}
-	must(c.close())(t)
+	must.Get(c.close())(t)
 }
 
 // slowWords takes time for a long text.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -67,7 +68,7 @@ func (r *rig) lose(t *testing.T, rec *store.Record, fence store.Fence) {
 // started records that a node has started the download.
 func (r *rig) started(t *testing.T, rec *store.Record, fence store.Fence, address string) {
 	t.Helper()
-	*rec = must(r.store.Update(t.Context(), fence, func(rec *store.Record) error {
+	*rec = must.Get(r.store.Update(t.Context(), fence, func(rec *store.Record) error {
 		now := time.Now()
 		rec.DownloadStarted, rec.Downloader = &now, address
 		return nil
@@ -77,9 +78,9 @@ func (r *rig) started(t *testing.T, rec *store.Record, fence store.Fence, addres
 // takeOver makes another session own the job.
 func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	t.Helper()
-	noError(t, r.store.CloseSession(t.Context(), r.session))
-	r.session = must(r.store.OpenSession(t.Context(), "node", time.Hour))(t)
-	rec := must(r.store.Claim(t.Context(), job, r.session, store.Claim{}))(t)
+	must.Succeed(t, r.store.CloseSession(t.Context(), r.session))
+	r.session = must.Get(r.store.OpenSession(t.Context(), "node", time.Hour))(t)
+	rec := must.Get(r.store.Claim(t.Context(), job, r.session, store.Claim{}))(t)
 	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -127,9 +128,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 			close(server.may) // three shards are all that was sent
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || len(told) != 8 {
 		t.Errorf("%d rows, told of %+v, and cut %+v", len(texts), told, m.Shards)
 	}
@@ -249,7 +248,7 @@ func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 	if slow != (kept.Load() == 1) {
 		t.Errorf("slow %t: stored %d times", slow, kept.Load())
 	}
-	objects := must(r.Bucket.List(t.Context(), layout.Jobs))(t)
+	objects := must.Get(r.Bucket.List(t.Context(), layout.Jobs))(t)
 	if slices.ContainsFunc(objects, func(o blob.ObjectInfo) bool { return strings.HasSuffix(o.Key, "/raw") }) {
 		t.Errorf("slow %t: the download is still there", slow)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -53,7 +54,7 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 	if same, err := ReadGroups(t.Context(), r.Bucket, next.Job.ID, m); err != nil || string(same) != string(groups) {
 		t.Errorf("its groups are others, %v", err)
 	}
-	noError(t, r.Bucket.Delete(t.Context(), layout.GroupsKey(rec.Job.ID)))
+	must.Succeed(t, r.Bucket.Delete(t.Context(), layout.GroupsKey(rec.Job.ID)))
 	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID, AllowDuplicate: true}})
 	if m = r.runs(t, last, fence); m.Groups {
 		t.Error("the manifest names groups that are lost")

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -59,7 +60,7 @@ type tester interface {
 func setup(t *testing.T) *rig {
 	t.Helper()
 	st, bucket := disktest.Open(t)
-	session := must(st.OpenSession(t.Context(), "node", time.Hour))(t)
+	session := must.Get(st.OpenSession(t.Context(), "node", time.Hour))(t)
 	file := &fetcher{}
 	return &rig{store: st, session: session, file: file, Config: Config{
 		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
@@ -89,7 +90,7 @@ func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
 	if _, _, err := r.store.Create(context.Background(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec := must(r.store.Claim(context.Background(), job.ID, r.session, store.Claim{}))(t)
+	rec := must.Get(r.store.Claim(context.Background(), job.ID, r.session, store.Claim{}))(t)
 	return &rec, store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
 }
 
@@ -98,21 +99,10 @@ func (r *rig) run(t tester, rec *store.Record, fence store.Fence) (shard.Manifes
 	return Run(context.Background(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
 }
 
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(tester) T {
-	return func(t tester) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // runs is run for a job that must succeed.
 func (r *rig) runs(t tester, rec *store.Record, fence store.Fence) shard.Manifest {
 	t.Helper()
-	return must(r.run(t, rec, fence))(t)
+	return must.Get(r.run(t, rec, fence))(t)
 }
 
 // fails verifies that the ingest of a job fails with this code and text. It returns the
@@ -137,13 +127,13 @@ func (r *rig) reads(t *testing.T, spec rowmill.Spec, texts ...string) {
 // get returns the stored record of a job.
 func (r *rig) get(t tester, id string) store.Record {
 	t.Helper()
-	return must(r.store.Get(context.Background(), id))(t)
+	return must.Get(r.store.Get(context.Background(), id))(t)
 }
 
 // cancel cancels a job.
 func (r *rig) cancel(t tester, id string) store.Record {
 	t.Helper()
-	return must(r.store.Cancel(context.Background(), id, time.Now(), nil))(t)
+	return must.Get(r.store.Cancel(context.Background(), id, time.Now(), nil))(t)
 }
 
 // has reports whether an object exists.
@@ -159,7 +149,7 @@ func (r *rig) has(t tester, key string) bool {
 // put writes an object.
 func (r *rig) put(t tester, key, content string) string {
 	t.Helper()
-	must(blob.Write(context.Background(), r.Bucket, key, layout.Bytes, func(w io.Writer) error {
+	must.Get(blob.Write(context.Background(), r.Bucket, key, layout.Bytes, func(w io.Writer) error {
 		_, err := io.WriteString(w, content)
 		return err
 	}))(t)
@@ -237,7 +227,7 @@ func (r *rig) spool(t tester, texts ...string) string {
 	t.Helper()
 	var lines strings.Builder
 	for _, text := range texts {
-		lines.Write(append(must(json.Marshal(text))(t), '\n'))
+		lines.Write(append(must.Get(json.Marshal(text))(t), '\n'))
 	}
 	return r.put(t, "spooled/"+rowmill.NewJobID(), lines.String())
 }
@@ -246,12 +236,12 @@ func (r *rig) spool(t tester, texts ...string) string {
 func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
 	t.Helper()
 	for n, info := range m.Shards {
-		in := must(archive.OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info))(t)
+		in := must.Get(archive.OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info))(t)
 		if info.First != int64(len(texts)) || info.Rows != in.Rows() {
 			t.Fatal(fmt.Sprintf("shard %d has %d rows, the manifest says %+v after %d rows", n, in.Rows(), info, len(texts)))
 		}
 		for first := 0; first < in.Rows(); {
-			block := must(in.ReadBlock(in.BlockOf(first)))(t)
+			block := must.Get(in.ReadBlock(in.BlockOf(first)))(t)
 			for ; first < block.First+block.Rows(); first++ {
 				texts = append(texts, block.Text(first))
 			}
@@ -348,7 +338,7 @@ func TestRun_MayBeRepeated(t *testing.T) {
 		}
 	}
 	r.Bucket = r.dying(0)
-	noError(t, whole.Delete(t.Context(), rec.Spec.Spooled))
+	must.Succeed(t, whole.Delete(t.Context(), rec.Spec.Spooled))
 	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 || len(m.Shards) != 3 {
 		t.Errorf("with its manifest alone: %+v, %v", m, err)
 	}
@@ -513,13 +503,5 @@ func TestOpenShard_Missing(t *testing.T) {
 func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
-	return must(prompt.NewCounterFactory(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).NewCounter(spec.Model, spec.System))(t)
-}
-
-// noError fails the test if err is not nil.
-func noError(t tester, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return must.Get(prompt.NewCounterFactory(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).NewCounter(spec.Model, spec.System))(t)
 }

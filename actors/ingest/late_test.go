@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -26,8 +27,8 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 		}
 		return err
 	}
-	noError(t, errors.Join(open(0), open(1)))
-	noError(t, r.Bucket.Copy(t.Context(), layout.ShardKey(rec.Job.ID, 0), layout.ShardKey(rec.Job.ID, 1))) // a late write
+	must.Succeed(t, errors.Join(open(0), open(1)))
+	must.Succeed(t, r.Bucket.Copy(t.Context(), layout.ShardKey(rec.Job.ID, 0), layout.ShardKey(rec.Job.ID, 1))) // a late write
 	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
 	}
@@ -50,12 +51,12 @@ func TestRun_AManifestOfAnotherCut(t *testing.T) {
 	again := *rec // the record on a node that hangs
 	r.ShardRows = 2
 	m := r.runs(t, rec, fence)
-	*rec = must(r.store.Update(t.Context(), fence, func(r *store.Record) error {
+	*rec = must.Get(r.store.Update(t.Context(), fence, func(r *store.Record) error {
 		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.ShardHash()
 		return nil
 	}))(t)
 	r.runs(t, rec, fence) // the manifest that counts
-	noError(t, r.Bucket.Delete(t.Context(), layout.ManifestKey(rec.Job.ID)))
+	must.Succeed(t, r.Bucket.Delete(t.Context(), layout.ManifestKey(rec.Job.ID)))
 	r.ShardRows = 3
 	r.runs(t, &again, fence)
 	r.ShardRows = 2
@@ -69,7 +70,7 @@ func TestTakeOver_OfAShardOfAnotherCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	old := r.halfDone(t)
-	noError(t, r.Bucket.Copy(t.Context(), layout.ShardKey(old.Job.ID, 3), layout.ShardKey(old.Job.ID, 2)))
+	must.Succeed(t, r.Bucket.Copy(t.Context(), layout.ShardKey(old.Job.ID, 3), layout.ShardKey(old.Job.ID, 2)))
 	rec, fence := r.continues(t, old.Job.ID, false)
 	if _, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -81,7 +82,7 @@ func (r *rig) isContinuedBy(t *testing.T, id, by string) {
 // parts returns the parts of a job.
 func (r *rig) parts(t *testing.T, id string) []store.Part {
 	t.Helper()
-	return must(r.store.ListParts(t.Context(), id))(t)
+	return must.Get(r.store.ListParts(t.Context(), id))(t)
 }
 
 // spooled returns a job with 40 rows that is not cut yet.
@@ -105,7 +106,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 	id := rec.Job.ID
 	part := func(n int, first, rows int64, failed int64) store.Part {
 		key := layout.NewPartKey(id, n, 1)
-		size := must(archive.WritePart(t.Context(), r.Bucket, key, results.Schema{JobID: id, Model: "m"}, func(file *results.PartWriter) (err error) {
+		size := must.Get(archive.WritePart(t.Context(), r.Bucket, key, results.Schema{JobID: id, Model: "m"}, func(file *results.PartWriter) (err error) {
 			for i := first; i < first+rows && err == nil; i++ {
 				out := rowmill.RowOutput{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
 				if i == failed {
@@ -127,7 +128,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 		return p
 	}
 	parts := []store.Part{part(0, 0, 10, -1), part(1, 12, 3, 13)}
-	noError(t, r.store.CommitParts(t.Context(), fence, parts))
+	must.Succeed(t, r.store.CommitParts(t.Context(), fence, parts))
 	return r.cancel(t, id)
 }
 
@@ -165,7 +166,7 @@ func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 		if now := r.get(t, rec.Job.ID); now.Job.RowsTakenOver != taken || now.Job.RowsDone != taken || *now.Job.InputTokens != 0 {
 			t.Fatalf("%+v", now.Job.RowCounts)
 		}
-		used := must(r.store.Usage(t.Context(), "default", time.Now(), time.Now()))(t)
+		used := must.Get(r.store.Usage(t.Context(), "default", time.Now(), time.Now()))(t)
 		if len(used) != 1 || used[0].Totals.Rows != 13 || used[0].Totals.InputTokens != 65 {
 			t.Fatalf("the ledger has %+v", used)
 		}
@@ -260,7 +261,7 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 			r := setup(t)
 			old := r.halfDone(t)
 			rec, fence := r.continues(t, old.Job.ID, false)
-			noError(t, r.store.CommitParts(t.Context(), fence, []store.Part{test.own}))
+			must.Succeed(t, r.store.CommitParts(t.Context(), fence, []store.Part{test.own}))
 			if m := r.runs(t, rec, fence); m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
 				t.Errorf("%d rows are taken over, want %d: %+v", rec.Job.RowsTakenOver, test.taken, m)
 			}
@@ -322,7 +323,7 @@ func TestTakeOver_CommittedLate(t *testing.T) {
 				steps = []func() error{late, run}
 			}
 			for _, step := range steps {
-				noError(t, step())
+				must.Succeed(t, step())
 			}
 			if now := r.get(t, rec.Job.ID); now.Job.RowsDone != 13 || now.Job.RowsTakenOver != 13 {
 				t.Errorf("%+v", now.Job.RowCounts)

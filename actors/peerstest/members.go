@@ -7,6 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // testMeet verifies that processes find each other and list each other's data
@@ -45,9 +46,7 @@ func testState(s *suite) {
 	said := []byte(`{"jobs":1}`)
 	say := func(p Process, doc []byte) {
 		s.Helper()
-		if err := p.SetState(doc); err != nil {
-			s.Fatal(err)
-		}
+		must.Succeed(s, p.SetState(doc))
 	}
 	say(one, said)
 	copy(said, `{"JOBS":9}`) // the caller may reuse its memory
@@ -80,9 +79,7 @@ const maxState = 16 << 10
 func testStateTooLong(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	most := bytes.Repeat([]byte("x"), maxState)
-	if err := one.SetState(most); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, one.SetState(most))
 	s.waitForState(one, most, one, two)
 	if err := one.SetState(append(most, 'x')); err == nil {
 		s.Error("SetState accepts a state that is too long, want an error")
@@ -149,13 +146,9 @@ func testStartAgain(s *suite) {
 	one, former, three := s.startServing(0, echo), s.startServing(1, echo), s.Start(s.T, 2)
 	s.waitUntilAllListed(one, former, three)
 	was := former.Self()
-	if err := former.SetState([]byte(`{"jobs":1}`)); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, former.SetState([]byte(`{"jobs":1}`)))
 	s.waitForState(former, []byte(`{"jobs":1}`), one, three)
-	if err := s.askHello(one, was.Peer); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, s.askHello(one, was.Peer))
 	former.Kill()
 	again := s.Start(s.T, 1)
 	is := again.Self()

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // testAsk verifies that each process gets the answer of the process that it asks, also
@@ -91,13 +92,8 @@ func testBodiesAreCopies(s *suite) {
 	two.Serve(there)
 	at := one.Node(two.Self().Peer)
 	except := []byte("question")
-	if _, err := at.Assign(s.Context(), &peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: []*peerv1.Span{{Except: except}}}}}); err != nil {
-		s.Fatal(err)
-	}
-	got, err := at.GetFigures(s.Context(), &peerv1.GetFiguresRequest{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Get(at.Assign(s.Context(), &peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: []*peerv1.Span{{Except: except}}}}}))(s)
+	got := must.Get(at.GetFigures(s.Context(), &peerv1.GetFiguresRequest{}))(s)
 	copy(except, "QUESTION")
 	copy(there.answered.GetDocument(), "ANSWER")
 	if kept := there.assigned.GetBatches()[0].GetSpans()[0].GetExcept(); string(kept) != "question" || string(got.GetDocument()) != "answer" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -24,18 +25,14 @@ func TestRound_FilesExpire(t *testing.T) {
 		case 1:
 			f.Expires = nil
 		}
-		if err := r.store.CreateFile(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.CreateFile(t.Context(), f))
 		r.putKey(f.Key)
 	}
 	left := func() (files, objects int) {
 		t.Helper()
 		all, _, err := r.store.ListFiles(t.Context(), "a", "", store.PageRequest{Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all), len(must(r.Bucket.List(t.Context(), layout.Files))(t))
+		must.Succeed(t, err)
+		return len(all), len(must.Get(r.Bucket.List(t.Context(), layout.Files))(t))
 	}
 	r.clean()
 	if files, objects := left(); files != 5 || objects != 4 {
@@ -64,7 +61,7 @@ func TestRound_UploadsExpire(t *testing.T) {
 	for i := range 2 * r.Batch { // they come before all uploads
 		r.putKey(layout.UploadPrefix(fmt.Sprint("nobodys", i)) + "kept")
 	}
-	left := func() int { return len(must(r.Bucket.List(t.Context(), layout.Uploads))(t)) }
+	left := func() int { return len(must.Get(r.Bucket.List(t.Context(), layout.Uploads))(t)) }
 	kept := 2 * r.Batch
 	if r.clean(); left() != kept+14 {
 		t.Errorf("%d objects before the time", left())

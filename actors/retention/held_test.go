@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
 )
@@ -104,7 +105,7 @@ func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.keep("b")
-	must(r.store.PutValue(t.Context(), store.SettingsValueName("a"), []byte(`"broken"`), 0))(t)
+	must.Get(r.store.PutValue(t.Context(), store.SettingsValueName("a"), []byte(`"broken"`), 0))(t)
 	stays, goes := r.done("a"), r.done("b")
 	r.days = 200
 	r.clean()
@@ -238,7 +239,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	if len(r.objects(lost)) != 2 || len(r.objects(spooled)) != 1 {
 		t.Fatal("objects were removed that no record knows")
 	}
-	must(r.Bucket.Stat(t.Context(), inner))(t) // an object of a deployment inside this one
+	must.Get(r.Bucket.Stat(t.Context(), inner))(t) // an object of a deployment inside this one
 	if got := r.Findings(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
 		t.Errorf("reported %+v", got)
 	}
@@ -260,13 +261,13 @@ func TestRound_RecordsThatComeBack(t *testing.T) {
 	r.Store = forgetful{r.clocked}
 	r.days = 2
 	r.clean()
-	if noted := must(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
+	if noted := must.Get(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
 		t.Fatalf("set aside: %v", noted)
 	}
 	r.Store = whole
 	r.days = 4
 	r.clean()
-	if noted := must(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
+	if noted := must.Get(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
 		t.Errorf("set aside: %v, %+v", noted, r.Findings())
 	}
 	if !r.kept(id) {

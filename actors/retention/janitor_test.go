@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -46,21 +47,10 @@ type rig struct {
 func setup(t *testing.T) *rig {
 	t.Helper()
 	records, bucket := disktest.Open(t)
-	r := &rig{T: t, store: records, session: must(records.OpenSession(t.Context(), "node", time.Hour))(t), clocked: &clocked{Store: records}}
+	r := &rig{T: t, store: records, session: must.Get(records.OpenSession(t.Context(), "node", time.Hour))(t), clocked: &clocked{Store: records}}
 	r.clocked.now = r.now
 	r.restart(bucket)
 	return r
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // now returns the time after these days, on the node and in the store.
@@ -101,11 +91,11 @@ func (c clocked) Time(ctx context.Context) (time.Time, error) { return c.now(), 
 // sweep passes all folders. It returns the number of rounds of retention.
 func (r *rig) clean() (rounds int) {
 	r.Helper()
-	for must(r.Round(r.Context()))(r.T) {
+	for must.Get(r.Round(r.Context()))(r.T) {
 		rounds++
 	}
 	for range 5 {
-		must(r.Round(r.Context()))(r.T)
+		must.Get(r.Round(r.Context()))(r.T)
 	}
 	return rounds + 1
 }
@@ -128,8 +118,8 @@ func (r *rig) keep(accounts ...string) {
 // keepFor sets the retention of an account; nil is for ever.
 func (r *rig) keepFor(account string, days *int) {
 	r.Helper()
-	doc := must(json.Marshal(store.AccountSettings{RetentionDays: days}))(r.T)
-	must(r.store.PutValue(r.Context(), store.SettingsValueName(account), doc, 0))(r.T)
+	doc := must.Get(json.Marshal(store.AccountSettings{RetentionDays: days}))(r.T)
+	must.Get(r.store.PutValue(r.Context(), store.SettingsValueName(account), doc, 0))(r.T)
 }
 
 // put writes an object of a job.
@@ -140,7 +130,7 @@ func (r *rig) put(id, name string) string {
 
 func (r *rig) putKey(key string) string {
 	r.Helper()
-	must(blob.Write(r.Context(), r.Bucket, key, layout.Bytes, func(w io.Writer) error {
+	must.Get(blob.Write(r.Context(), r.Bucket, key, layout.Bytes, func(w io.Writer) error {
 		_, err := w.Write([]byte("x"))
 		return err
 	}))(r.T)
@@ -150,7 +140,7 @@ func (r *rig) putKey(key string) string {
 // objects returns the names of a job's objects, without the job's prefix.
 func (r *rig) objects(id string) (names []string) {
 	r.Helper()
-	for _, info := range must(r.Bucket.List(r.Context(), layout.JobPrefix(id)))(r.T) {
+	for _, info := range must.Get(r.Bucket.List(r.Context(), layout.JobPrefix(id)))(r.T) {
 		names = append(names, strings.TrimPrefix(info.Key, layout.JobPrefix(id)))
 	}
 	return names
@@ -158,7 +148,7 @@ func (r *rig) objects(id string) (names []string) {
 
 func (r *rig) get(id string) store.Record {
 	r.Helper()
-	return must(r.store.Get(r.Context(), id))(r.T)
+	return must.Get(r.store.Get(r.Context(), id))(r.T)
 }
 
 // open creates a running job with three rows.
@@ -169,10 +159,10 @@ func (r *rig) open(account string) (id string, fence store.Fence) {
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		r.Fatal(err)
 	}
-	rec := must(r.store.Claim(r.Context(), job.ID, r.session, store.Claim{}))(r.T)
+	rec := must.Get(r.store.Claim(r.Context(), job.ID, r.session, store.Claim{}))(r.T)
 	fence = store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
 	rows := int64(3)
-	must(r.store.Update(r.Context(), fence, func(rec *store.Record) error {
+	must.Get(r.store.Update(r.Context(), fence, func(rec *store.Record) error {
 		rec.Job.NumRows, rec.Shards = &rows, 1
 		return errors.Join(rec.Job.Become(rowmill.StatusStarting, time.Now()), rec.Job.Become(rowmill.StatusRunning, time.Now()))
 	}))(r.T)
@@ -184,18 +174,14 @@ func (r *rig) commit(id string, fence store.Fence) {
 	r.Helper()
 	totals := store.RowTotals{Rows: 3}
 	part := store.Part{Key: r.put(id, "parts/one.parquet"), Rows: 3, Complete: true, Totals: totals, Size: 1}
-	if err := r.store.CommitParts(r.Context(), fence, []store.Part{part}); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, r.store.CommitParts(r.Context(), fence, []store.Part{part}))
 }
 
 // done creates a job that has succeeded, with two artifacts.
 func (r *rig) done(account string) string {
 	r.Helper()
 	id := r.left(account)
-	if err := errors.Join(r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.PartsPrefix(id))); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, errors.Join(r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.PartsPrefix(id))))
 	return id
 }
 
@@ -208,7 +194,7 @@ func (r *rig) left(account string) string {
 	for _, name := range []string{"full", "rows"} {
 		artifacts[name] = store.Artifact{Key: r.put(id, "results/"+name+".parquet"), Size: 1}
 	}
-	must(r.store.Finish(r.Context(), fence, func(rec *store.Record) error {
+	must.Get(r.store.Finish(r.Context(), fence, func(rec *store.Record) error {
 		rec.Artifacts = artifacts
 		return rec.Job.Become(rowmill.StatusSucceeded, time.Now())
 	}))(r.T)
@@ -273,7 +259,7 @@ func TestRound_SweepsAfterCrashes(t *testing.T) {
 	names := r.objects(done)
 	cancelled, fence := r.open("default")
 	r.commit(cancelled, fence)
-	must(r.store.Cancel(t.Context(), cancelled, r.Clock(), nil))(t)
+	must.Get(r.store.Cancel(t.Context(), cancelled, r.Clock(), nil))(t)
 	running, _ := r.open("default")
 	never := rowmill.NewJobID()
 	r.put(never, "input/rows.jsonl")
@@ -336,7 +322,7 @@ func TestRound_SweepsABatchAtATime(t *testing.T) {
 	}
 	r.days = 2
 	for _, want := range []int{3, 1, 0, 0} {
-		if must(r.Round(t.Context()))(t); left() != want {
+		if must.Get(r.Round(t.Context()))(t); left() != want {
 			t.Fatalf("%d folders are left, want %d", left(), want)
 		}
 	}
@@ -397,14 +383,14 @@ func TestRound_RemovesPartsOfASuccess(t *testing.T) {
 	r := setup(t)
 	id, done := r.left("a"), r.done("a")
 	r.clean()
-	if parts := must(r.store.ListParts(t.Context(), id))(t); len(parts) != 1 || len(r.objects(id)) != 3 {
+	if parts := must.Get(r.store.ListParts(t.Context(), id))(t); len(parts) != 1 || len(r.objects(id)) != 3 {
 		t.Errorf("parts %v and objects %v of a job that has just ended", parts, r.objects(id))
 	}
 	r.put(id, "input/shard-000000")
 	r.days = 2
 	r.clean()
 	for _, id := range []string{id, done} {
-		if parts := must(r.store.ListParts(t.Context(), id))(t); len(parts) > 0 {
+		if parts := must.Get(r.store.ListParts(t.Context(), id))(t); len(parts) > 0 {
 			t.Errorf("records of parts %v are left", parts)
 		}
 		if got := r.objects(id); len(got) != 2 {
@@ -424,7 +410,7 @@ func TestRound_ScrubFindsDamage(t *testing.T) {
 			r.done("default") // its results are no Parquet files
 		}
 		for round, want := range []int{0, 0, 6} {
-			if must(r.Round(t.Context()))(t); r.Findings().Damaged != want*int(scrub) {
+			if must.Get(r.Round(t.Context()))(t); r.Findings().Damaged != want*int(scrub) {
 				t.Errorf("scrub %d, round %d: %+v, want %d damaged", scrub, round, r.Findings(), want)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -20,7 +21,7 @@ func (r *rig) cancelledAt(now time.Time) string {
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: rowmill.Spec{Account: "default", Inline: []string{"a"}}}, nil); err != nil {
 		r.Fatal(err)
 	}
-	must(r.store.Cancel(r.Context(), job.ID, now, nil))(r.T)
+	must.Get(r.store.Cancel(r.Context(), job.ID, now, nil))(r.T)
 	return job.ID
 }
 
@@ -58,14 +59,14 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	r := setup(t)
 	for range 30 {
 		r.ran += time.Minute - time.Second
-		must(r.Round(t.Context()))(t)
+		must.Get(r.Round(t.Context()))(t)
 	}
 	r.cancelledAt(r.now())
 	r.restart(r.Bucket)
 	r.ran += 10*time.Minute + 10*time.Second // the owner would have cleaned up in this time
 	r.jump = 10 * time.Minute                // for most of this time no process ran
 	for range 3 {
-		must(r.Round(t.Context()))(t)
+		must.Get(r.Round(t.Context()))(t)
 		r.ran += 10 * time.Second
 	}
 	if len(r.tidied) != 1 {
@@ -79,9 +80,7 @@ func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	r := setup(t)
 	id := r.cancelled()
 	r.putKey(layout.ShardKey(id, 0))
-	if err := r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7)))
 	for r.days = 1; r.days < 6; r.days++ {
 		r.clean()
 	}
@@ -103,8 +102,8 @@ func TestTidy_FinishesARemoval(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id, other := r.left("a"), r.done("a")
-	must(r.store.RemoveData(t.Context(), id, r.now()))(t)
-	must(r.Round(t.Context()))(t)
+	must.Get(r.store.RemoveData(t.Context(), id, r.now()))(t)
+	must.Get(r.Round(t.Context()))(t)
 	if len(r.objects(id)) == 0 {
 		t.Fatal("the janitor was faster than the node that removes the data may be")
 	}

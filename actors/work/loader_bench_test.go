@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -21,9 +22,9 @@ func BenchmarkLoad(b *testing.B) {
 	var object bytes.Buffer
 	w := shard.NewWriter(&object, 0, false)
 	for range rows {
-		noError(b, w.Add(strings.Repeat("x", 1000), rowmill.ID{}))
+		must.Succeed(b, w.Add(strings.Repeat("x", 1000), rowmill.ID{}))
 	}
-	noError(b, w.Close())
+	must.Succeed(b, w.Close())
 	infos := []shard.ManifestEntry{{Rows: rows, Bytes: int64(object.Len())}}
 	for _, shares := range []int{1, 65} {
 		b.Run(map[int]string{1: "ordered", 65: "dealt"}[shares], func(b *testing.B) {
@@ -42,7 +43,7 @@ func BenchmarkLoad(b *testing.B) {
 				})
 				for l.Add([]assign.RowSpan{span.TrimBefore(0)}, true); !l.Empty(); {
 					load, _ := l.Next(true)
-					noError(b, load.Run(b.Context()))
+					must.Succeed(b, load.Run(b.Context()))
 					n += len(l.FinishLoad(load))
 				}
 			}

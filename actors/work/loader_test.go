@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -35,9 +36,9 @@ func newShards(t *testing.T, rows ...int) *shards {
 		var b bytes.Buffer
 		w := shard.NewWriter(&b, first, false)
 		for i := range count {
-			noError(t, w.Add(fmt.Sprintf("%d/%d", n, i), rowmill.ID{}))
+			must.Succeed(t, w.Add(fmt.Sprintf("%d/%d", n, i), rowmill.ID{}))
 		}
-		noError(t, w.Close())
+		must.Succeed(t, w.Close())
 		s.objects = append(s.objects, b.Bytes())
 		s.infos = append(s.infos, shard.ManifestEntry{First: first, Rows: count, Bytes: int64(b.Len())})
 		first += int64(count)
@@ -67,14 +68,6 @@ func (s *shards) loader(m *WorkerMemory, spans ...assign.RowSpan) *Loader {
 	return l
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // loadAll loads all spans and returns the texts of their rows.
 func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.RowTask) {
 	t.Helper()
@@ -83,7 +76,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.RowTask
 		if !ok {
 			t.Fatal("nothing to load, although spans wait")
 		}
-		noError(t, load.Run(t.Context()))
+		must.Succeed(t, load.Run(t.Context()))
 		some := l.FinishLoad(load)
 		tasks = append(tasks, some...)
 		for _, task := range some {
@@ -127,7 +120,7 @@ func TestLoaderReadsABlockOnce(t *testing.T) {
 	s := newShards(t, 100)
 	l := s.loader(memory(1<<30), assign.RowSpan{From: 0, To: 50}, assign.RowSpan{From: 50, To: 100})
 	first, _ := l.Next(false)
-	noError(t, first.Run(t.Context()))
+	must.Succeed(t, first.Run(t.Context()))
 	l.FinishLoad(first)
 	second, _ := l.Next(false)
 	if second.block == nil || second.block != first.block || second.reader != first.reader {
@@ -193,7 +186,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 		t.Fatalf("a broken block: %v, opened %d, closed %d", err, s.opened, s.closed)
 	}
 	s.objects[0] = whole
-	noError(t, load.Run(t.Context()))
+	must.Succeed(t, load.Run(t.Context()))
 	if tasks := l.FinishLoad(load); len(tasks) != 10 {
 		t.Errorf("%d rows", len(tasks))
 	}
@@ -235,7 +228,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 	var tasks []*dispatch.RowTask
 	for ; !l.Empty(); loads++ {
 		load, _ := l.Next(true)
-		noError(t, load.Run(t.Context()))
+		must.Succeed(t, load.Run(t.Context()))
 		some := l.FinishLoad(load)
 		if len(some) == 0 {
 			t.Errorf("load %d brought nothing", loads)

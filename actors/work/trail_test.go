@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/spantest"
 )
 
@@ -29,7 +30,7 @@ func testTrail(t *testing.T) {
 	_, tasks := loadAll(t, l)
 	tick()
 	part := trail.BeginPartSpan(0)
-	noError(t, l.Release(0))
+	must.Succeed(t, l.Release(0))
 	tick()
 	m.Free(tasks[:5000])
 	tick()
@@ -43,7 +44,7 @@ func testTrail(t *testing.T) {
 	l.FailLoad(load)
 	late := trail.BeginPartSpan(1)
 	tick()
-	noError(t, l.Close()) // the worker stops
+	must.Succeed(t, l.Close()) // the worker stops
 	tick()
 	trail.EndSpan(1, late, nil) // a later step of the stopped worker
 	m.Free(tasks[5000:])

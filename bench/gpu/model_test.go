@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A prompt has the intended number of tokens for a tokenizer that splits at blanks, and
@@ -14,11 +16,11 @@ import (
 func TestShapeFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	check(t, Tiny.Write(dir, 172, 24))
+	must.Succeed(t, Tiny.Write(dir, 172, 24))
 	read := func(name string, into any) {
 		t.Helper()
-		data := must(os.ReadFile(filepath.Join(dir, name)))(t)
-		check(t, json.Unmarshal(data, into))
+		data := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
+		must.Succeed(t, json.Unmarshal(data, into))
 	}
 	var tokenizer struct {
 		Model struct{ Vocab map[string]int }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -41,15 +42,15 @@ func TestServerModel(t *testing.T) {
 func startServer(t *testing.T) (base string) {
 	t.Helper()
 	python, dir := torch(t), t.TempDir()
-	check(t, Tiny.Write(dir, 64, 8))
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Succeed(t, Tiny.Write(dir, 64, 8))
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	server := exec.CommandContext(t.Context(), python, "server.py", "--model", dir, "--name", "tiny", "--device", "cpu",
 		"--slots", "2", "--context", "64", "--port", fmt.Sprint(port))
-	log := must(os.Create(filepath.Join(t.ArtifactDir(), "server.log")))(t)
+	log := must.Get(os.Create(filepath.Join(t.ArtifactDir(), "server.log")))(t)
 	server.Stdout, server.Stderr = log, log
-	check(t, server.Start())
+	must.Succeed(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -73,9 +74,9 @@ func TestServer(t *testing.T) {
 	base := startServer(t)
 	ask := func(body string) (int, string) {
 		res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
-		check(t, err)
+		must.Succeed(t, err)
 		defer res.Body.Close()
-		data := must(io.ReadAll(res.Body))(t)
+		data := must.Get(io.ReadAll(res.Body))(t)
 		return res.StatusCode, string(data)
 	}
 	type answer struct {
@@ -107,7 +108,7 @@ func TestServer(t *testing.T) {
 		for range asked {
 			_, text := ask(chat(`, "max_tokens": 60`))
 			var got answer
-			check(t, json.Unmarshal([]byte(text), &got))
+			must.Succeed(t, json.Unmarshal([]byte(text), &got))
 			tokens += got.Usage.Answer
 			if got.Choices[0].Reason == "stop" {
 				stopped++
@@ -144,24 +145,24 @@ func TestServer(t *testing.T) {
 	t.Run("cancelled answers leave", func(t *testing.T) {
 		gauge := func(name string) string {
 			res, err := http.Get(base + "/metrics")
-			check(t, err)
+			must.Succeed(t, err)
 			defer res.Body.Close()
-			page := must(io.ReadAll(res.Body))(t)
+			page := must.Get(io.ReadAll(res.Body))(t)
 			_, after, _ := strings.Cut(string(page), "bench:"+name+" ")
 			value, _, _ := strings.Cut(after, "\n")
 			return value
 		}
-		answered := must(strconv.Atoi(gauge(`request_success_total{finished_reason="length"}`)))(t)
+		answered := must.Get(strconv.Atoi(gauge(`request_success_total{finished_reason="length"}`)))(t)
 		const gone = 50 // with two slots, few are answered before their client leaves
 		for range gone {
-			conn := must(net.Dial("tcp", strings.TrimPrefix(base, "http://")))(t)
+			conn := must.Get(net.Dial("tcp", strings.TrimPrefix(base, "http://")))(t)
 			body := chat(`, "max_tokens": 61, "ignore_eos": true`)
-			must(fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
-			check(t, conn.Close())
+			must.Get(fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
+			must.Succeed(t, conn.Close())
 		}
 		total := func() (n int) {
 			for _, reason := range []string{"abort", "length"} {
-				value := must(strconv.Atoi(gauge(`request_success_total{finished_reason="` + reason + `"}`)))(t)
+				value := must.Get(strconv.Atoi(gauge(`request_success_total{finished_reason="` + reason + `"}`)))(t)
 				n += value
 			}
 			return n

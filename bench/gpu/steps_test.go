@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // simulated answers chats like the simulator's engine, with a fixed delay and without a
@@ -53,15 +54,15 @@ func (s simulated) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestStopwatchOnTheSimulator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
-		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
+		profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
+		pace := must.Get(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 7 * time.Millisecond, 1}}, URL: "http://simulated", Shape: Llama8B,
 			Profile: &profile, Rounds: 1, Random: rand.New(rand.NewPCG(1, 1)), Few: 128, Many: 256,
 		}
 		near := func(s Step, err error) Step {
 			t.Helper()
-			check(t, err)
+			must.Succeed(t, err)
 			off, ok := s.Error()
 			t.Logf("%v: %.3f ms measured, %.3f ms by the formula, %+.1f %%", s, s.Measured, s.Simulated, 100*off)
 			if !ok || math.Abs(off) > 0.02 {
@@ -83,8 +84,8 @@ func TestStopwatchOnTheSimulator(t *testing.T) {
 func TestStopwatchGoesByTheServersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
-		pace := must(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
+		profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
+		pace := must.Get(sim.NewBatchingEngine(batching.Config{Profile: profile, NoJitter: true}))(t)
 		w := Stopwatch{
 			Client: &http.Client{Transport: simulated{pace, 0, 2}}, URL: "http://simulated", Shape: Tiny,
 			Profile: &profile, Rounds: 3, Random: rand.New(rand.NewPCG(1, 1)), Few: 4, Many: 8,
@@ -127,22 +128,5 @@ func TestStepWithoutProfileHasNoError(t *testing.T) {
 	t.Parallel()
 	if _, ok := (Step{Measured: 3}).Error(); ok {
 		t.Error("an error without anything to compare with")
-	}
-}
-
-// must returns a function that returns v, or ends the test after an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress/snappy"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // This file does the work of package results with parquet-go, each time in the fastest
@@ -78,16 +80,16 @@ func libraryPart(tb testing.TB, w io.Writer, entries []entry) {
 		for i := range n {
 			batch[i].set(&entries[i])
 		}
-		must(p.Write(batch[:n]))(tb)
+		must.Get(p.Write(batch[:n]))(tb)
 		entries = entries[n:]
 	}
-	check(tb, p.Close())
+	must.Succeed(tb, p.Close())
 }
 
 // openLibrary opens a file without its page indexes: the library reads them with the
 // footer only if they are contiguous, and in narrowed files they are not.
 func openLibrary(tb testing.TB, src *io.SectionReader) *parquet.File {
-	f := must(parquet.OpenFile(src, src.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true)))(tb)
+	f := must.Get(parquet.OpenFile(src, src.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true)))(tb)
 	return f
 }
 
@@ -106,8 +108,8 @@ func libraryMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 		return cmp.Compare(a[rowColumn].Int64(), b[rowColumn].Int64())
 	})
 	p := parquet.NewGenericWriter[libraryRow](w, libraryOptions(parquet.SortingWriterConfig(byRow()))...)
-	must(parquet.CopyRows(p, merged))(tb)
-	check(tb, p.Close())
+	must.Get(parquet.CopyRows(p, merged))(tb)
+	must.Succeed(tb, p.Close())
 }
 
 // libraryJoin writes some columns of parts, one part after the other. The library
@@ -121,10 +123,10 @@ func libraryJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []s
 			p = parquet.NewGenericWriter[any](w, libraryOptions(f.Schema())...)
 		}
 		for _, g := range f.RowGroups() {
-			must(p.WriteRowGroup(g))(tb)
+			must.Get(p.WriteRowGroup(g))(tb)
 		}
 	}
-	check(tb, p.Close())
+	must.Succeed(tb, p.Close())
 }
 
 // libraryPages is libraryJoin with the library's own functions only: it reads and
@@ -140,10 +142,10 @@ func libraryPages(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []
 				leaf, _ := f.Schema().Lookup(name)
 				libraryColumn(tb, p.ColumnWriters()[i], i, g.ColumnChunks()[leaf.ColumnIndex].Pages(), values)
 			}
-			check(tb, p.Flush())
+			must.Succeed(tb, p.Flush())
 		}
 	}
-	check(tb, p.Close())
+	must.Succeed(tb, p.Close())
 }
 
 func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages parquet.Pages, values []parquet.Value) {
@@ -153,7 +155,7 @@ func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages par
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		check(tb, err)
+		must.Succeed(tb, err)
 		for reader, err := page.Values(), error(nil); err == nil; {
 			var n int
 			n, err = reader.ReadValues(values)
@@ -171,12 +173,12 @@ func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages par
 // narrowed returns src with a footer that lists only the columns in keep.
 func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionReader {
 	var tail [8]byte
-	must(src.ReadAt(tail[:], src.Size()-8))(tb)
+	must.Get(src.ReadAt(tail[:], src.Size()-8))(tb)
 	footer := make([]byte, binary.LittleEndian.Uint32(tail[:]))
 	end := src.Size() - 8 - int64(len(footer))
-	must(src.ReadAt(footer, end))(tb)
+	must.Get(src.ReadAt(footer, end))(tb)
 	var meta format.FileMetaData
-	check(tb, thrift.Unmarshal(new(thrift.CompactProtocol), footer, &meta))
+	must.Succeed(tb, thrift.Unmarshal(new(thrift.CompactProtocol), footer, &meta))
 	schema := meta.Schema[:1:1]
 	schema[0].NumChildren.Set(int32(len(keep)))
 	chunks := make([][]format.ColumnChunk, len(meta.RowGroups))
@@ -196,7 +198,7 @@ func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionRe
 		meta.RowGroups[g].Columns = chunks[g]
 		meta.RowGroups[g].SortingColumns = nil
 	}
-	footer = must(thrift.Marshal(new(thrift.CompactProtocol), &meta))(tb)
+	footer = must.Get(thrift.Marshal(new(thrift.CompactProtocol), &meta))(tb)
 	footer = append(binary.LittleEndian.AppendUint32(footer, uint32(len(footer))), "PAR1"...)
 	return io.NewSectionReader(overlay{src, end, footer}, 0, end+int64(len(footer)))
 }

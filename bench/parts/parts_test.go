@@ -20,6 +20,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 )
 
@@ -82,11 +83,11 @@ func makeEntries(n, in, out int) []entry {
 // Our side.
 
 func ownPart(tb testing.TB, w io.Writer, s results.Schema, entries []entry) {
-	p := must(results.NewPartWriter(w, s))(tb)
+	p := must.Get(results.NewPartWriter(w, s))(tb)
 	for i := range entries {
-		check(tb, p.Add(&entries[i].row, &entries[i].out))
+		must.Succeed(tb, p.Add(&entries[i].row, &entries[i].out))
 	}
-	check(tb, p.Close())
+	must.Succeed(tb, p.Close())
 }
 
 func ownMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
@@ -94,7 +95,7 @@ func ownMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 	for _, p := range parts {
 		sources = append(sources, results.PartSource{Source: p})
 	}
-	must(results.MergeParts(tb.Context(), w, schema(), sources))(tb)
+	must.Get(results.MergeParts(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []string) {
@@ -108,11 +109,11 @@ func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []strin
 			return results.ConcatParts(ctx, w, s, parts, results.Full)
 		}
 	}
-	must(join(tb.Context(), w, schema(), sources))(tb)
+	must.Get(join(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownSubset(tb testing.TB, w io.Writer, full *io.SectionReader) {
-	check(tb, results.WriteSubset(tb.Context(), w, full, schema(), results.FileVariant{}))
+	must.Succeed(tb, results.WriteSubset(tb.Context(), w, full, schema(), results.FileVariant{}))
 }
 
 // The input files of both sides.
@@ -122,9 +123,9 @@ func inFile(tb testing.TB, write func(w io.Writer)) *io.SectionReader {
 	tb.Helper()
 	var content bytes.Buffer
 	write(&content)
-	f := must(os.CreateTemp(tb.TempDir(), ""))(tb)
+	f := must.Get(os.CreateTemp(tb.TempDir(), ""))(tb)
 	tb.Cleanup(func() { _ = f.Close() })
-	must(f.Write(content.Bytes()))(tb)
+	must.Get(f.Write(content.Bytes()))(tb)
 	return io.NewSectionReader(f, 0, int64(content.Len()))
 }
 
@@ -215,9 +216,9 @@ func valuesOf(t *testing.T, src *io.SectionReader) []string {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			check(t, err)
+			must.Succeed(t, err)
 		}
-		check(t, reader.Close())
+		must.Succeed(t, reader.Close())
 	}
 	return rows[:len(rows):len(rows)]
 }
@@ -271,7 +272,7 @@ func inTurns(b *testing.B, rows int, sides ...side) {
 
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
-	check(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	must.Succeed(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -344,21 +345,4 @@ func BenchmarkSubset(b *testing.B) {
 		side{"own", func(w io.Writer) { ownSubset(b, w, full.own[0]) }},
 		side{"library", func(w io.Writer) { libraryJoin(b, w, full.library, subsetColumns()) }},
 		side{"pages", func(w io.Writer) { libraryPages(b, w, full.library, subsetColumns()) }})
-}
-
-// must returns a function that returns v, or ends the test after an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

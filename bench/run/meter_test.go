@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A server with requests from second 1 on answers 50 rows/s until second 6, then 100
@@ -24,10 +26,7 @@ func TestFiguresOfACourse(t *testing.T) {
 		}
 		c = append(c, r)
 	}
-	f, err := c.figures()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(c.figures())(t)
 	for _, check := range []struct {
 		name           string
 		got, want, off float64

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // differentRows returns the rows of the tail test, each with a different beginning.
@@ -43,7 +44,7 @@ var repeats = map[string]func([]row) []row{"every tenth is new": everyTenth, "ea
 // equalRows runs a job with these rows.
 func equalRows(t *testing.T, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
 	t.Helper()
-	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
+	profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	return rowmillAlone(t, batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}, equalGPUs, rows, dedup)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/engine/sim/batching"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -137,20 +138,20 @@ type node struct {
 func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	t.Helper()
 	folder := t.TempDir()
-	st := must(bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"}))(t)
+	st := must.Get(bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"}))(t)
 	keys, err := dir.LoadKeyring(t.Context(), st)
-	check(t, err)
+	must.Succeed(t, err)
 	n := &node{t: t, store: st}
 	if n.bucket, err = dir.Open(dir.Config{Root: folder + "/objects", Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
 	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	check(t, err)
+	must.Succeed(t, err)
 	config := actors.Config{Store: st, Blob: n.bucket, Inputs: actors.InputConfig{Downloader: download}}
 	for i := range gpus {
 		own := c
 		own.Seed += int64(i)
-		pace := must(sim.NewBatchingEngine(own))(t)
+		pace := must.Get(sim.NewBatchingEngine(own))(t)
 		g := &gpu{name: fmt.Sprintf("gpu-%d", i), pace: pace}
 		n.gpus = append(n.gpus, g)
 		config.Engines = append(config.Engines, g)
@@ -158,7 +159,7 @@ func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	if n.system, err = actors.New(config); err != nil {
 		t.Fatal(err)
 	}
-	check(t, n.system.Start(t.Context()))
+	must.Succeed(t, n.system.Start(t.Context()))
 	return n
 }
 
@@ -178,14 +179,14 @@ func (n *node) close() {
 // submit creates a job and returns its id.
 func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	n.t.Helper()
-	w := must(n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson"))(n.t)
+	w := must.Get(n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson"))(n.t)
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)
 	for _, r := range rows {
-		check(n.t, encoder.Encode(r.text()))
+		must.Succeed(n.t, encoder.Encode(r.text()))
 	}
-	check(n.t, buffered.Flush())
-	info := must(w.Commit())(n.t)
+	must.Succeed(n.t, buffered.Flush())
+	info := must.Get(w.Commit())(n.t)
 	job := rowmill.Job{
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
 	}
@@ -202,7 +203,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 func (n *node) await(id string) time.Time {
 	n.t.Helper()
 	for {
-		rec := must(n.store.Get(n.t.Context(), id))(n.t)
+		rec := must.Get(n.store.Get(n.t.Context(), id))(n.t)
 		if rec.Job.Status.IsTerminal() {
 			if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 {
 				n.t.Fatalf("job ended %s with %d failed rows: %+v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
@@ -224,21 +225,4 @@ func (n *node) stats() (s batching.Stats) {
 		s.Preemptions += o.Preemptions
 	}
 	return s
-}
-
-// must returns a function that returns v, or ends the test after an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

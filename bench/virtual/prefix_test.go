@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // prefixRows returns rows that start with one of several prefixes of 1,536 tokens, in
@@ -38,7 +39,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 	}
 	own := make([][][]row, gpus)
 	turn := make([]int, gpus)
-	result := must(batching.Simulate(c, gpus, func(gpu int) *batching.Request {
+	result := must.Get(batching.Simulate(c, gpus, func(gpu int) *batching.Request {
 		for len(own[gpu]) < 8 && len(groups) > 0 {
 			own[gpu], groups = append(own[gpu], groups[0]), groups[1:]
 		}
@@ -69,7 +70,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 func TestPrefix(t *testing.T) {
 	full := measures(t)
 	const gpus = 2
-	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
+	profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	type size struct {
 		n, prefixes int

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // answerRows returns rows of 300 tokens with answers of mean tokens on average and at
@@ -29,7 +30,7 @@ func answerRows(n int, mean float64, most int, seed uint64) []row {
 func TestPriority(t *testing.T) {
 	full := measures(t)
 	const gpus = 4
-	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
+	profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	shapes := []struct {
 		mean float64

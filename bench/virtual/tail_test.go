@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // tailRows returns rows with answers of lognormal length (median 134 tokens, spread
@@ -38,7 +39,7 @@ func tailRows(n int, seed uint64, hints bool) []row {
 func alone(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
 	t.Helper()
 	next := 0
-	result := must(batching.Simulate(c, gpus, func(int) *batching.Request {
+	result := must.Get(batching.Simulate(c, gpus, func(int) *batching.Request {
 		if next == len(rows) {
 			return nil
 		}
@@ -97,7 +98,7 @@ func TestTail(t *testing.T) {
 		// median of more seeds counts.
 		most = 11
 	)
-	profile := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
+	profile := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	sizes, seeds := []int{1500}, []uint64{11, 12, 13}
 	if full {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Harness is a new, empty bucket whose signed URLs can be fetched.
@@ -135,9 +136,7 @@ func random(n int) []byte {
 // must ends the test at once if err is not nil.
 func (s *suite) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 }
 
 // put stores an object. An error ends the test.

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // clock is a clock that tests move.
@@ -71,16 +72,14 @@ func (v *values) PutValue(_ context.Context, name string, doc json.RawMessage, v
 
 func loadKeys(t testing.TB, v Values) *Keyring {
 	t.Helper()
-	k, err := LoadKeyring(t.Context(), v)
-	check(t, err)
+	k := must.Get(LoadKeyring(t.Context(), v))(t)
 	return k
 }
 
 func openBucket(t testing.TB, config Config) *Bucket {
 	t.Helper()
-	b, err := Open(config)
-	check(t, err)
-	t.Cleanup(func() { check(t, b.Close()) })
+	b := must.Get(Open(config))(t)
+	t.Cleanup(func() { must.Succeed(t, b.Close()) })
 	return b
 }
 
@@ -93,18 +92,10 @@ func serve(t testing.TB, current func() *Bucket) (url string) {
 	return server.URL
 }
 
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // kill releases the lock only, as when a process is killed.
 func kill(t testing.TB, b *Bucket) {
 	t.Helper()
-	check(t, b.scratch.lock.Close())
+	must.Succeed(t, b.scratch.lock.Close())
 	b.scratch.closed.Store(true)
 }
 
@@ -120,13 +111,12 @@ func noLeftovers(t testing.TB, root string) {
 func leftovers(t testing.TB, root string) int {
 	t.Helper()
 	n := 0
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() && strings.HasPrefix(path, filepath.Join(root, "tmp")) && entry.Name() != lockName {
 			n++
 		}
 		return err
-	})
-	check(t, err)
+	}))
 	return n
 }
 
@@ -142,7 +132,7 @@ func TestConformance(t *testing.T) {
 			defer mu.Unlock()
 			return current
 		})
-		check(t, current.SetPublicURL(config.PublicURL))
+		must.Succeed(t, current.SetPublicURL(config.PublicURL))
 		return blobtest.Harness{
 			Bucket: current,
 			Reopen: func(t testing.TB) blob.Bucket {

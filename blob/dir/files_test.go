@@ -11,22 +11,20 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // create opens a writer and writes content.
 func create(t testing.TB, b *Bucket, key string, content []byte) blob.Writer {
 	t.Helper()
-	w, err := b.Create(t.Context(), key, "")
-	check(t, err)
-	_, err = w.Write(content)
-	check(t, err)
+	w := must.Get(b.Create(t.Context(), key, ""))(t)
+	must.Get(w.Write(content))(t)
 	return w
 }
 
 func mustPut(t testing.TB, b *Bucket, key string, content []byte) blob.ObjectInfo {
 	t.Helper()
-	info, err := create(t, b, key, content).Commit()
-	check(t, err)
+	info := must.Get(create(t, b, key, content).Commit())(t)
 	return info
 }
 
@@ -149,10 +147,10 @@ func TestOpenKeepsFilesOfRunningProcesses(t *testing.T) {
 	living := openBucket(t, Config{Root: root})
 	w := create(t, living, "a/k", []byte("content"))
 	for _, dead := range []string{"empty", "unlocked"} {
-		check(t, os.MkdirAll(filepath.Join(root, "tmp", dead), 0o700))
+		must.Succeed(t, os.MkdirAll(filepath.Join(root, "tmp", dead), 0o700))
 	}
 	for _, name := range []string{lockName, "1", "2"} {
-		check(t, os.WriteFile(filepath.Join(root, "tmp", "unlocked", name), nil, 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(root, "tmp", "unlocked", name), nil, 0o600))
 	}
 	other := openBucket(t, Config{Root: root})
 	entries, err := os.ReadDir(filepath.Join(root, "tmp"))
@@ -172,10 +170,9 @@ func TestOpenKeepsFilesOfRunningProcesses(t *testing.T) {
 func TestFoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	f, err := openFolders(root, true)
-	check(t, err)
+	f := must.Get(openFolders(root, true))(t)
 	for i := range 2*maxDurableFolders + 10 {
-		check(t, f.makeDurable(filepath.Join(root, fmt.Sprint(i))))
+		must.Succeed(t, f.makeDurable(filepath.Join(root, fmt.Sprint(i))))
 	}
 	if len(f.known) > maxDurableFolders {
 		t.Errorf("%d folders are remembered", len(f.known))
@@ -187,10 +184,9 @@ func TestClosedBucket(t *testing.T) {
 	root := t.TempDir()
 	b := openBucket(t, Config{Root: root})
 	mustPut(t, b, "k", []byte("x"))
-	w, err := b.Create(t.Context(), "open", "")
-	check(t, err)
+	w := must.Get(b.Create(t.Context(), "open", ""))(t)
 	for range 2 {
-		check(t, b.Close())
+		must.Succeed(t, b.Close())
 	}
 	if _, err := w.Commit(); err == nil {
 		t.Error("a writer commits after Close")

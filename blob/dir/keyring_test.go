@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestKeyringIsShared(t *testing.T) {
@@ -44,9 +46,7 @@ func TestKeyringRefusesDamage(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{`{}`, `[]`, `[{}]`, `[{"id":"x","secret":"AAAA"}]`} {
 		v := newValues()
-		if _, err := v.PutValue(t.Context(), keyringName, json.RawMessage(doc), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(v.PutValue(t.Context(), keyringName, json.RawMessage(doc), 0))(t)
 		if _, err := LoadKeyring(t.Context(), v); err == nil || !strings.Contains(err.Error(), keyringName) {
 			t.Errorf("%s: %v", doc, err)
 		}
@@ -64,7 +64,7 @@ func TestKeyringUse(t *testing.T) {
 	one, two := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 48)
 	signs := func(k *Keyring, keys ...[]byte) string {
 		t.Helper()
-		check(t, k.Use(keys))
+		must.Succeed(t, k.Use(keys))
 		id, secret := k.Current()
 		if found, ok := k.Find(id); !ok || !bytes.Equal(found, secret) || bytes.Equal(secret, one) {
 			t.Errorf("the key that signs does not verify, or is the one that was given")

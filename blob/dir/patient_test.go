@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
@@ -69,10 +70,7 @@ func TestWriter_WaitsForAFailingDisk(t *testing.T) {
 				t.Parallel()
 				root := t.TempDir()
 				synctest.Test(t, func(t *testing.T) {
-					b, openErr := Open(Config{Root: root, NoSync: true})
-					if openErr != nil {
-						t.Fatal(openErr)
-					}
+					b := must.Get(Open(Config{Root: root, NoSync: true}))(t)
 					defer b.Close()
 					began := time.Now()
 					d := &disk{err: err, begun: began, until: began.Add(time.Hour), loses: how == "comes back without the file"}
@@ -80,10 +78,7 @@ func TestWriter_WaitsForAFailingDisk(t *testing.T) {
 					if how == "in a hurry" {
 						ctx = t.Context()
 					}
-					w, createErr := b.create(ctx, "a/raw", "", d.open)
-					if createErr != nil {
-						t.Fatal(createErr)
-					}
+					w := must.Get(b.create(ctx, "a/raw", "", d.open))(t)
 					defer w.Abort()
 					time.Sleep(time.Second)
 					content := make([]byte, 3*writeBuffer)
@@ -113,19 +108,17 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b, err := Open(Config{Root: root, NoSync: true})
-		check(t, err)
+		b := must.Get(Open(Config{Root: root, NoSync: true}))(t)
 		defer b.Close()
 		content := make([]byte, 3*writeBuffer)
 		for i := range content {
 			content[i] = byte(i / 100)
 		}
 		began, reports := time.Now(), 0
-		w, err := b.create(retry.WithUnlimited(t.Context(), func(error) { reports++ }), "a/raw", "", func(path string) (file, error) {
+		w := must.Get(b.create(retry.WithUnlimited(t.Context(), func(error) { reports++ }), "a/raw", "", func(path string) (file, error) {
 			f, err := createFile(path)
 			return &crampedFile{f, began.Add(time.Hour), writeBuffer + 1000}, err
-		})
-		check(t, err)
+		}))(t)
 		for at := 0; at < len(content); at += 1000 {
 			if n, err := w.Write(content[at:min(at+1000, len(content))]); err != nil {
 				t.Fatalf("%d bytes at %d: %v", n, at, err)
@@ -134,8 +127,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 		if _, err := w.Commit(); err != nil || time.Since(began) < time.Hour || reports < 10 {
 			t.Errorf("%v after %v, reported %d times", err, time.Since(began), reports)
 		}
-		o, err := b.Open(t.Context(), "a/raw")
-		check(t, err)
+		o := must.Get(b.Open(t.Context(), "a/raw"))(t)
 		defer o.Close()
 		if got, err := io.ReadAll(blob.NewReader(o)); err != nil || string(got) != string(content) {
 			t.Errorf("%d bytes were read, not those that were written: %v", len(got), err)
@@ -146,15 +138,9 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 // A rename is not repeated when the sync of the folder after it fails.
 func TestWriter_PublishAgainAfterAFailedSync(t *testing.T) {
 	t.Parallel()
-	b, err := Open(Config{Root: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(Open(Config{Root: t.TempDir()}))(t)
 	defer b.Close()
-	created, err := b.Create(t.Context(), "a/raw", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(b.Create(t.Context(), "a/raw", ""))(t)
 	defer created.Abort()
 	w, ok := created.(*writer)
 	if !ok {

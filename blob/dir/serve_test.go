@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func mustSign(t testing.TB, b *Bucket, method, key string, expires time.Duration) string {
 	t.Helper()
-	u, err := b.SignURL(t.Context(), method, key, "f.bin", expires)
-	check(t, err)
+	u := must.Get(b.SignURL(t.Context(), method, key, "f.bin", expires))(t)
 	return u
 }
 
@@ -104,7 +105,7 @@ func TestPublicURLMoves(t *testing.T) {
 	if got := mustSign(t, b, http.MethodGet, "a/k", time.Minute); !strings.HasPrefix(got, "https://rows.example.org/base/objects/a/k?") {
 		t.Errorf("signed %s", got)
 	}
-	check(t, b.SetPublicURL("http://127.0.0.1:8080"))
+	must.Succeed(t, b.SetPublicURL("http://127.0.0.1:8080"))
 	if got := mustSign(t, b, http.MethodGet, "a/k", time.Minute); !strings.HasPrefix(got, "http://127.0.0.1:8080/objects/a/k?") {
 		t.Errorf("signed %s", got)
 	}
@@ -114,10 +115,7 @@ func TestPublicURLMoves(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	b, _ := served(f)
 	mustPut(f, b, "a/k", []byte("x"))
-	good, err := url.Parse(mustSign(f, b, http.MethodGet, "a/k", time.Minute))
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := must.Get(url.Parse(mustSign(f, b, http.MethodGet, "a/k", time.Minute)))(f)
 	path := strings.TrimPrefix(good.Path, "/base")
 	f.Add(path, good.RawQuery)
 	f.Add("/objects/../a/k", good.RawQuery)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // inSnapshot reads an object of a snapshot.
@@ -33,7 +35,7 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 		mustPut(t, b, key, []byte("old "+key))
 	}
 	mustPut(t, b, "source", []byte("new i/typed"))
-	s, err := b.Snapshot(t.Context(), func(string) error {
+	s := must.Get(b.Snapshot(t.Context(), func(string) error {
 		err := errors.Join(b.Delete(t.Context(), "a"), b.DeletePrefix(t.Context(), "b/"), b.Copy(t.Context(), "source", "i/typed"))
 		mustPut(t, b, "f/g", []byte("new f/g"))
 		mustPut(t, b, "later", []byte("later"))
@@ -43,8 +45,7 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 			}
 		}
 		return err
-	})
-	check(t, err)
+	}))(t)
 	for _, key := range []string{"a", "b/c", "b/d/e", "h"} {
 		if got := inSnapshot(t, s, key); got != "old "+key {
 			t.Errorf("%s is %q", key, got)
@@ -55,11 +56,11 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%s is %q", key, got)
 		}
 	}
-	check(t, b.DeletePrefix(t.Context(), "f/"))
+	must.Succeed(t, b.DeletePrefix(t.Context(), "f/"))
 	if got := inSnapshot(t, s, "f/g"); got != "new f/g" {
 		t.Errorf("after the snapshot was made f/g in it is %q", got)
 	}
-	check(t, s.Close())
+	must.Succeed(t, s.Close())
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
 		t.Errorf("the snapshot still exists: %v", err)
 	}
@@ -114,19 +115,18 @@ func TestSnapshot_AmongWriters(t *testing.T) {
 	}
 	for range 100 {
 		then := map[string]int{}
-		s, err := b.Snapshot(t.Context(), func(string) error {
+		s := must.Get(b.Snapshot(t.Context(), func(string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(then, book)
 			return nil
-		})
-		check(t, err)
+		}))(t)
 		for key, want := range then {
 			if got, err := strconv.Atoi(inSnapshot(t, s, key)); err != nil || got < want {
 				t.Errorf("%s is %d, was %d: %v", key, got, want, err)
 			}
 		}
-		check(t, s.Close())
+		must.Succeed(t, s.Close())
 	}
 	close(stop)
 	writers.Wait()
@@ -137,13 +137,11 @@ func TestSnapshot_OfADeadProcess(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, Config{Root: t.TempDir(), NoSync: true})
 	mustPut(t, b, "a", []byte("text"))
-	s, err := b.Snapshot(t.Context(), func(folder string) error {
+	s := must.Get(b.Snapshot(t.Context(), func(folder string) error {
 		return os.WriteFile(filepath.Join(folder, "beside"), bytes.Repeat([]byte{1}, 10), 0o600)
-	})
-	check(t, err)
+	}))(t)
 	kill(t, b)
-	next, err := Open(b.config)
-	check(t, err)
+	next := must.Get(Open(b.config))(t)
 	defer next.Close()
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
 		t.Errorf("the snapshot of a dead process still exists: %v", err)

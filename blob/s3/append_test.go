@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
@@ -34,9 +35,8 @@ func TestAppend_LetsTheServerCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
-			check(t, put(t.Context(), b, "parts/a", content))
-			o, err := b.Open(t.Context(), "parts/a")
-			check(t, err)
+			must.Succeed(t, put(t.Context(), b, "parts/a", content))
+			o := must.Get(b.Open(t.Context(), "parts/a"))(t)
 			defer func() { _ = o.Close() }()
 			var uploaded atomic.Int64
 			p.inject(func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
@@ -45,21 +45,17 @@ func TestAppend_LetsTheServerCopy(t *testing.T) {
 				}
 				return c.fault != nil && c.fault(w, r, forward)
 			})
-			w, err := b.Create(t.Context(), "results/a", "")
-			check(t, err)
+			w := must.Get(b.Create(t.Context(), "results/a", ""))(t)
 			defer w.Abort()
-			_, err = w.Write([]byte("head"))
-			check(t, err)
+			must.Get(w.Write([]byte("head")))(t)
 			want := []byte("head")
 			for range 3 {
-				check(t, w.(blob.Appender).Append(o, 0, o.Size()))
+				must.Succeed(t, w.(blob.Appender).Append(o, 0, o.Size()))
 				want = append(want, content...)
 			}
-			_, err = w.Write([]byte("foot"))
-			check(t, err)
+			must.Get(w.Write([]byte("foot")))(t)
 			want = append(want, "foot"...)
-			_, err = w.Commit()
-			check(t, err)
+			must.Get(w.Commit())(t)
 			if copies := p.count(copyObject); copies < c.from || copies > c.to || uploaded.Load() > c.most {
 				t.Errorf("%d requests to copy and %d bytes uploaded, want %d to %d and at most %d", copies, uploaded.Load(), c.from, c.to, c.most)
 			}

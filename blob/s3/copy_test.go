@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
@@ -26,7 +27,7 @@ func TestCopyInRanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
-			check(t, put(t.Context(), b, "from", content))
+			must.Succeed(t, put(t.Context(), b, "from", content))
 			var uploaded atomic.Int64
 			p.inject(func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 				if operation(r) == "UploadPart" {
@@ -34,7 +35,7 @@ func TestCopyInRanges(t *testing.T) {
 				}
 				return c.quirk != nil && c.quirk(w, r, forward)
 			})
-			check(t, b.compose(t.Context(), "from", "to", "text/csv"))
+			must.Succeed(t, b.compose(t.Context(), "from", "to", "text/csv"))
 			found, err := b.stat(t.Context(), "to")
 			if err != nil || found.ContentType != "text/csv" {
 				t.Errorf("the copy: %+v, %v", found, err)

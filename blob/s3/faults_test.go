@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -132,8 +133,8 @@ func TestFaults(t *testing.T) {
 			if infos, err := b.List(t.Context(), "a/"); err != nil || len(infos) != 3 {
 				t.Errorf("list: %d objects, %v", len(infos), err)
 			}
-			check(t, b.Delete(t.Context(), "a/small"))
-			check(t, b.DeletePrefix(t.Context(), "a/"))
+			must.Succeed(t, b.Delete(t.Context(), "a/small"))
+			must.Succeed(t, b.DeletePrefix(t.Context(), "a/"))
 			if infos, err := b.List(t.Context(), ""); err != nil || len(infos) != 0 {
 				t.Errorf("after the deletion: %d objects, %v", len(infos), err)
 			}
@@ -154,7 +155,7 @@ func TestLastingFaults(t *testing.T) {
 		c.Retry.For = 300 * time.Millisecond
 	})
 	content := random(1_000_000)
-	check(t, put(t.Context(), b, "k", content))
+	must.Succeed(t, put(t.Context(), b, "k", content))
 	for name, tt := range map[string]struct {
 		fault fault
 		want  func(error) bool
@@ -184,7 +185,7 @@ func TestSlowServer(t *testing.T) {
 	const stall = 3 * time.Second
 	p, b := through(t, s3test.Start(t), func(c *Config) { c.StallTimeout = stall; c.Retry = retry.Policy{Tries: 1} })
 	content := random(200_000)
-	check(t, put(t.Context(), b, "k", content))
+	must.Succeed(t, put(t.Context(), b, "k", content))
 	p.inject(drip(10_000, stall/10))
 	began := time.Now()
 	got, err := get(t.Context(), b, "k")
@@ -208,16 +209,16 @@ func TestKilledServer(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- do() }()
 		waitFor(t, operation+" is tried again", func() bool { return p.count(operation) > 2 })
-		check(t, server.Restart(t.Context()))
+		must.Succeed(t, server.Restart(t.Context()))
 		if err := <-done; err != nil {
 			t.Errorf("%s over a restart: %v", operation, err)
 		}
 	}
 	w, err := b.Create(t.Context(), "k", "")
-	check(t, err)
+	must.Succeed(t, err)
 	defer w.Abort()
 	_, err = w.Write(content[:2*minPartSize+1])
-	check(t, err)
+	must.Succeed(t, err)
 	during("UploadPart", func() error { _, err := w.Write(content[2*minPartSize+1:]); return err })
 	during("UploadPart", func() error { _, err := w.Commit(); return err }) // the last part
 	var o blob.Object
@@ -240,17 +241,15 @@ func TestDeadProcess(t *testing.T) {
 	config := configFor(s3test.Start(t))
 	config.PartSize = minPartSize
 	dead, alive := openBucket(t, config), openBucket(t, config)
-	w, err := dead.Create(t.Context(), "j/1/k", "")
-	check(t, err)
+	w := must.Get(dead.Create(t.Context(), "j/1/k", ""))(t)
 	defer w.Abort()
-	_, err = w.Write(random(minPartSize + 1))
-	check(t, err)
+	must.Get(w.Write(random(minPartSize + 1)))(t)
 	// Wait for the part: a dead process sends nothing.
 	waitFor(t, "the part has arrived", func() bool {
 		parts, err := alive.client.ListObjectParts(t.Context(), config.Bucket, alive.name("j/1/k"), w.(*writer).upload, 0, 10)
 		return err == nil && len(parts.ObjectParts) == 1
 	})
-	check(t, alive.DeletePrefix(t.Context(), "j/1/"))
+	must.Succeed(t, alive.DeletePrefix(t.Context(), "j/1/"))
 	noUploads(t, alive)
 	if _, err := w.Commit(); err == nil {
 		t.Error("a cancelled upload is committed")
@@ -265,7 +264,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	p, b := through(t, s3test.Start(t), nil)
 	content := random(2*minPartSize + 1)
-	check(t, put(t.Context(), b, "k", content))
+	must.Succeed(t, put(t.Context(), b, "k", content))
 	for operation, do := range map[string]func(context.Context) error{
 		"PutObject":             func(ctx context.Context) error { return put(ctx, b, "new", content[:100]) },
 		"CreateMultipartUpload": func(ctx context.Context) error { return put(ctx, b, "new", content) },
@@ -304,10 +303,8 @@ func TestUnreachable(t *testing.T) {
 	config.Retry, config.AbortTimeout = retry.Objects.WithTimeLimit(200*time.Millisecond), 100*time.Millisecond
 	config.PartSize = minPartSize
 	b := openBucket(t, config)
-	w, err := b.Create(t.Context(), "k", "")
-	check(t, err)
-	_, err = w.Write(random(minPartSize + 1))
-	check(t, err)
+	w := must.Get(b.Create(t.Context(), "k", ""))(t)
+	must.Get(w.Write(random(minPartSize + 1)))(t)
 	server.Kill()
 	began := time.Now()
 	if _, err := b.Stat(t.Context(), "k"); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, rowmill.ErrUnavailable) {
@@ -325,8 +322,7 @@ func TestUnreachable(t *testing.T) {
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	_, b := through(t, s3test.Start(t), nil)
-	w, err := b.Create(t.Context(), "k", "")
-	check(t, err)
+	w := must.Get(b.Create(t.Context(), "k", ""))(t)
 	w.(*writer).lastPart = maxParts // as if so many parts were sent
 	if _, err := w.Write(random(minPartSize + 1)); err == nil || !strings.Contains(err.Error(), "larger PartSize") {
 		t.Errorf("write: %v", err)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestSetKeys(t *testing.T) {
@@ -17,7 +19,7 @@ func TestSetKeys(t *testing.T) {
 		}
 	}
 	is("a", "b")
-	check(t, b.SetKeys("c", "d"))
+	must.Succeed(t, b.SetKeys("c", "d"))
 	is("c", "d")
 	if err := b.SetKeys("", ""); err == nil {
 		t.Error("no keys are accepted")

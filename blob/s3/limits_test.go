@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
@@ -38,12 +39,12 @@ func TestRefusedLater(t *testing.T) {
 				return false
 			})
 			for range 2 {
-				check(t, put(t.Context(), b, "a/k", []byte("content")))
-				check(t, b.Copy(t.Context(), "a/k", "a/copy"))
+				must.Succeed(t, put(t.Context(), b, "a/k", []byte("content")))
+				must.Succeed(t, b.Copy(t.Context(), "a/k", "a/copy"))
 				if got, err := get(t.Context(), b, "a/copy"); err != nil || string(got) != "content" {
 					t.Fatalf("the copy holds %q, %v", got, err)
 				}
-				check(t, b.DeletePrefix(t.Context(), "a/"))
+				must.Succeed(t, b.DeletePrefix(t.Context(), "a/"))
 				if infos, err := b.List(t.Context(), ""); err != nil || len(infos) != 0 {
 					t.Fatalf("after the deletion: %d objects, %v", len(infos), err)
 				}
@@ -75,9 +76,9 @@ func TestNoLimit(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
 			p.inject(all([]fault{first(1, copyObject, transientFault), first(1, "DeleteObjects", transientFault), first(1, "ListMultipartUploads", transientFault)}))
-			check(t, put(t.Context(), b, "a/k", []byte("content")))
-			check(t, b.Copy(t.Context(), "a/k", "a/copy"))
-			check(t, b.DeletePrefix(t.Context(), "a/"))
+			must.Succeed(t, put(t.Context(), b, "a/k", []byte("content")))
+			must.Succeed(t, b.Copy(t.Context(), "a/k", "a/copy"))
+			must.Succeed(t, b.DeletePrefix(t.Context(), "a/"))
 			if found := b.Limits(); len(found) != 0 {
 				t.Errorf("found: %+v", found)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -18,7 +19,7 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := Config{Endpoint: "https://s3.example.org", Bucket: "rows", AccessKey: "a", SecretKey: "b"}
-	check(t, good.WithDefaults().Validate())
+	must.Succeed(t, good.WithDefaults().Validate())
 	for field, change := range map[string]func(*Config){
 		"Endpoint":       func(c *Config) { c.Endpoint = "s3.example.org" },
 		"Endpoint is":    func(c *Config) { c.Endpoint = "https://s3.example.org/bucket" },
@@ -168,7 +169,7 @@ func TestPublicEndpoint(t *testing.T) {
 	config := configFor(server)
 	config.PublicEndpoint = strings.Replace(outside.url, "127.0.0.1", "localhost", 1)
 	b := openBucket(t, config)
-	check(t, put(t.Context(), b, "k", []byte("content")))
+	must.Succeed(t, put(t.Context(), b, "k", []byte("content")))
 	outside.inject(nil)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		signed, err := b.SignURL(t.Context(), method, "k", "name.parquet", time.Minute)
@@ -190,11 +191,10 @@ func TestPublicEndpoint(t *testing.T) {
 
 func fetch(t *testing.T, method, url string) (status int) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	check(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, http.NoBody))(t)
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := transport.RoundTrip(r)
-	check(t, err)
+	must.Succeed(t, err)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -206,7 +206,7 @@ func TestMetrics(t *testing.T) {
 	p, b := through(t, s3test.Start(t), func(c *Config) { c.Metrics = reg })
 	sent := testutil.ToFloat64(b.transport.sent)
 	p.inject(first(2, "PutObject", refusal(http.StatusServiceUnavailable, "SlowDown")))
-	check(t, put(t.Context(), b, "k", make([]byte, 1000)))
+	must.Succeed(t, put(t.Context(), b, "k", make([]byte, 1000)))
 	if _, err := get(t.Context(), b, "none"); err == nil {
 		t.Fatal("an object exists that was not written")
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // fault handles a request itself, or returns false to have it forwarded.
@@ -28,8 +30,7 @@ type proxy struct {
 // that signatures for the proxy's address are valid.
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
-	to, err := url.Parse(target)
-	check(t, err)
+	to := must.Get(url.Parse(target))(t)
 	transport := &http.Transport{}
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

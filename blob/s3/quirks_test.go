@@ -20,6 +20,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -264,10 +265,9 @@ func directly(t *testing.T, server *s3test.Server) *minio.Core {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	client, err := minio.NewCore(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{
+	client := must.Get(minio.NewCore(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{
 		Creds: credentials.NewStaticV4(server.AccessKey, server.SecretKey, ""), Region: s3test.Region, Transport: transport,
-	})
-	check(t, err)
+	}))(t)
 	return client
 }
 

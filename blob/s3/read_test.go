@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
@@ -20,7 +21,7 @@ func TestRequestsOfReaders(t *testing.T) {
 	p, b := through(t, s3test.Start(t), nil)
 	content := random(size)
 	for key, n := range map[string]int{"big": size, "small": 200_000} {
-		check(t, put(t.Context(), b, key, content[:n]))
+		must.Succeed(t, put(t.Context(), b, key, content[:n]))
 	}
 	for name, tt := range map[string]struct {
 		key  string
@@ -44,8 +45,7 @@ func TestRequestsOfReaders(t *testing.T) {
 			return err
 		}, 24},
 	} {
-		o, err := b.Open(t.Context(), tt.key)
-		check(t, err)
+		o := must.Get(b.Open(t.Context(), tt.key))(t)
 		before := p.count("GetObject") - 1 // without the request of Open
 		if err := tt.read(o); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -53,7 +53,7 @@ func TestRequestsOfReaders(t *testing.T) {
 		if n := p.count("GetObject") - before; n > tt.most {
 			t.Errorf("%s took %d requests, want at most %d", name, n, tt.most)
 		}
-		check(t, o.Close())
+		must.Succeed(t, o.Close())
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSmallCache(t *testing.T) {
 	const size = 8*blockSize + 1
 	_, b := through(t, s3test.Start(t), func(c *Config) { c.ReadCache = 2 * blockSize })
 	content := random(size)
-	check(t, put(t.Context(), b, "k", content))
+	must.Succeed(t, put(t.Context(), b, "k", content))
 	var readers sync.WaitGroup
 	for reader := range 4 {
 		readers.Go(func() {
@@ -139,17 +139,16 @@ func TestLostWhileRead(t *testing.T) {
 		"replaced": func() error { return put(t.Context(), b, "k", content[1:]) },
 		"deleted":  func() error { return b.Delete(t.Context(), "k") },
 	} {
-		check(t, put(t.Context(), b, "k", content))
-		o, err := b.Open(t.Context(), "k")
-		check(t, err)
-		check(t, change())
+		must.Succeed(t, put(t.Context(), b, "k", content))
+		o := must.Get(b.Open(t.Context(), "k"))(t)
+		must.Succeed(t, change())
 		if err := same(o, content, 0, blockSize, blockSize); err != nil {
 			t.Errorf("%s: what Open read: %v", name, err)
 		}
 		if _, err := o.ReadAt(make([]byte, 10), 5*blockSize); !errors.Is(err, blob.ErrLost) {
 			t.Errorf("%s: reading on: %v, want ErrLost", name, err)
 		}
-		check(t, o.Close())
+		must.Succeed(t, o.Close())
 		if _, err := o.ReadAt(make([]byte, 10), 0); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: reading after Close: %v", name, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
@@ -27,22 +28,13 @@ func configFor(s *s3test.Server) Config {
 
 func openBucket(t testing.TB, config Config) *Bucket {
 	t.Helper()
-	b, err := Open(t.Context(), config)
-	check(t, err)
+	b := must.Get(Open(t.Context(), config))(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
 	return b
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // noUploads checks that no unfinished upload is left.
@@ -56,8 +48,7 @@ func noUploads(t testing.TB, b *Bucket) {
 // uploads counts the unfinished uploads under a bucket's prefix.
 func uploads(t testing.TB, b *Bucket) int {
 	t.Helper()
-	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", uploadsPage)
-	check(t, err)
+	result := must.Get(b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", uploadsPage))(t)
 	return len(result.Uploads)
 }
 

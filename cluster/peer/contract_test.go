@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // contract is the file that defines the requests between nodes.
@@ -18,10 +19,7 @@ const contract = "rowmill/peer/v1/node.proto"
 func TestCodeIsGenerated(t *testing.T) {
 	t.Parallel()
 	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{"proto"}})}
-	files, err := compiler.Compile(t.Context(), contract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(compiler.Compile(t.Context(), contract))(t)
 	source, generated := protodesc.ToFileDescriptorProto(files[0]), protodesc.ToFileDescriptorProto(peerv1.File_rowmill_peer_v1_node_proto)
 	if diff := cmp.Diff(source, generated, protocmp.Transform()); diff != "" {
 		t.Errorf("make contract (-source +generated):\n%s", diff)

@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -133,9 +134,7 @@ func TestForeignRequests(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			res, err := http.Post("http://"+addr+"/"+strings.TrimPrefix(test.path, "/"), test.typ, strings.NewReader(test.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer func() { _ = res.Body.Close() }()
 			text, _ := io.ReadAll(res.Body)
 			var a struct{ Code string }
@@ -182,9 +181,7 @@ func TestTraceIsPassedOn(t *testing.T) {
 	client := newClient(t, peer.Config{})
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 	for _, span := range []trace.SpanContext{span, {}} {
-		if _, err := say(trace.ContextWithSpanContext(t.Context(), span), client, addr, "hello"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(say(trace.ContextWithSpanContext(t.Context(), span), client, addr, "hello"))(t)
 		if got := <-heard; got.TraceID() != span.TraceID() || got.SpanID() != span.SpanID() || got.IsSampled() != span.IsSampled() || got.IsRemote() != span.IsValid() {
 			t.Errorf("the handler is in %+v, its asker in %+v", got, span)
 		}
@@ -223,12 +220,8 @@ func TestNoListener(t *testing.T) {
 	t.Parallel()
 	server, addr := listen(t, peer.Config{}, echo)
 	client := newClient(t, peer.Config{})
-	if err := hello(t, client, addr); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, hello(t, client, addr))
+	must.Succeed(t, server.Close(t.Context()))
 	// The first request may still use the old connection before its end is noticed.
 	// This looks like a lost request.
 	err := hello(t, client, addr)
@@ -289,10 +282,7 @@ func (e *expiring) Err() error {
 
 func TestStuckPeer(t *testing.T) {
 	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := inner.Addr().String()
 	hang := &stuck{Listener: inner, goOn: make(chan struct{})}
 	awake := peer.NewResponder(peer.Config{})
@@ -477,10 +467,7 @@ func counter(t *testing.T, reg *prometheus.Registry, name string, labels prometh
 // read adds up the series of a metric that have all these labels.
 func read(t *testing.T, reg *prometheus.Registry, name string, labels prometheus.Labels) (sum float64) {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			matching := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,10 +42,7 @@ func echo(_ context.Context, said string) (string, error) { return said, nil }
 func listen(t *testing.T, cfg peer.Config, h handler) (server *peer.Server, addr string) {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
-	server, err := peer.Listen(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server = must.Get(peer.Listen(cfg))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -60,10 +58,7 @@ func listen(t *testing.T, cfg peer.Config, h handler) (server *peer.Server, addr
 
 func newClient(t *testing.T, cfg peer.Config) *peer.Client {
 	t.Helper()
-	c, err := peer.NewClient(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(peer.NewClient(cfg))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -106,19 +101,13 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	a, err := certtest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(certtest.NewAuthority())(t)
 	return authority{a, t}
 }
 
 // issue writes the files of a node with this name into a folder.
 func (a authority) issue(dir, name string) peer.TLS {
 	a.t.Helper()
-	files, err := a.Issue(dir, name)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	files := must.Get(a.Issue(dir, name))(a.t)
 	return peer.TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMutualTLS(t *testing.T) {
@@ -101,10 +102,7 @@ func TestTLSAgainstPlainServer(t *testing.T) {
 // TestStuckHandshake gives up on a server that accepts a connection and sends nothing.
 func TestStuckHandshake(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = silent.Close() }()
 	hungUp := make(chan error, 1)
 	go func() {
@@ -138,13 +136,9 @@ func TestRotation(t *testing.T) {
 	_, addr := listen(t, peer.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(log, nil))}, echo)
 	old := before.issue(t.TempDir(), "rowmill")
 	greet := func(files peer.TLS) error { return hello(t, newClient(t, peer.Config{TLS: files}), addr) }
-	if err := greet(old); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, greet(old))
 
-	if err := os.WriteFile(files.KeyFile, []byte("half a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(files.KeyFile, []byte("half a file"), 0o600))
 	if err := greet(old); err != nil {
 		t.Errorf("with a key that cannot be read: %v, want that the former one stays", err)
 	}
@@ -182,10 +176,7 @@ func TestBadTLSFiles(t *testing.T) {
 
 func pair(t *testing.T, files peer.TLS) tls.Certificate {
 	t.Helper()
-	cert, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(tls.LoadX509KeyPair(files.CertFile, files.KeyFile))(t)
 	return cert
 }
 

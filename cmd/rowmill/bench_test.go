@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -69,8 +70,7 @@ func benchmark(t *testing.T, m *NodeProcess, args ...string) (benched, string) {
 
 func operator(t *testing.T, m *NodeProcess) *client.Client {
 	t.Helper()
-	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
-	noError(t, err)
+	api := must.Get(client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey}))(t)
 	t.Cleanup(api.Close)
 	return api
 }
@@ -189,7 +189,7 @@ func TestBench_ServerThatAsksForAKey(t *testing.T) {
 		t.Errorf("without the key: %+v", b.Findings)
 	}
 	key := filepath.Join(t.TempDir(), "key")
-	noError(t, os.WriteFile(key, []byte("of-the-server\n"), 0o600))
+	must.Succeed(t, os.WriteFile(key, []byte("of-the-server\n"), 0o600))
 	if b, said := benchmark(t, m, "--engine-key-file", key); b.Ratio == nil || b.Sent == 0 {
 		t.Errorf("with the key: %+v\n%s", b, said)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
@@ -38,7 +39,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 			}
 			s.Cluster.Node, s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = name, listen, "127.0.0.1:0", []string{first}
 			change(s)
-			noError(t, s.Validate())
+			must.Succeed(t, s.Validate())
 		})
 	}
 	web := member("web", first, func(s *settings.Settings) {
@@ -46,7 +47,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	})
 	gpu := member("gpu", freeAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
 	for _, m := range []*NodeProcess{web, gpu} {
-		noError(t, m.Run(t.Context()))
+		must.Succeed(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		if _, err := os.Stat(m.Settings.Data); err == nil {
 			t.Error("a data directory was made that nothing is in")

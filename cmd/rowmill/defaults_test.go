@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/redis"
 )
 
@@ -20,8 +21,7 @@ import (
 // given changes nothing.
 func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	t.Parallel()
-	s, err := settings.Load(settings.Sources{Environ: []string{"HOME=/home/someone"}})
-	noError(t, err)
+	s := must.Get(settings.Load(settings.Sources{Environ: []string{"HOME=/home/someone"}}))(t)
 	pipeline, limits, download := actors.Config{}.WithDefaults(), input.Limits{}.WithDefaults(), input.Config{}.WithDefaults()
 	finder := discover.Config{}.WithDefaults()
 	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -81,9 +82,9 @@ func members(t *testing.T, records *redistest.Server, data string, changes ...fu
 			}
 			s.Retention.Interval = time.Second
 			change(s)
-			noError(t, s.Validate())
+			must.Succeed(t, s.Validate())
 		})
-		noError(t, all[i].Run(t.Context()))
+		must.Succeed(t, all[i].Run(t.Context()))
 		t.Cleanup(func() { stop(t, all[i]) })
 	}
 	wait.For(t, "all nodes know each other and their engines", func() bool {
@@ -148,7 +149,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data, func(s *settings.Settings) { s.APIKey = clusterKey })
 	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
-	noError(t, err)
+	must.Succeed(t, err)
 	defer api.Close()
 	for range 2 { // the second time the record exists
 		found, _, err := api.Diagnose(t.Context())
@@ -274,11 +275,9 @@ func TestDoctor_Engines(t *testing.T) {
 func TestDoctor_Cluster(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
-	if _, err := records.Command("CONFIG", "SET", "appendfsync", "everysec"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(records.Command("CONFIG", "SET", "appendfsync", "everysec"))(t)
 	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
-	noError(t, os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600))
+	must.Succeed(t, os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600))
 	closed := freeAddress(t)
 	nodes := members(t, records, data, asIs, func(s *settings.Settings) {
 		s.Cluster.Listen = strings.Replace(s.Cluster.Listen, "127.0.0.1", "0.0.0.0", 1)
@@ -295,8 +294,8 @@ func TestDoctor_Cluster(t *testing.T) {
 	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.StorageStatus().Skew > maxClockError })
 	// Put a file in place of the folder for the bucket's test objects.
 	probe := filepath.Join(data, "objects", "probe")
-	noError(t, os.RemoveAll(probe))
-	noError(t, os.WriteFile(probe, nil, 0o600))
+	must.Succeed(t, os.RemoveAll(probe))
+	must.Succeed(t, os.WriteFile(probe, nil, 0o600))
 	found, _ := consult(t, nodes[1].Listeners.URL, clusterKey)
 	diagnosed(t, found,
 		planted{"node1: records", "warn", "once a second", "redis.conf"},

@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -59,10 +60,9 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 // run starts the node until the test ends.
 func (m *NodeProcess) run(t *testing.T) *client.Client {
 	t.Helper()
-	noError(t, m.Run(t.Context()))
+	must.Succeed(t, m.Run(t.Context()))
 	t.Cleanup(func() { stop(t, m) })
-	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: m.API.FirstKey})
-	noError(t, err)
+	api := must.Get(client.New(client.Config{Server: m.Listeners.URL, Key: m.API.FirstKey}))(t)
 	t.Cleanup(api.Close)
 	return api
 }
@@ -71,11 +71,10 @@ func (m *NodeProcess) run(t *testing.T) *client.Client {
 // which also closes the connections of requests in progress.
 func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 	t.Helper()
-	server, err := openSimulator(t.Context(), address, sim.Config{
+	server := must.Get(openSimulator(t.Context(), address, sim.Config{
 		Models:  catalog.Default().All(),
 		Profile: applySimSettings(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
-	})
-	noError(t, err)
+	}))(t)
 	kill = func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -93,8 +92,7 @@ func submit(t *testing.T, api *client.Client, rows int) string {
 	for i := range texts {
 		texts[i] = fmt.Sprint("row ", i)
 	}
-	made, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(texts...), Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}})
-	noError(t, err)
+	made := must.Get(api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(texts...), Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}}))(t)
 	return made.JobID
 }
 

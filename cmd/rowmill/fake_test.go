@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A fakeService reads its answers from a file: a request line with METHOD and path, and
@@ -26,8 +27,7 @@ type fakeService struct {
 
 func startFake(t *testing.T, path string) *fakeService {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	noError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	f := &fakeService{answers: map[string][]string{}}
 	for block := range strings.SplitSeq(string(text), "\n\n") {
 		request, answer, found := strings.Cut(strings.TrimSpace(block), "\n")
@@ -98,10 +98,7 @@ func (s *shell) run(line string) string {
 	}
 	var stdin io.Reader = strings.NewReader("")
 	if n := len(words); n > 2 && words[n-2] == "<" {
-		file, err := os.Open(words[n-1])
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		file := must.Get(os.Open(words[n-1]))(s.t)
 		defer file.Close()
 		stdin, words = file, words[:n-2]
 	}

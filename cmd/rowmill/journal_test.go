@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A node writes the actions of administrators to its audit file, starting with the
@@ -35,8 +36,7 @@ func TestActsStandInAFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(made), &key); err != nil || key.ID == "" || key.Key == "" {
 		t.Fatalf("%s: %v", made, err)
 	}
-	text, err := os.ReadFile(path)
-	noError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	var acts []string
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Action, Target string }

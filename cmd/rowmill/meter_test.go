@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMeter(t *testing.T) {
@@ -22,7 +23,7 @@ func TestMeter(t *testing.T) {
 	take := func(r metricsSample) {
 		t.Helper()
 		next = r
-		noError(t, m.sampleMetrics(now))
+		must.Succeed(t, m.sampleMetrics(now))
 		now = now.Add(nodes.StatsStep)
 	}
 	take(metricsSample{done: 100, answers: map[string]float64{"a": 50}})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -45,17 +46,16 @@ func TestMigrateCommand(t *testing.T) {
 
 	var archive bytes.Buffer
 	h := backup.Header{Version: "v", Deployment: m.Storage.deployment.ID, At: time.Now().UTC()}
-	noError(t, h.CountFiles(at("data")))
-	noError(t, backup.Write(t.Context(), &archive, h, at("data")))
+	must.Succeed(t, h.CountFiles(at("data")))
+	must.Succeed(t, backup.Write(t.Context(), &archive, h, at("data")))
 	whole := archive.String()
 	migrate(1, whole[:len(whole)-4096], "cut off", "--from", "-", "--to", at("archived"))
 	migrate(1, whole, "--force", "--from", "-", "--to", at("archived"))
 	migrate(0, whole, "compared, no difference", "--from", "-", "--to", at("archived"), "--force")
-	noError(t, os.WriteFile(at("a.tar"), archive.Bytes(), 0o600))
+	must.Succeed(t, os.WriteFile(at("a.tar"), archive.Bytes(), 0o600))
 	migrate(2, "", "an archive cannot be moved to", "--from", at("data"), "--to", at("a.tar"))
-	quoted, err := json.Marshal(at("filed"))
-	noError(t, err)
-	noError(t, os.WriteFile(at("a.yaml"), append([]byte("data: "), quoted...), 0o600))
+	quoted := must.Get(json.Marshal(at("filed")))(t)
+	must.Succeed(t, os.WriteFile(at("a.yaml"), append([]byte("data: "), quoted...), 0o600))
 	migrate(0, "", "filed", "--from", at("a.tar"), "--to", at("a.yaml"))
 	if _, err := os.Stat(at("environment")); err == nil {
 		t.Error("a variable said where to")

@@ -18,36 +18,28 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/must"
 )
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // start runs a node with the simulated engine on data until the test ends.
 func start(t *testing.T, data string, change func(*settings.Settings)) *NodeProcess {
 	t.Helper()
 	m := prepare(t, data, change)
-	noError(t, m.Run(t.Context()))
+	must.Succeed(t, m.Run(t.Context()))
 	t.Cleanup(func() { stop(t, m) })
 	return m
 }
 
 func prepare(t *testing.T, data string, change func(*settings.Settings)) *NodeProcess {
 	t.Helper()
-	s, err := settings.Load(settings.Sources{Flags: []settings.Flag{
+	s := must.Get(settings.Load(settings.Sources{Flags: []settings.Flag{
 		{Name: "data", Key: "data", Values: []string{data}},
 		{Name: "listen", Key: "http.listen", Values: []string{"127.0.0.1:0"}},
 		{Name: "simulate", Key: "simulator.enabled", Values: []string{"always"}},
 		{Name: "ttft", Key: "simulator.ttft", Values: []string{"0s"}},
 		{Name: "pace", Key: "simulator.per_token", Values: []string{"0s"}},
 		{Name: "interval", Key: "jobs.part_interval", Values: []string{"100ms"}},
-	}})
-	noError(t, err)
+	}}))(t)
 	if change != nil {
 		change(&s)
 	}
@@ -87,7 +79,7 @@ func TestSubmitThroughTheNode(t *testing.T) {
 		fmt.Fprintf(file, "%d,\"number %d,\nplease\"\n", i, i%distinct)
 	}
 	name := filepath.Join(folder, "in.csv")
-	noError(t, os.WriteFile(name, []byte(file.String()), 0o600))
+	must.Succeed(t, os.WriteFile(name, []byte(file.String()), 0o600))
 	results := filepath.Join(folder, "out.json")
 	code, _, said := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
 		"--model", "llama-3.1-8b", "--param", "max_tokens=20", "--include-inputs", "--output", results)
@@ -141,7 +133,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	m := prepare(t, data, nil)
-	noError(t, m.Run(t.Context()))
+	must.Succeed(t, m.Run(t.Context()))
 	key := m.API.FirstKey
 	code, id, said := runCommand(t.Context(), environ(m, key), "one\n", "jobs", "submit", "-", "--detach")
 	if code != 0 || key == "" {
@@ -235,16 +227,14 @@ func readiness(t *testing.T, m *NodeProcess) (int, string) {
 func fetchAs(t *testing.T, url, key string) (int, string) {
 	t.Helper()
 	client := &nethttp.Client{Transport: &nethttp.Transport{DisableKeepAlives: true}}
-	req, err := nethttp.NewRequestWithContext(t.Context(), "GET", url, nil)
-	noError(t, err)
+	req := must.Get(nethttp.NewRequestWithContext(t.Context(), "GET", url, nil))(t)
 	if key != "" {
 		req.Header.Set("Authorization", "Key "+key)
 	}
 	resp, err := client.Do(req)
-	noError(t, err)
+	must.Succeed(t, err)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	noError(t, err)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s: a browser may take the answer for something else: %v", url, resp.Header)
 	}

@@ -5,16 +5,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "notify")
-	heard, err := net.ListenPacket("unixgram", socket)
-	noError(t, err)
+	heard := must.Get(net.ListenPacket("unixgram", socket))(t)
 	defer func() { _ = heard.Close() }()
 	for _, state := range []string{notifyReady, notifyStopping} {
-		noError(t, notifySystemd(t.Context(), socket, state))
+		must.Succeed(t, notifySystemd(t.Context(), socket, state))
 		b := make([]byte, 100)
 		n, _, err := heard.ReadFrom(b)
 		if err != nil || string(b[:n]) != state {

@@ -11,6 +11,7 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // signedIn returns the ID token that a user gets after signing in at a provider.
@@ -24,14 +25,13 @@ func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string
 	response, err := client.Get(p.AuthorizationEndpoint() + "?" + url.Values{
 		"scope": {"openid profile groups"}, "state": {"s"}, "client_id": {p.ClientID}, "response_type": {"code"}, "redirect_uri": {"http://127.0.0.1/back"},
 	}.Encode())
-	noError(t, err)
+	must.Succeed(t, err)
 	response.Body.Close()
-	back, err := response.Location()
-	noError(t, err)
+	back := must.Get(response.Location())(t)
 	response, err = client.PostForm(p.TokenEndpoint(), url.Values{
 		"client_id": {p.ClientID}, "client_secret": {p.ClientSecret}, "grant_type": {"authorization_code"}, "code": {back.Query().Get("code")},
 	})
-	noError(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	var tokens struct {
 		ID string `json:"id_token"`
@@ -46,13 +46,12 @@ func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string
 // commands and from any program.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
-	p, err := mockoidc.Run()
-	noError(t, err)
+	p := must.Get(mockoidc.Run())(t)
 	t.Cleanup(func() { _ = p.Shutdown() })
 	m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
 		s.OIDC.Issuer, s.OIDC.Audience, s.OIDC.Account = p.Issuer(), p.ClientID, "lab"
 		s.OIDC.RoleClaim, s.OIDC.Roles = "groups", map[string]string{"design": "user", "engineering": "admin"}
-		noError(t, s.Validate())
+		must.Succeed(t, s.Validate())
 	})
 	user := signedIn(t, p, &mockoidc.MockUser{Subject: "1", PreferredUsername: "jane", Groups: []string{"design"}})
 	admin := signedIn(t, p, &mockoidc.MockUser{Subject: "2", PreferredUsername: "joe", Groups: []string{"design", "engineering"}})

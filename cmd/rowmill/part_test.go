@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -22,7 +23,7 @@ import (
 func begun(t *testing.T, p nodePart) {
 	t.Helper()
 	t.Cleanup(func() { ended(t, p) })
-	noError(t, p.Start(t.Context()))
+	must.Succeed(t, p.Start(t.Context()))
 }
 
 // ended stops a part, twice.
@@ -65,8 +66,7 @@ func TestPartStopsInReverse(t *testing.T) {
 func TestFailedStartLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	noError(t, err)
+	busy := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer busy.Close()
 	m := prepare(t, data, func(s *settings.Settings) { s.HTTP.AdminListen = busy.Addr().String() })
 	wantErrors(t, "a busy address", m.Run(t.Context()), "listen on "+busy.Addr().String())
@@ -82,9 +82,7 @@ func TestStorageKeepsItsIdentity(t *testing.T) {
 	open := func() *nodeStorage { return prepare(t, data, nil).Storage }
 	first := open()
 	begun(t, first)
-	if _, err := first.Store.PutValue(t.Context(), "a", []byte("1"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Store.PutValue(t.Context(), "a", []byte("1"), 0))(t)
 	ended(t, first)
 	second := open()
 	begun(t, second)

@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/actors/peerstest"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The conformance suite of the pipeline's peers, over real sockets.
@@ -41,7 +42,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 		}
 	}
 	server, err := peer.Listen(peer.Config{Listen: requests, HandleTimeout: n.handleTimeout})
-	noError(t, err)
+	must.Succeed(t, err)
 	var members *cluster.Cluster
 	for range 5 { // another process may take an address that was free
 		gossip := n.gossip[place]
@@ -62,9 +63,9 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 			break
 		}
 	}
-	noError(t, err)
+	must.Succeed(t, err)
 	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, MaxWaiting: maxWaiting, Node: members.Self().ID})
-	noError(t, err)
+	must.Succeed(t, err)
 	kill := func() {
 		_ = members.Close()
 		ended, cancel := context.WithCancel(context.Background())

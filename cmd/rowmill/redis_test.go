@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 )
 
@@ -17,7 +18,7 @@ func opensRecords(t *testing.T, store settings.RecordStore) error {
 	store.Prefix = "mill:"
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Store, s.Objects.Shared = store, true
-		noError(t, s.Validate())
+		must.Succeed(t, s.Validate())
 	})
 	err := m.Storage.openStore(t.Context())
 	if err == nil {
@@ -47,7 +48,7 @@ func TestRedisOverTLS(t *testing.T) {
 	files, _ := issued(t)
 	other, _ := issued(t)
 	_, port, err := net.SplitHostPort(freeAddress(t))
-	noError(t, err)
+	must.Succeed(t, err)
 	redistest.Start(t, "tls-port "+port, "tls-cert-file "+files.Cert, "tls-key-file "+files.Key, "tls-auth-clients no")
 	url := settings.Secret("rediss://127.0.0.1:" + port + "/0")
 	wantErrors(t, "its authority", opensRecords(t, settings.RecordStore{URL: url, TLSCA: files.CA}))
@@ -64,9 +65,7 @@ func TestSentinelWithAPassword(t *testing.T) {
 		{"ACL", "SETUSER", "watcher", "on", ">secret", "+@all", "~*", "&*"},
 		{"ACL", "SETUSER", "default", "off"},
 	} {
-		if _, err := sentinel.Command(rule...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sentinel.Command(rule...))(t)
 	}
 	url := settings.Secret("redis+sentinel://" + sentinel.Addr() + "/mill/0")
 	wantErrors(t, "with the password", opensRecords(t, settings.RecordStore{URL: url, SentinelUser: "watcher", SentinelPassword: "secret", AllowLostWrites: true}))

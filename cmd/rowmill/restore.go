@@ -93,8 +93,8 @@ events to the same webhooks.
 		progress.Clear()
 		return printArchiveSummary(term.Out, "restored into "+directory, h)
 	}
-	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
-	must(cmd.MarkFlagDirname("data"))
+	panicIf(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	panicIf(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +34,7 @@ func runCommand(ctx context.Context, environ []string, stdin string, args ...str
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "rowmill.yaml")
-	noError(t, os.WriteFile(broken, []byte("jobs: {max_activ: 1}\n"), 0o600))
+	must.Succeed(t, os.WriteFile(broken, []byte("jobs: {max_activ: 1}\n"), 0o600))
 	for _, test := range []struct {
 		args    string
 		environ string
@@ -96,7 +97,7 @@ func TestUntilSignal(t *testing.T) {
 	t.Parallel()
 	ctx, stop := contextUntilSignal(t.Context(), syscall.SIGUSR1)
 	defer stop()
-	noError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
+	must.Succeed(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, exit.Signal{Signal: syscall.SIGUSR1}) {
 		t.Errorf("cause %v", cause)

@@ -22,6 +22,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -29,8 +30,8 @@ import (
 // put replaces a file atomically, as an operator would.
 func put(t *testing.T, name, text string) {
 	t.Helper()
-	noError(t, os.WriteFile(name+".new", []byte(text), 0o600))
-	noError(t, os.Rename(name+".new", name))
+	must.Succeed(t, os.WriteFile(name+".new", []byte(text), 0o600))
+	must.Succeed(t, os.Rename(name+".new", name))
 }
 
 // fromFile prepares a node with a settings file.
@@ -39,8 +40,7 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *NodeProcess, hangup 
 	load := func() (settings.Settings, error) {
 		return settings.Load(settings.Sources{File: file, Environ: []string{"HOME=" + t.TempDir()}})
 	}
-	s, err := load()
-	noError(t, err)
+	s := must.Get(load())(t)
 	signals := make(chan os.Signal, 1)
 	m = newNodeProcess(s, slog.New(slog.NewJSONHandler(log, nil)))
 	m.Secrets.Reload, m.Secrets.Hangup = load, signals
@@ -50,11 +50,10 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *NodeProcess, hangup 
 // status returns the status of a request to a node.
 func status(t *testing.T, m *NodeProcess, key string) int {
 	t.Helper()
-	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody)
-	noError(t, err)
+	request := must.Get(nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody))(t)
 	request.Header.Set("Authorization", "Key "+key)
 	response, err := nethttp.DefaultClient.Do(request)
-	noError(t, err)
+	must.Succeed(t, err)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -73,7 +72,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	write(8)
 	log := &watched{}
 	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
-	noError(t, m.Run(t.Context()))
+	must.Succeed(t, m.Run(t.Context()))
 	defer stop(t, m)
 	put(t, key, "first\nsecond\n")
 	if code := status(t, m, "second"); code != 401 {
@@ -139,17 +138,14 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
 	authority := func() *certtest.Authority {
-		a, err := certtest.NewAuthority()
-		noError(t, err)
+		a := must.Get(certtest.NewAuthority())(t)
 		return a
 	}
 	issue := func(a *certtest.Authority, name string) map[string]string {
-		files, err := a.Issue(t.TempDir(), name)
-		noError(t, err)
+		files := must.Get(a.Issue(t.TempDir(), name))(t)
 		texts := map[string]string{}
 		for what, file := range map[string]string{"crt": files.Cert, "key": files.Key, "ca": files.CA} {
-			text, err := os.ReadFile(file)
-			noError(t, err)
+			text := must.Get(os.ReadFile(file))(t)
 			texts[what] = string(text)
 		}
 		return texts
@@ -188,7 +184,7 @@ simulator: {enabled: always, ttft: 100ms, slots: 8}
 jobs: {part_interval: 100ms, shard_rows: 64}
 `))
 		m, _ := fromFile(t, r.file("rowmill.yaml"), gossipWriter{t})
-		noError(t, m.Run(t.Context()))
+		must.Succeed(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		r.NodeProcess = m
 		nodes = append(nodes, r)
@@ -240,8 +236,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		for i := range inputs {
 			inputs[i] = fmt.Sprintf("row %d", i)
 		}
-		body, err := json.Marshal(map[string]any{"model": "llama-3.1-8b", "inputs": inputs, "sampling_params": map[string]any{"max_tokens": 4}})
-		noError(t, err)
+		body := must.Get(json.Marshal(map[string]any{"model": "llama-3.1-8b", "inputs": inputs, "sampling_params": map[string]any{"max_tokens": 4}}))(t)
 		var job struct {
 			ID string `json:"results"`
 		}
@@ -350,8 +345,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	// only the new authority.
 	running = submit(rows)
 	next := issue(innerNext, "rowmill")
-	current, err := os.ReadFile(nodes[0].file("node.ca"))
-	noError(t, err)
+	current := must.Get(os.ReadFile(nodes[0].file("node.ca")))(t)
 	for _, n := range nodes {
 		put(t, n.file("node.ca"), string(current)+next["ca"])
 	}

@@ -61,8 +61,8 @@ that terminal ends it.
 		}
 		return serveNode(cmd.Context(), term, s, load)
 	}
-	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
-	must(cmd.MarkFlagDirname("data"))
+	panicIf(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	panicIf(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
@@ -123,8 +123,8 @@ func effectiveMemoryLimit(s settings.Settings) int64 {
 	return int64(limit)
 }
 
-// must panics if err is not nil. Only a mistake in this package causes such an error.
-func must(err error) {
+// panicIf panics if err is not nil. Only a mistake in this package causes such an error.
+func panicIf(err error) {
 	if err != nil {
 		panic(err)
 	}

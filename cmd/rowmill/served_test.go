@@ -19,22 +19,21 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // proxyOf starts the simulated server with models, and returns a proxy to it.
 func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	t.Helper()
-	server, err := sim.New(sim.Config{Models: models, Profile: sim.InstantProfile()})
-	noError(t, err)
-	noError(t, server.Start(t.Context(), "127.0.0.1:0"))
+	server := must.Get(sim.New(sim.Config{Models: models, Profile: sim.InstantProfile()}))(t)
+	must.Succeed(t, server.Start(t.Context(), "127.0.0.1:0"))
 	t.Cleanup(func() {
 		if err := server.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	behind, err := url.Parse(server.URL())
-	noError(t, err)
+	behind := must.Get(url.Parse(server.URL()))(t)
 	return httputil.NewSingleHostReverseProxy(behind)
 }
 
@@ -90,13 +89,11 @@ func offered(t *testing.T, api *client.Client, ids ...string) map[string]client.
 func results(t *testing.T, api *client.Client, id string) []json.RawMessage {
 	t.Helper()
 	var text strings.Builder
-	if _, err := api.Stream(t.Context(), id, client.Results{Format: "json"}, &text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(api.Stream(t.Context(), id, client.Results{Format: "json"}, &text))(t)
 	var all struct {
 		Outputs []json.RawMessage `json:"outputs"`
 	}
-	noError(t, json.Unmarshal([]byte(text.String()), &all))
+	must.Succeed(t, json.Unmarshal([]byte(text.String()), &all))
 	return all.Outputs
 }
 
@@ -169,14 +166,12 @@ func TestServedModelsRunWithoutACatalogEntry(t *testing.T) {
 func TestCatalogRefinesServedModels(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "models.yaml")
-	if err := os.WriteFile(file, []byte(`
+	must.Succeed(t, os.WriteFile(file, []byte(`
 extends: default
 aliases: {gpt-4o-mini: own}
 models:
   - {id: priced, engine_names: [own-thoughts], input_price: 1000, output_price: 0, sampling: {max_tokens: 9}}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Engines = []settings.Engine{{URL: startInvented(t), Name: "vllm"}}
 		s.Simulator.Enabled, s.Catalog = settings.Never, file
@@ -208,7 +203,7 @@ models:
 	if err == nil {
 		_, _, err = api.PutQuotas(t.Context(), client.PutQuotasParams{IfMatch: answer.ETag}, client.OwnQuotas{CostQuotaUSD: &limit})
 	}
-	noError(t, err)
+	must.Succeed(t, err)
 	if job := run("priced"); job.Status != rowmill.StatusSucceeded {
 		t.Errorf("with a price: %s", job.Raw)
 	}

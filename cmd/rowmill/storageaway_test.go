@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
@@ -31,7 +32,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	api := m.run(t)
 	id := submit(t, api, 100)
 	await(t, api, id, func(j client.Job) bool { return j.RowsDone > 0 })
-	noError(t, strike())
+	must.Succeed(t, strike())
 	struck := time.Now()
 	await(t, api, id, func(j client.Job) bool { return strings.Contains(j.Message, message) })
 	if status, text := readiness(t, m); status != 503 || !strings.Contains(text, readyz) {
@@ -50,7 +51,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	if !errors.As(err, &refusal) || refusal.Status != 503 || refusal.RetryAfter <= 0 {
 		t.Errorf("a large submission meets %v", err)
 	}
-	noError(t, mend())
+	must.Succeed(t, mend())
 	if job := await(t, api, id, func(j client.Job) bool { return j.Status.IsTerminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
 		t.Errorf("the job ended so: %s", job.Raw)
 	}
@@ -107,7 +108,7 @@ func TestRedisAway(t *testing.T) {
 		"hangs":   {records.Pause, records.Resume},
 		"is gone": {records.Kill, func() error { return records.Restart(t.Context()) }},
 	} {
-		noError(t, test.stop())
+		must.Succeed(t, test.stop())
 		status, text := readiness(t, m)
 		if status != 503 || !strings.Contains(text, "[-] store") {
 			t.Errorf("Redis %s: readyz answers %d:\n%s", way, status, text)
@@ -116,7 +117,7 @@ func TestRedisAway(t *testing.T) {
 		if _, err := api.Job(t.Context(), id); !errors.As(err, &refusal) || refusal.Status != 503 || refusal.Code != "unavailable" || refusal.RetryAfter <= 0 {
 			t.Errorf("Redis %s: a job's record: %v", way, err)
 		}
-		noError(t, test.start())
+		must.Succeed(t, test.start())
 		wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.Listeners.URL+"/readyz"); return status == 200 })
 		if _, err := api.Job(t.Context(), id); err != nil {
 			t.Errorf("Redis %s, and is back: %v", way, err)

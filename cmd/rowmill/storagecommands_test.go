@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
@@ -30,21 +31,21 @@ func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	noError(t, err)
+	must.Succeed(t, err)
 	return id
 }
 
 // opened opens the storage of a stopped node.
 func opened(t *testing.T, m *NodeProcess) *NodeProcess {
 	t.Helper()
-	noError(t, m.Storage.open(t.Context()))
+	must.Succeed(t, m.Storage.open(t.Context()))
 	return m
 }
 
 // settled is like opened, and also gives the storage an identity.
 func settled(t *testing.T, m *NodeProcess) *NodeProcess {
 	t.Helper()
-	noError(t, m.Storage.Start(t.Context()))
+	must.Succeed(t, m.Storage.Start(t.Context()))
 	return m
 }
 
@@ -137,9 +138,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		_, text := readiness(t, first)
 		return strings.Contains(text, "1 jobs with 8 bytes IN THE BUCKET AND IN NO RECORD")
 	})
-	if _, err := records.Command("FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(records.Command("FLUSHALL"))(t)
 	wait.For(t, "the first one notices that its records are gone", func() bool {
 		status, text := readiness(t, first)
 		return status == 503 && strings.Contains(text, "the records were lost")
@@ -219,9 +218,9 @@ func TestStorageCheckBesideANode(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	content, err := os.ReadFile(files[0])
-	noError(t, err)
+	must.Succeed(t, err)
 	content[len(content)/8] ^= 1
-	noError(t, os.WriteFile(files[0], content, 0o600))
+	must.Succeed(t, os.WriteFile(files[0], content, 0o600))
 	check(0)
 	if said := check(1, "--read", "-o", "json"); !strings.Contains(said, filepath.Base(files[0])) {
 		t.Error(said)

@@ -14,16 +14,15 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // issued writes a certificate for 127.0.0.1 and returns its files and a
 // pool that trusts it.
 func issued(t *testing.T) (certtest.Files, *x509.CertPool) {
 	t.Helper()
-	a, err := certtest.NewAuthority()
-	noError(t, err)
-	files, err := a.Issue(t.TempDir(), "127.0.0.1")
-	noError(t, err)
+	a := must.Get(certtest.NewAuthority())(t)
+	files := must.Get(a.Issue(t.TempDir(), "127.0.0.1"))(t)
 	return files, a.Pool()
 }
 
@@ -39,10 +38,9 @@ func TestServeHTTPS(t *testing.T) {
 	transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	client := &nethttp.Client{Transport: transport}
-	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/livez", nethttp.NoBody)
-	noError(t, err)
+	request := must.Get(nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/livez", nethttp.NoBody))(t)
 	response, err := client.Do(request)
-	noError(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != nethttp.StatusOK || response.TLS == nil {
 		t.Errorf("status %d, TLS %v", response.StatusCode, response.TLS != nil)
@@ -71,10 +69,8 @@ func TestCertificateEnds(t *testing.T) {
 			if i < 0 || !strings.Contains(checks[i].Text, test.says) || checks[i].OK != test.ready {
 				t.Errorf("checks %+v", checks)
 			}
-			families, err := m.Registry.Gather()
-			noError(t, err)
-			cert, err := doctor.ReadCertificate(files.Cert)
-			noError(t, err)
+			families := must.Get(m.Registry.Gather())(t)
+			cert := must.Get(doctor.ReadCertificate(files.Cert))(t)
 			for _, family := range families {
 				if family.GetName() == "rowmill_certificate_end_timestamp_seconds" {
 					if at := family.GetMetric()[0].GetGauge().GetValue(); at != float64(cert.NotAfter.Unix()) {

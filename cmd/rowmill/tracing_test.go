@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/spantest"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -71,7 +72,7 @@ func TestTracing(t *testing.T) {
 		filepath.Join(dir, "data"), server.URL, headers))
 	log := &watched{}
 	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
-	noError(t, m.Run(t.Context()))
+	must.Succeed(t, m.Run(t.Context()))
 	run := func() string {
 		t.Helper()
 		code, out, said := runCommand(t.Context(), environ(m, "the-key"), "a row\n", "jobs", "submit", "-", "--format", "json", "--output", "-")

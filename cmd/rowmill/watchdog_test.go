@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A process that does not stop is ended in time, and the log names the step. The log
@@ -30,7 +32,7 @@ func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 			t.Errorf("ended after %v, want a minute", took)
 		}
 		var line struct{ Msg, Limit, Closing, Running string }
-		noError(t, json.Unmarshal(log.Bytes(), &line))
+		must.Succeed(t, json.Unmarshal(log.Bytes(), &line))
 		if !strings.Contains(line.Msg, "does not stop") || line.Limit != "1m0s" || line.Closing != "pipeline" ||
 			!strings.Contains(line.Running, "1 × cmd/rowmill.") {
 			t.Errorf("%+v", line)

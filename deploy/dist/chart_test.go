@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Helm accepts all chart versions.
@@ -43,9 +45,8 @@ func TestChart(t *testing.T) {
 	r := release{version: "v1.2.3-5-g0123abc", built: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), to: t.TempDir()}
 	path := filepath.Join(r.to, "rowmill-1.2.3+5.g0123abc.tgz")
 	packed := func() []byte {
-		noError(t, r.writeChart(t.Context()))
-		b, err := os.ReadFile(path)
-		noError(t, err)
+		must.Succeed(t, r.writeChart(t.Context()))
+		b := must.Get(os.ReadFile(path))(t)
 		return b
 	}
 	first := packed()
@@ -53,16 +54,16 @@ func TestChart(t *testing.T) {
 		t.Error("packed twice, the charts differ")
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(first))
-	noError(t, err)
+	must.Succeed(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(zipped); ; {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		noError(t, err)
+		must.Succeed(t, err)
 		text, err := io.ReadAll(archive)
-		noError(t, err)
+		must.Succeed(t, err)
 		if head.Typeflag != tar.TypeReg || !head.ModTime.Equal(r.built) {
 			t.Errorf("%s is %+v", head.Name, head)
 		}

@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestImage_LikeDockerfile compares the process settings of the image with the last
 // stage of deploy/Dockerfile.
 func TestImage_LikeDockerfile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../Dockerfile")
-	noError(t, err)
+	text := must.Get(os.ReadFile("../Dockerfile"))(t)
 	_, stage, found := strings.Cut(string(text), "\nFROM scratch AS rowmill\n")
 	if !found {
 		t.Fatal("deploy/Dockerfile has no stage rowmill")
@@ -74,15 +75,14 @@ func TestImage_LikeDockerfile(t *testing.T) {
 func TestImageLayout(t *testing.T) {
 	t.Parallel()
 	certificates := filepath.Join(t.TempDir(), "certificates")
-	noError(t, os.WriteFile(certificates, []byte("CERTIFICATES"), 0o600))
+	must.Succeed(t, os.WriteFile(certificates, []byte("CERTIFICATES"), 0o600))
 	make := func() []byte {
 		r := &release{
 			version: "v1.2.3", commit: "abc", built: time.Unix(1e9, 0).UTC(), certificates: certificates, to: t.TempDir(), licenses: []byte("LICENCES"),
 			programs: []*releaseBinary{{arch: "amd64", bytes: []byte("FOR AMD64")}, {arch: "arm64", bytes: []byte("FOR ARM64")}},
 		}
-		noError(t, r.writeImage(t.Context()))
-		b, err := os.ReadFile(filepath.Join(r.to, "rowmill-1.2.3-oci.tar"))
-		noError(t, err)
+		must.Succeed(t, r.writeImage(t.Context()))
+		b := must.Get(os.ReadFile(filepath.Join(r.to, "rowmill-1.2.3-oci.tar")))(t)
 		return b
 	}
 	b := make()
@@ -120,10 +120,8 @@ func TestImageLayout(t *testing.T) {
 		if config.Config.User != "65532:65532" || config.Config.Labels["org.opencontainers.image.version"] != "v1.2.3" {
 			t.Errorf("image %d: %+v", i, config.Config)
 		}
-		unpacked, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
-		noError(t, err)
-		layer, err := io.ReadAll(unpacked)
-		noError(t, err)
+		unpacked := must.Get(gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0]))))(t)
+		layer := must.Get(io.ReadAll(unpacked))(t)
 		if want := []string{sha256Digest(layer)}; !slices.Equal(config.RootFS.DiffIDs, want) {
 			t.Errorf("image %d: the layer is %v, not %v", i, want, config.RootFS.DiffIDs)
 		}
@@ -148,9 +146,9 @@ func untar(t *testing.T, b []byte) map[string]tarEntry {
 		if err == io.EOF { //nolint:errorlint // by the contract of the package
 			return files
 		}
-		noError(t, err)
+		must.Succeed(t, err)
 		content, err := io.ReadAll(r)
-		noError(t, err)
+		must.Succeed(t, err)
 		files[h.Name] = tarEntry{name: h.Name, mode: h.Mode, owner: h.Uid, bytes: content}
 	}
 }
@@ -160,7 +158,7 @@ func parse[T any](t *testing.T, b []byte) T {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	noError(t, d.Decode(&v))
+	must.Succeed(t, d.Decode(&v))
 	return v
 }
 
@@ -171,8 +169,7 @@ func TestUnits_SameSandbox(t *testing.T) {
 	own := regexp.MustCompile(`(?m)^(Description|EnvironmentFile|Environment|ExecStart|StateDirectory)=.*\n`)
 	var units [2]string
 	for i, name := range []string{"rowmill.service", "rowmill-node@.service"} {
-		text, err := os.ReadFile("../package/" + name)
-		noError(t, err)
+		text := must.Get(os.ReadFile("../package/" + name))(t)
 		if n := len(own.FindAll(text, -1)); n != 5 {
 			t.Errorf("%s has %d lines of its own", name, n)
 		}

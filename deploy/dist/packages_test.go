@@ -15,15 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/rowmill/rowmill/internal/must"
+)
 
 // releaseFolder returns the release folder for `make dist/check`, and its version.
 func releaseFolder(t *testing.T) (dir, version string) {
@@ -57,10 +51,8 @@ func TestSums(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	files, err := os.ReadDir(dir)
-	noError(t, err)
-	text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	noError(t, err)
+	files := must.Get(os.ReadDir(dir))(t)
+	text := must.Get(os.ReadFile(filepath.Join(dir, "SHA256SUMS")))(t)
 	for _, f := range files {
 		if f.Name() != "SHA256SUMS" && !strings.Contains(string(text), "  "+f.Name()+"\n") {
 			t.Errorf("%s is not in SHA256SUMS", f.Name())
@@ -82,12 +74,9 @@ func TestPackages_SameProgram(t *testing.T) {
 		arch := base[strings.LastIndex(base, "-")+1:]
 		t.Run(arch, func(t *testing.T) {
 			t.Parallel()
-			packed, err := os.ReadFile(archive)
-			noError(t, err)
-			unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-			noError(t, err)
-			b, err := io.ReadAll(unpacked)
-			noError(t, err)
+			packed := must.Get(os.ReadFile(archive))(t)
+			unpacked := must.Get(gzip.NewReader(bytes.NewReader(packed)))(t)
+			b := must.Get(io.ReadAll(unpacked))(t)
 			files := untar(t, b)
 			folder := filepath.Base(base) + "/"
 			for _, name := range []string{"LICENSE", "NOTICE", "licenses.txt", "rowmill.yaml", "man/rowmill-jobs-submit.1.gz", "completions/_rowmill", "systemd/rowmill.service"} {
@@ -126,14 +115,12 @@ func TestPackages_SameProgram(t *testing.T) {
 // checkBill compares a bill of materials with Go's build information in the program.
 func checkBill(t *testing.T, path string, binary []byte, sum string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	noError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	said := parse[billOfMaterials](t, text)
 	if got := said.Metadata.Component.Hashes[0].Content; got != sum {
 		t.Errorf("the bill is of %s, the program %s", got, sum)
 	}
-	build, err := buildinfo.Read(bytes.NewReader(binary))
-	noError(t, err)
+	build := must.Get(buildinfo.Read(bytes.NewReader(binary)))(t)
 	want := []string{"glibc", "std"}
 	for _, module := range build.Deps {
 		want = append(want, module.Path)
@@ -161,8 +148,7 @@ func checkBill(t *testing.T, path string, binary []byte, sum string) {
 // licences.
 func checkLicenses(t *testing.T, text string, binary []byte) {
 	t.Helper()
-	build, err := buildinfo.Read(bytes.NewReader(binary))
-	noError(t, err)
+	build := must.Get(buildinfo.Read(bytes.NewReader(binary)))(t)
 	for _, module := range build.Deps {
 		if !strings.Contains(text, "\n"+module.Path+" "+module.Version+"\n") {
 			t.Errorf("licenses.txt has none of %s %s", module.Path, module.Version)
@@ -196,10 +182,10 @@ func machine(t *testing.T, script string, files map[string]string) (folder strin
 	t.Helper()
 	folder = t.TempDir()
 	text, err := os.ReadFile("testdata/" + script)
-	noError(t, err)
+	must.Succeed(t, err)
 	files["check.sh"] = string(text)
 	for name, content := range files {
-		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
 	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child",
 		"bash", "testdata/machine.sh", folder).CombinedOutput()
@@ -212,8 +198,7 @@ func machine(t *testing.T, script string, files map[string]string) (folder strin
 
 func contents(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	noError(t, err)
+	b := must.Get(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -232,7 +217,7 @@ func TestInstalled(t *testing.T) {
 			version: "v999.0.0", commit: "later", binaries: "dist/bin", native: "bin/rowmill", nfpm: os.Getenv("ROWMILL_DIST_NFPM"),
 			lgpl: "/usr/share/common-licenses/LGPL-2.1", libc: "2", to: later,
 		}
-		noError(t, r.makePackages(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.writePackages))
+		must.Succeed(t, r.makePackages(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.writePackages))
 	})
 	second := filepath.Join(later, "rowmill-999.0.0-linux-"+runtime.GOARCH)
 	for kind, ask := range map[string][]string{

@@ -5,15 +5,15 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // readReleaseBinary refuses the test's own binary with changed ELF headers.
 func TestCheckELF(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	noError(t, err)
-	b, err := os.ReadFile(self)
-	noError(t, err)
+	self := must.Get(os.Executable())(t)
+	b := must.Get(os.ReadFile(self))(t)
 	// In the ELF header, e_type is at byte 16 and e_machine at byte 18.
 	head := func(kind, machine byte) []byte {
 		changed := bytes.Clone(b)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/metricnames"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A board is the part of a dashboard that the tests read.
@@ -30,13 +31,8 @@ type board struct {
 
 func dashboard(t *testing.T) (b board) {
 	t.Helper()
-	doc, err := os.ReadFile("rowmill.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(doc, &b); err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("rowmill.json"))(t)
+	must.Succeed(t, json.Unmarshal(doc, &b))
 	return b
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/golden"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // newest is the newest version of Kubernetes with installed schemas; Chart.yaml has the
@@ -77,10 +78,7 @@ func render(t *testing.T, helm string, args ...string) (manifests, complaint str
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
@@ -244,10 +242,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	helm := helmTools(t).helm
 	cmd := exec.CommandContext(t.Context(), helm, "template", "large", "rowmill", "--values", "examples/engines.yaml", "--namespace", "mills")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.Output())(t)
 	for _, want := range []string{
 		"\n  name: large-rowmill\n", "\n  serviceName: large-rowmill-nodes\n", `value: "large-rowmill-nodes:7946"`,
 		"\n  selector:\n    app.kubernetes.io/name: rowmill\n    app.kubernetes.io/part-of: rowmill\n",

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rowmill/rowmill/internal/metricnames"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/promtest"
 )
 
@@ -22,14 +23,9 @@ type rule struct {
 
 func rules(t *testing.T) (all []rule) {
 	t.Helper()
-	text, err := os.ReadFile("rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("rules.yaml"))(t)
 	var file struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -42,10 +38,7 @@ var series = regexp.MustCompile(`rowmill_\w+`)
 func TestRules(t *testing.T) {
 	t.Parallel()
 	metrics := metricnames.FindRegistered(t, "../..")
-	runbook, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	runbook := must.Get(os.ReadFile("../../docs/operations.md"))(t)
 	for _, r := range rules(t) {
 		for _, name := range series.FindAllString(r.Expr, -1) {
 			if histogram, exists := metrics[name]; !exists || histogram {
@@ -73,10 +66,7 @@ func TestAlertsFire(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	text, err := os.ReadFile("rules_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("rules_test.yaml"))(t)
 	for _, r := range rules(t) {
 		if !strings.Contains(string(text), "\n- name: "+r.Alert+"\n") || !strings.Contains(string(text), "eval_time: 85m, alertname: "+r.Alert+"}") {
 			t.Errorf("rules_test.yaml does not test %s", r.Alert)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const root = "../.."
@@ -23,7 +25,7 @@ const root = "../.."
 func files(t *testing.T, endings ...string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+	must.Succeed(t, fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -35,10 +37,7 @@ func files(t *testing.T, endings ...string) map[string]string {
 			return err
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -203,10 +202,7 @@ func TestNotRun(t *testing.T) {
 			continue
 		}
 		found++
-		to, err := filepath.Rel("docs", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(filepath.Rel("docs", name))(t)
 		if !strings.Contains(list, "]("+to+")") && !strings.Contains(list, "]("+to+"#") {
 			t.Errorf("%s says what was not run, and docs/not-run.md has nothing of it", name)
 		}
@@ -225,10 +221,7 @@ var (
 // runs no script, and works from a disk.
 func TestSite(t *testing.T) {
 	t.Parallel()
-	env, err := os.ReadFile(filepath.Join(root, ".ci/tools.env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := must.Get(os.ReadFile(filepath.Join(root, ".ci/tools.env")))(t)
 	version := regexp.MustCompile(`(?m)^HUGO=(.*)$`).FindSubmatch(env)
 	if version == nil {
 		t.Fatal(".ci/tools.env has no HUGO")
@@ -245,17 +238,14 @@ func TestSite(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	pages := make(map[string]string)
-	err = fs.WalkDir(os.DirFS(site), ".", func(name string, entry fs.DirEntry, err error) error {
+	must.Succeed(t, fs.WalkDir(os.DirFS(site), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) != ".html" {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(site, name))
 		pages[name] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for name := range files(t, ".md") {
 		to := strings.TrimSuffix(name, ".md") + ".html"
 		if name == "README.md" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
@@ -29,7 +30,7 @@ const collectorModule = "go.opentelemetry.io/collector/otelcol"
 // collectorBinary returns the program. If the program is missing, the test is skipped.
 func collectorBinary(t *testing.T) string {
 	t.Helper()
-	pins := must(os.ReadFile(repo.Path("internal", "otelcol", "go.mod")))(t)
+	pins := must.Get(os.ReadFile(repo.Path("internal", "otelcol", "go.mod")))(t)
 	for line := range strings.Lines(string(pins)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == collectorModule {
 			path := repo.Path("bin", "tools", "otelcol-"+fields[1])
@@ -46,15 +47,15 @@ func collectorBinary(t *testing.T) string {
 func startCollector(t *testing.T, c *Cluster) *collector {
 	t.Helper()
 	program := collectorBinary(t)
-	h := must(newHost(t.Context(), nil, ""))(t)
-	address := must(h.listen(t.Context(), 0))(t)
+	h := must.Get(newHost(t.Context(), nil, ""))(t)
+	address := must.Get(h.listen(t.Context(), 0))(t)
 	col := &collector{url: "http://" + address, file: filepath.Join(c.dir, "spans.jsonl")}
 	config := filepath.Join(c.dir, "collector.yaml")
 	text := fmt.Sprintf(`receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
 exporters: {lines: {path: %q}}
 service: {pipelines: {traces: {receivers: [otlp], exporters: [lines]}}}
 `, address, col.file)
-	check(t, os.WriteFile(config, []byte(text), 0o600))
+	must.Succeed(t, os.WriteFile(config, []byte(text), 0o600))
 	col.name, col.log = "collector", filepath.Join(c.dir, "collector.log")
 	col.command = func(ctx context.Context) *exec.Cmd {
 		return exec.CommandContext(ctx, program, "--config", "file:"+config)
@@ -67,12 +68,11 @@ service: {pipelines: {traces: {receivers: [otlp], exporters: [lines]}}}
 // begin starts the collector and waits until it listens.
 func (col *collector) begin(t *testing.T, c *Cluster) {
 	t.Helper()
-	check(t, col.start(t.Context()))
-	err := col.await(t.Context(), "listens", func(ctx context.Context) error {
+	must.Succeed(t, col.start(t.Context()))
+	must.Succeed(t, col.await(t.Context(), "listens", func(ctx context.Context) error {
 		_, err := c.client.send(ctx, "POST", col.url+"/v1/traces", map[string][]string{"Content-Type": {"application/json"}}, []byte("{}"))
 		return err
-	})
-	check(t, err)
+	}))
 }
 
 // A span is a span in the collector's file.
@@ -133,7 +133,7 @@ func (s *span) number(key string) int {
 // spans returns all spans that the collector received so far.
 func (col *collector) spans(t *testing.T) (all []*span) {
 	t.Helper()
-	file := must(os.Open(col.file))(t)
+	file := must.Get(os.Open(col.file))(t)
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 64<<20)
@@ -144,7 +144,7 @@ func (col *collector) spans(t *testing.T) (all []*span) {
 				ScopeSpans []struct{ Spans []*span }
 			}
 		}
-		check(t, json.Unmarshal(lines.Bytes(), &batch))
+		must.Succeed(t, json.Unmarshal(lines.Bytes(), &batch))
 		for _, resource := range batch.ResourceSpans {
 			of := span{Attributes: resource.Resource.Attributes}
 			if of.text("service.name") != "rowmill" {
@@ -158,12 +158,12 @@ func (col *collector) spans(t *testing.T) (all []*span) {
 			}
 		}
 	}
-	check(t, lines.Err())
+	must.Succeed(t, lines.Err())
 	return all
 }
 
 func unixNano(t *testing.T, text string) time.Time {
 	t.Helper()
-	n := must(strconv.ParseInt(text, 10, 64))(t)
+	n := must.Get(strconv.ParseInt(text, 10, 64))(t)
 	return time.Unix(0, n)
 }

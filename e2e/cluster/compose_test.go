@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestCompose checks that the program accepts the settings of every node in
 // deploy/compose.yaml. The file itself needs Docker and does not run here.
 func TestCompose(t *testing.T) {
-	text := must(os.ReadFile("../../deploy/compose.yaml"))(t)
+	text := must.Get(os.ReadFile("../../deploy/compose.yaml"))(t)
 	secrets := map[string]string{
 		"ROWMILL_API_KEY": adminKey, "ROWMILL_S3_SECRET": "a secret", "ROWMILL_GOSSIP_KEY": firstGossipKey,
 	}
@@ -31,7 +33,7 @@ func TestCompose(t *testing.T) {
 			Environment map[string]string `yaml:"environment"`
 		} `yaml:"services"`
 	}
-	check(t, yaml.Unmarshal([]byte(filled), &file))
+	must.Succeed(t, yaml.Unmarshal([]byte(filled), &file))
 	for number := range 3 {
 		name := fmt.Sprint("node", number+1)
 		node, found := file.Services[name]

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
@@ -30,7 +31,7 @@ func TestCrowd(t *testing.T) {
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
 	first := seed.ForTest(t)
-	w := must(c.newCrowd(t.Context(), "crowd", first, crowdTexts, 10))(t)
+	w := must.Get(c.newCrowd(t.Context(), "crowd", first, crowdTexts, 10))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var strikes map[string]int
@@ -62,12 +63,12 @@ func TestCrowd(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	check(t, c.Repair(t.Context()))
+	must.Succeed(t, c.Repair(t.Context()))
 	rows := int64(0)
 	for _, a := range w.accounts {
 		rows += a.used.Rows
 	}
-	wrongs := slices.Concat(must(w.judge(t.Context()))(t), must(w.leftovers(t.Context(), paused))(t))
+	wrongs := slices.Concat(must.Get(w.judge(t.Context()))(t), must.Get(w.leftovers(t.Context(), paused))(t))
 	if took < flatFrom {
 		t.Logf("memory and goroutines are NOT JUDGED: the jobs took less than %v", flatFrom)
 	} else {

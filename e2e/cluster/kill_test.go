@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestKilled kills the owner of a job, a worker and Redis, each after a quarter of the rows,
@@ -43,7 +45,7 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 		inputs[i] = fmt.Sprintf("row %d of a job of %s", i, t.Name())
 	}
 	want, err := c.answers(ctx, inputs)
-	check(t, err)
+	must.Succeed(t, err)
 	trial := &Trial{Cluster: c, random: rand.New(rand.NewPCG(1, 0))}
 	if trial.Job, err = c.submit(ctx, fmt.Sprint(t.Name(), rows), inputs); err != nil {
 		t.Fatal(err)
@@ -52,13 +54,13 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 		t.Fatal(err)
 	}
 	defer trial.watched.stop()
-	check(t, trial.watched.until(ctx, "a quarter done", func(g Glimpse) bool { return g.RowsDone >= int64(rows/4) }))
+	must.Succeed(t, trial.watched.until(ctx, "a quarter done", func(g Glimpse) bool { return g.RowsDone >= int64(rows/4) }))
 	if err := strike(ctx, trial); err != nil && trial.over() == nil {
 		t.Fatal(err)
 	}
 	ran := len(trial.strikes) == 1 && trial.strikes[0].Done < int64(rows)
-	check(t, trial.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over }))
-	check(t, c.Repair(ctx))
+	must.Succeed(t, trial.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over }))
+	must.Succeed(t, c.Repair(ctx))
 	c.wantRows(t, trial.Job, want)
 	return ran
 }
@@ -68,11 +70,11 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 func (c *Cluster) wantRows(t *testing.T, job string, want []Answer) {
 	t.Helper()
 	ctx := t.Context()
-	record := must(c.record(ctx, job))(t)
+	record := must.Get(c.record(ctx, job))(t)
 	if record.Status != "succeeded" || record.RowsDone != int64(len(want)) || record.FailedRows != 0 {
 		t.Fatalf("the job of %d rows ended as %+v", len(want), record)
 	}
-	results := must(c.results(ctx, job))(t)
+	results := must.Get(c.results(ctx, job))(t)
 	if len(results.Outputs) != len(want) {
 		t.Fatalf("%d results of %d rows", len(results.Outputs), len(want))
 	}
@@ -82,7 +84,7 @@ func (c *Cluster) wantRows(t *testing.T, job string, want []Answer) {
 		}
 	}
 	c.account.charge(want)
-	charged := must(c.ledger(ctx))(t)
+	charged := must.Get(c.ledger(ctx))(t)
 	for _, wrong := range JudgeLedger(charged, c.account) {
 		t.Error(wrong)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/faultnet"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/repo"
 	"github.com/rowmill/rowmill/internal/s3test"
 )
@@ -84,7 +85,7 @@ func startHere(t *testing.T, config Config) *Cluster {
 	if config.Dir == "" {
 		config.Dir = folder(t)
 	}
-	c := must(Start(t.Context(), config))(t)
+	c := must.Get(Start(t.Context(), config))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			var words strings.Builder
@@ -115,7 +116,7 @@ func hosts(t *testing.T) bool {
 // folder returns a directory that stays after a failed test.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir := must(os.MkdirTemp("", "rowmill-cluster-"))(t) //nolint:usetesting // a directory of the test never stays
+	dir := must.Get(os.MkdirTemp("", "rowmill-cluster-"))(t) //nolint:usetesting // a directory of the test never stays
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("logs, data and witnesses are kept in %s", dir)
@@ -126,21 +127,4 @@ func folder(t *testing.T) string {
 		}
 	})
 	return dir
-}
-
-// must returns a function that returns v, or ends the test after an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -7,15 +7,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestOracle checks that a simulator process gives the predicted answers, and that its
 // witness log has each prompt.
 func TestOracle(t *testing.T) {
 	c := &Cluster{config: Config{Binary: binary}.withDefaults(), dir: t.TempDir(), client: newClient()}
-	h := must(newHost(t.Context(), nil, ""))(t)
+	h := must.Get(newHost(t.Context(), nil, ""))(t)
 	s, err := c.startSimulator(t.Context(), h, "sim")
-	check(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(s.kill)
 	if c.oracle, err = newOracle(t.Context()); err != nil {
 		t.Fatal(err)
@@ -23,7 +25,7 @@ func TestOracle(t *testing.T) {
 	t.Cleanup(func() { _ = c.oracle.Stop(context.Background()) })
 	for i := range 3 {
 		text := fmt.Sprintf("row %d, \"quoted\"\nand more", i)
-		want := must(c.oracle.answer(t.Context(), text))(t)
+		want := must.Get(c.oracle.answer(t.Context(), text))(t)
 		body := fmt.Sprintf(`{"model": %q, "max_tokens": %d, "messages": [{"role": "user", "content": %q}]}`, model, maxTokens, text)
 		reply, err := c.client.send(t.Context(), "POST", s.url+"/v1/chat/completions", nil, []byte(body))
 		if err != nil || !strings.Contains(string(reply), fmt.Sprintf("%q", want.Text)) {
@@ -36,7 +38,7 @@ func TestOracle(t *testing.T) {
 			}
 			return err
 		})
-		check(t, err)
+		must.Succeed(t, err)
 		if w := (Sighting{Prompt: promptHash(text), Input: want.Input, Output: want.Output, Status: 200}); len(seen) != 1 || seen[0] != w || !w.good() {
 			t.Errorf("the witness saw %+v, want %+v", seen, w)
 		}
@@ -47,7 +49,7 @@ func TestOracle(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	needServers(t)
 	c := &Cluster{config: Config{}.withDefaults(), dir: t.TempDir()}
-	check(t, c.startRedis(t.Context()))
+	must.Succeed(t, c.startRedis(t.Context()))
 	t.Cleanup(c.Redis.kill)
 	tell := func(command, want string) {
 		t.Helper()
@@ -64,11 +66,11 @@ func TestPowerCut(t *testing.T) {
 			break // the power is cut
 		}
 	}
-	check(t, <-cut)
-	check(t, c.Redis.begin(t.Context()))
+	must.Succeed(t, <-cut)
+	must.Succeed(t, c.Redis.begin(t.Context()))
 	tell("EXISTS early", ":1")
 	tell(fmt.Sprintf("EXISTS late%d", late-1), ":0") // the last acknowledged write
 	c.Redis.kill()
-	check(t, c.Redis.begin(t.Context()))
+	must.Succeed(t, c.Redis.begin(t.Context()))
 	tell("EXISTS early", ":1")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
@@ -43,7 +44,7 @@ func try(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...string
 		}
 		faults = append(faults, f)
 	}
-	o := must(c.Try(t.Context(), dialect, seed, rowsFor(c, faults), faults...))(t)
+	o := must.Get(c.Try(t.Context(), dialect, seed, rowsFor(c, faults), faults...))(t)
 	t.Log(o)
 	if len(o.Faults) < len(faults) {
 		t.Errorf("the job was over before %s: nothing was tested", faults[len(o.Faults)].Name)

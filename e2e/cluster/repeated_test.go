@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // repeated sends requests 40 times at once, spread over the nodes. A repetition that would cost
@@ -13,8 +15,8 @@ func (c *Cluster) repeated(t *testing.T) {
 	submission := func(text string) map[string]any {
 		return map[string]any{"inputs": []string{text}, "model": model, "sampling_params": map[string]any{"max_tokens": maxTokens}}
 	}
-	ended := must(c.submit(t.Context(), t.Name(), []string{"a row that is cancelled"}))(t)
-	check(t, c.insist(t.Context(), http.MethodPost, "/v1/jobs/"+ended+"/cancel", nil, nil))
+	ended := must.Get(c.submit(t.Context(), t.Name(), []string{"a row that is cancelled"}))(t)
+	must.Succeed(t, c.insist(t.Context(), http.MethodPost, "/v1/jobs/"+ended+"/cancel", nil, nil))
 	messages := map[string]any{"requests": []map[string]any{{"custom_id": "a", "params": asked("a row of a batch")}}}
 	for _, r := range []struct {
 		name, path string
@@ -28,7 +30,7 @@ func (c *Cluster) repeated(t *testing.T) {
 		{"a resume", "/v1/jobs/" + ended + "/resume", nil, map[string]any{}, "results", 1},
 		{"a batch that a client repeats", "/v1/messages/batches", http.Header{"X-Stainless-Retry-Count": {"1"}}, messages, "id", 1},
 	} {
-		body := must(json.Marshal(r.body))(t)
+		body := must.Get(json.Marshal(r.body))(t)
 		start, came := make(chan struct{}), make(chan string, times)
 		for i := range times {
 			node := c.nodes()[i%len(c.nodes())]

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Headers of a client with a job: a sampled trace of its own, and one that is not sampled.
@@ -40,8 +42,8 @@ func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, i
 		Results string `json:"results"`
 	}
 	body := map[string]any{"inputs": inputs, "model": model, "job_priority": 1, "sampling_params": map[string]any{"max_tokens": maxTokens}}
-	check(t, c.call(t.Context(), http.MethodPost, "/v1/batch-inference", header, body, &created))
-	err := await(t.Context(), "the job is over", jobWithin, func(ctx context.Context) error {
+	must.Succeed(t, c.call(t.Context(), http.MethodPost, "/v1/batch-inference", header, body, &created))
+	must.Succeed(t, await(t.Context(), "the job is over", jobWithin, func(ctx context.Context) error {
 		r, err := c.record(ctx, created.Results)
 		if err == nil && r.over() && (r.Status != "succeeded" || r.RowsDone != int64(rows)) {
 			err = final{fmt.Errorf("it is %+v", r)}
@@ -49,8 +51,7 @@ func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, i
 			err = errors.New(r.Status)
 		}
 		return err
-	})
-	check(t, err)
+	}))
 	return created.Results, inputs
 }
 
@@ -60,7 +61,7 @@ func (c *Cluster) witnessed(t *testing.T) map[string]string {
 	t.Helper()
 	seen := make(map[string]string)
 	for _, n := range c.nodes() {
-		all := must(n.sim.sightings())(t)
+		all := must.Get(n.sim.sightings())(t)
 		for _, s := range all {
 			seen[s.Prompt] = s.Within
 		}
@@ -76,7 +77,7 @@ func (c *Cluster) restart(t *testing.T) {
 			t.Fatalf("%s ended with %d: %v", n.Name, code, err)
 		}
 	}
-	check(t, c.Repair(t.Context()))
+	must.Succeed(t, c.Repair(t.Context()))
 }
 
 // A tree holds the spans of a trace.
@@ -151,7 +152,7 @@ var (
 // exemplars returns the exemplars of a node by metric: trace and span.
 func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 	t.Helper()
-	text := must(c.client.send(t.Context(), http.MethodGet, n.API+"/metrics", http.Header{"Accept": {"application/openmetrics-text;version=1.0.0"}}, nil))(t)
+	text := must.Get(c.client.send(t.Context(), http.MethodGet, n.API+"/metrics", http.Header{"Accept": {"application/openmetrics-text;version=1.0.0"}}, nil))(t)
 	found := make(map[string][][2]string)
 	for line := range strings.Lines(string(text)) {
 		m := exemplar.FindStringSubmatch(line)
@@ -170,7 +171,7 @@ func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 // logged returns the log messages of a node about a job, and their traces.
 func logged(t *testing.T, n *Node, job string) map[string]string {
 	t.Helper()
-	text := must(os.ReadFile(n.log))(t)
+	text := must.Get(os.ReadFile(n.log))(t)
 	messages := make(map[string]string)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var line struct {
@@ -298,7 +299,7 @@ func TestTraced(t *testing.T) {
 		c.restart(t) // nodes must not wait long for the collector
 		said := 0
 		for _, n := range c.nodes() {
-			text := must(os.ReadFile(n.log))(t)
+			text := must.Get(os.ReadFile(n.log))(t)
 			one := bytes.Count(text, []byte("sending spans to the collector failed"))
 			if one > 1 {
 				t.Errorf("%s says %d times that the collector is away", n.Name, one)

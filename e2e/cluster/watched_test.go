@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/promtest"
 )
 
@@ -34,14 +35,14 @@ type panelQuery struct{ panel, expr string }
 // panelQueries returns the queries of the dashboard for all nodes.
 func panelQueries(t *testing.T) (all []panelQuery) {
 	t.Helper()
-	text := must(os.ReadFile("../../deploy/grafana/rowmill.json"))(t)
+	text := must.Get(os.ReadFile("../../deploy/grafana/rowmill.json"))(t)
 	var board struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	check(t, json.Unmarshal(text, &board))
+	must.Succeed(t, json.Unmarshal(text, &board))
 	values := strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "15s")
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
@@ -64,7 +65,7 @@ type watcher struct {
 func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
 	t.Helper()
 	program := promtest.Tool(t, "prometheus")
-	rules := must(filepath.Abs("../../deploy/prometheus/rules.yaml"))(t)
+	rules := must.Get(filepath.Abs("../../deploy/prometheus/rules.yaml"))(t)
 	var targets []string
 	for _, n := range nodes {
 		targets = append(targets, n.http)
@@ -72,18 +73,18 @@ func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: rowmill\n  static_configs: [{targets: [%s]}]\n",
 		rules, "'"+strings.Join(targets, "', '")+"'")
-	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
-	h := must(newHost(t.Context(), nil, ""))(t)
-	address := must(h.listen(t.Context(), 0))(t)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	h := must.Get(newHost(t.Context(), nil, ""))(t)
+	address := must.Get(h.listen(t.Context(), 0))(t)
 	w := &watcher{url: "http://" + address, client: c.client}
 	w.name, w.log = "prometheus", filepath.Join(c.dir, "prometheus.log")
 	w.command = func(ctx context.Context) *exec.Cmd {
 		return exec.CommandContext(ctx, program, "--config.file", filepath.Join(dir, "prometheus.yml"),
 			"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
 	}
-	check(t, w.start(t.Context()))
+	must.Succeed(t, w.start(t.Context()))
 	t.Cleanup(w.kill)
-	check(t, w.await(t.Context(), "answers", func(ctx context.Context) error { return w.client.probe(ctx, w.url+"/-/ready") }))
+	must.Succeed(t, w.await(t.Context(), "answers", func(ctx context.Context) error { return w.client.probe(ctx, w.url+"/-/ready") }))
 	return w
 }
 
@@ -126,12 +127,12 @@ func TestWatched(t *testing.T) {
 	second := &Cluster{config: Config{Binary: binary, Dir: folder(t)}.withDefaults(), client: newClient()}
 	second.dir = second.config.Dir
 	single := alone(t, second)
-	check(t, second.begin(ctx, single))
+	must.Succeed(t, second.begin(ctx, single))
 	w := startWatcher(t, c, append(c.nodes(), single))
 	for _, n := range []*Node{c.Nodes[0], single} {
-		check(t, c.client.setFaults(ctx, n.sim.url, `{"rate_500":0.02,"rate_503":0.02}`))
+		must.Succeed(t, c.client.setFaults(ctx, n.sim.url, `{"rate_500":0.02,"rate_503":0.02}`))
 	}
-	check(t, c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
+	must.Succeed(t, c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
 
 	// Jobs on each node, one after the other, until the end of the test.
 	loaded, unload := context.WithCancel(ctx)
@@ -145,7 +146,7 @@ func TestWatched(t *testing.T) {
 	time.Sleep(5 * time.Second) // load without a fault
 	c.Redis.kill()
 	time.Sleep(2 * time.Second)
-	check(t, c.Repair(ctx))
+	must.Succeed(t, c.Repair(ctx))
 	c.Nodes[2].kill()
 	if err := await(ctx, "the alert about a lost node fires", patience, func(ctx context.Context) error {
 		if fires, err := w.shows(ctx, `ALERTS{alertname="RowmillNodeLost", alertstate="firing"}`); err != nil || !fires {
@@ -155,7 +156,7 @@ func TestWatched(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	check(t, c.Repair(ctx))
+	must.Succeed(t, c.Repair(ctx))
 
 	queries := panelQueries(t)
 	empty := func(ctx context.Context) error {
@@ -185,7 +186,7 @@ func TestWatched(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	check(t, w.ask(ctx, "/api/v1/rules", &evaluated))
+	must.Succeed(t, w.ask(ctx, "/api/v1/rules", &evaluated))
 	if len(evaluated.Groups) != 1 || len(evaluated.Groups[0].Rules) < 20 {
 		t.Fatalf("the rules are %+v", evaluated)
 	}
@@ -222,7 +223,7 @@ func (c *Cluster) keepBusy(ctx context.Context) {
 func alone(t *testing.T, c *Cluster) *Node {
 	t.Helper()
 	h, err := newHost(t.Context(), nil, "")
-	check(t, err)
+	must.Succeed(t, err)
 	n := &Node{Name: "alone", Owns: true, Runs: true, host: h, data: filepath.Join(c.dir, "alone")}
 	if n.http, err = h.listen(t.Context(), 0); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestWebhooks kills a node while jobs end, with records in Redis. The other nodes must send the
@@ -39,30 +41,26 @@ func TestWebhooks(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	c := startHere(t, Config{Roles: []string{"both", "both", "both"}})
-	check(t, c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
+	must.Succeed(t, c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
 	const jobs = 60
 	begun := time.Now()
 	for i := range jobs {
 		if i == jobs/2 {
 			c.Nodes[0].kill()
 		}
-		if err := await(t.Context(), "a job", patience, func(ctx context.Context) error {
+		must.Succeed(t, await(t.Context(), "a job", patience, func(ctx context.Context) error {
 			_, err := c.submit(ctx, fmt.Sprint(i), []string{"a"})
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	if err := await(t.Context(), "all events", patience, func(context.Context) error {
+	must.Succeed(t, await(t.Context(), "all events", patience, func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(ids) < jobs {
 			return fmt.Errorf("there are those of %d jobs", len(ids))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	mu.Lock()
 	defer mu.Unlock()
 	for job, of := range ids {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var (
@@ -52,10 +54,7 @@ func TestManyNodes(t *testing.T) {
 		at := begin + time.Duration(i)**manyLosses
 		s.Faults = append(s.Faults, Fault{Kind: "crash", Node: i * 7 % len(s.Nodes), At: Duration(at), For: Duration(30 * time.Second)})
 	}
-	sh, err := newShared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sh := must.Get(newShared())(t)
 	var v Verdict
 	var w *world
 	synctest.Test(t, func(*testing.T) { w, v = play(s, sh, slog.New(slog.DiscardHandler)) })

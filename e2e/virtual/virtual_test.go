@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var (
@@ -40,10 +42,7 @@ var kept embed.FS
 func keptSchedules(t *testing.T) map[string]Schedule {
 	t.Helper()
 	const folder = "testdata/schedules"
-	files, err := kept.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(kept.ReadDir(folder))(t)
 	schedules := map[string]Schedule{}
 	for _, f := range files {
 		text, err := kept.ReadFile(path.Join(folder, f.Name()))
@@ -171,9 +170,7 @@ func one(t *testing.T) {
 		if err == nil {
 			s, err = Parse(text)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	c := newCrew(1)
 	defer c.close()

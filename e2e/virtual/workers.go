@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A task is a schedule for a worker.
@@ -31,10 +33,7 @@ const resultMark = "verdict: "
 
 // work reads tasks and runs them, one after the other.
 func work(t *testing.T, from io.Reader, to io.Writer) {
-	sh, err := newShared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sh := must.Get(newShared())(t)
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -42,9 +41,7 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 			return
 		}
 		var ask task
-		if err := json.Unmarshal(line, &ask); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(line, &ask))
 		var v Verdict
 		log := slog.New(slog.DiscardHandler)
 		if ask.Log {
@@ -61,9 +58,7 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 			v.Trace = v.lines(ask.Log)
 		}
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(to, "%s%s\n", resultMark, text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestDefault_HoldsEveryModelOfTheInterface(t *testing.T) {
@@ -136,7 +137,7 @@ func TestLoad_SamplingDefaultsOfTheFamily(t *testing.T) {
 	entry := func(id, kind, rest string) string {
 		return "  - {id: " + id + ", kind: " + kind + ", context_length: 100000" + rest + "}\n"
 	}
-	c, err := Load(strings.NewReader("models:\n" +
+	c := must.Get(Load(strings.NewReader("models:\n" +
 		entry("Llama-3.3-70b", "generation", "") +
 		entry("llama-4-scout", "generation", ", sampling: {temperature: 0.1, top_p: null, min_p: 0.2}") +
 		entry("qwen3-4b", "generation", "") +
@@ -144,10 +145,7 @@ func TestLoad_SamplingDefaultsOfTheFamily(t *testing.T) {
 		entry("qwen-3-embedding-8b", "embedding", ", dimension: 4096") +
 		entry("qwen-2.5-7b", "generation", "") +
 		entry("gemma-4-2b", "generation", ", sampling: {}") +
-		entry("my-llama", "generation", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+		entry("my-llama", "generation", ""))))(t)
 	for id, want := range map[string]map[string]any{
 		"Llama-3.3-70b":        {"temperature": 0.75, "top_p": 1.0, "max_tokens": int64(4096), "repetition_penalty": 1.0},
 		"llama-4-scout":        {"temperature": 0.1, "min_p": 0.2, "max_tokens": int64(4096), "repetition_penalty": 1.0},

@@ -7,14 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func load(t *testing.T, file string) *Catalog {
 	t.Helper()
-	c, err := Load(strings.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(strings.NewReader(file)))(t)
 	return c
 }
 

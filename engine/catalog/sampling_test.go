@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // decode reads JSON as the API does: numbers keep their spelling.
@@ -17,9 +18,7 @@ func decode(t testing.TB, text string) map[string]any {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
 	var v map[string]any
-	if err := decoder.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, decoder.Decode(&v))
 	return v
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/discover"
 	"github.com/rowmill/rowmill/engine/openai"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -148,13 +149,10 @@ func TestLook(t *testing.T) {
 			if hangs(test.server) {
 				timeout = 500 * time.Millisecond
 			}
-			f, err := discover.New(discover.Config{
+			f := must.Get(discover.New(discover.Config{
 				Addresses: []string{address}, Timeout: timeout, Open: open,
 				Logger: slog.New(slog.NewTextHandler(&logs, nil)),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			defer f.Close()
 			found := f.ProbePending(t.Context())
 			again := f.ProbePending(t.Context())
@@ -212,10 +210,7 @@ func TestLookAsksAllAtOnce(t *testing.T) {
 		defer server.Close()
 		addresses = append(addresses, server.Listener.Addr().String())
 	}
-	f, err := discover.New(discover.Config{Addresses: addresses, Timeout: waitTimeout, Open: open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(discover.New(discover.Config{Addresses: addresses, Timeout: waitTimeout, Open: open}))(t)
 	defer f.Close()
 	var kinds []string
 	for _, found := range f.ProbePending(t.Context()) {
@@ -246,10 +241,7 @@ func TestAnotherServerAtTheSameAddress(t *testing.T) {
 		h.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	f, err := discover.New(discover.Config{Addresses: []string{server.Listener.Addr().String()}, Open: open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(discover.New(discover.Config{Addresses: []string{server.Listener.Addr().String()}, Open: open}))(t)
 	found := f.ProbePending(t.Context())
 	if len(found) != 1 {
 		t.Fatalf("found %+v", found)
@@ -324,17 +316,14 @@ func TestRun(t *testing.T) {
 			"http://never:3": {name: "never"},
 			"http://hangs:4": {name: "hangs", hang: true},
 		}
-		f, err := discover.New(discover.Config{
+		f := must.Get(discover.New(discover.Config{
 			Addresses: []string{"here:1", "later:2", "never:3", "hangs:4"},
 			Transport: notNode{},
 			Open: func(baseURL string) (engine.Engine, error) {
 				fakes[baseURL].from = began
 				return fakes[baseURL], nil
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		defer f.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Second)
 		defer cancel()
@@ -361,13 +350,10 @@ func TestRunEndsWhenAllAreFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{name: "here", up: time.Now()}
-		f, err := discover.New(discover.Config{
+		f := must.Get(discover.New(discover.Config{
 			Addresses: []string{"here:1"}, Transport: notNode{},
 			Open: func(string) (engine.Engine, error) { return e, nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		count := 0
 		f.Run(t.Context(), func(discover.FoundServer) { count++ })
 		if count != 1 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // An answerFile is an answer of a server with the expected result.
@@ -42,7 +43,7 @@ func answerFiles(t *testing.T) map[string]*answerFile {
 	}
 	files := make(map[string]*answerFile, len(paths))
 	for _, path := range paths {
-		text := must(os.ReadFile(path))(t)
+		text := must.Get(os.ReadFile(path))(t)
 		file := new(answerFile)
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
@@ -67,9 +68,7 @@ func TestAnswersOfServers(t *testing.T) {
 			body := []byte(file.Body)
 			if body[0] == '"' {
 				var plain string
-				if err := json.Unmarshal(body, &plain); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, json.Unmarshal(body, &plain))
 				body = []byte(plain)
 			}
 			file.judge(t, body)
@@ -108,9 +107,7 @@ func (f *answerFile) judge(t *testing.T, body []byte) {
 	t.Helper()
 	r := newReplyReader(&bytesSource{rest: body}, 1<<20, f.Reasoning)
 	defer r.release()
-	if err := r.scanChat(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.scanChat())
 	var asked requestSettings
 	if f.Formed {
 		asked.form = "json_schema"

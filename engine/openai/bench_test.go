@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
@@ -27,9 +28,7 @@ func benchScan(b *testing.B, body []byte) {
 	for b.Loop() {
 		src.rest = body
 		r := newReplyReader(&src, 1<<20, false)
-		if err := r.scanChat(); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, r.scanChat())
 		if _, _, err := r.buildAnswer(true, false); err != nil {
 			b.Fatal(err)
 		}
@@ -68,9 +67,7 @@ func BenchmarkEmbedding(b *testing.B) {
 	for b.Loop() {
 		src.rest = body
 		r := newReplyReader(&src, 1<<20, false)
-		if err := r.scanEmbeddings(out, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, r.scanEmbeddings(out, 0))
 		r.release()
 	}
 }
@@ -87,25 +84,20 @@ func BenchmarkRoundTrip(b *testing.B) {
 func benchRoundTrip(b *testing.B, inflight int) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestStubServer$")
 	cmd.Env = append(os.Environ(), "ROWMILL_STUB_SERVER=1")
-	in := must(cmd.StdinPipe())(b)
-	out := must(cmd.StdoutPipe())(b)
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(b)
+	out := must.Get(cmd.StdoutPipe())(b)
+	must.Succeed(b, cmd.Start())
 	defer func() {
 		_ = in.Close() // the stub exits at the end of its input
 		_ = cmd.Wait()
 	}()
-	address := must(bufio.NewReader(out).ReadString('\n'))(b)
-	e := must(New(Config{BaseURL: "http://" + strings.TrimSpace(address)}))(b)
+	address := must.Get(bufio.NewReader(out).ReadString('\n'))(b)
+	e := must.Get(New(Config{BaseURL: "http://" + strings.TrimSpace(address)}))(b)
 	defer e.Close()
 	e.storeProbe(engine.ServerInfo{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
-	c, err := e.Prepare(engine.JobParams{
+	c := must.Get(e.Prepare(engine.JobParams{
 		Model: generator, System: "Be brief.", Logprobs: true, MaxTokens: 200, Sampling: map[string]any{"temperature": 0.7},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	row := engine.Row{Text: []byte(strings.Repeat("A line of an ordinary prompt, with some text in it.\n", 20))}
@@ -141,7 +133,7 @@ func TestStubServer(t *testing.T) {
 	if os.Getenv("ROWMILL_STUB_SERVER") == "" {
 		return
 	}
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	fmt.Println(listener.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

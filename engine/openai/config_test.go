@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestConfig(t *testing.T) {
@@ -29,7 +31,7 @@ func TestConfig(t *testing.T) {
 		"http://127.0.0.1:8000/v1/":   "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n",
 		"https://gpu.example/team/v1": "POST /team/v1/chat/completions HTTP/1.1\r\nHost: gpu.example\r\n",
 	} {
-		e := must(New(Config{BaseURL: url}))(t)
+		e := must.Get(New(Config{BaseURL: url}))(t)
 		if !strings.HasPrefix(string(e.chatHead), want) {
 			t.Errorf("%s: %q", url, e.chatHead)
 		}
@@ -53,7 +55,7 @@ func TestRetryAfter(t *testing.T) {
 func TestPool(t *testing.T) {
 	t.Parallel()
 	cfg := Config{BaseURL: "http://127.0.0.1:1", IdleTimeout: time.Minute, MaxIdleConns: 2}
-	e := must(New(cfg))(t)
+	e := must.Get(New(cfg))(t)
 	t.Cleanup(e.Close)
 	var conns []*pipe
 	for range 3 {

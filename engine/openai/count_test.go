@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A countingServer is a server of a kind with additional pages that count prompts.
@@ -191,9 +192,7 @@ func TestCountPrompt(t *testing.T) {
 			}
 			if c.body != "" {
 				var want any
-				if err := json.Unmarshal([]byte(c.body), &want); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, json.Unmarshal([]byte(c.body), &want))
 				if diff := cmp.Diff(want, body); diff != "" {
 					t.Errorf("sent (-want +got):\n%s", diff)
 				}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,17 +56,15 @@ func serve(t *testing.T, change func(*Config), answer http.HandlerFunc) *Engine 
 
 func probed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
-	e := must(New(cfg))(t)
+	e := must.Get(New(cfg))(t)
 	t.Cleanup(e.Close)
-	if _, err := e.Probe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Probe(t.Context()))(t)
 	return e
 }
 
 func prepared(t *testing.T, e *Engine, p engine.JobParams) engine.PreparedCall {
 	t.Helper()
-	c := must(e.Prepare(p))(t)
+	c := must.Get(e.Prepare(p))(t)
 	return c
 }
 
@@ -121,9 +120,7 @@ func TestRequestBody(t *testing.T) {
 		if err := json.Unmarshal(got, &have); err != nil {
 			t.Errorf("%s: sent %s: %v", name, got, err)
 		}
-		if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(c.want), &want))
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Errorf("%s: wanted (-), sent (+):\n%s", name, diff)
 		}
@@ -181,7 +178,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
-			got := must(prepared(t, e, engine.JobParams{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
+			got := must.Get(prepared(t, e, engine.JobParams{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
@@ -202,7 +199,7 @@ func TestAnswersOfAnotherModel(t *testing.T) {
 		})
 		c := prepared(t, e, engine.JobParams{Model: generator})
 		for range 2 {
-			must(c.Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
+			must.Get(c.Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
 		}
 		got := slices.DeleteFunc(c.Warnings(), func(w string) bool { return !strings.Contains(w, "asked for the model "+generator.ID) })
 		if len(got) == 1 != warns || len(got) > 1 || warns && (len(got[0]) > 500 || !utf8.ValidString(got[0])) {
@@ -360,9 +357,7 @@ func TestEmbedHalvesTheGroup(t *testing.T) {
 		rows = append(rows, engine.Row{Text: []byte(string(c))})
 	}
 	replies, faults, err := prepared(t, e, engine.JobParams{Model: embedder}).Embed(t.Context(), rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, row := range rows {
 		bad := i == 2 || i == 7
 		if bad != (faults[i] != nil) || !bad && (replies[i].Embedding[0] != float32(row.Text[0]) || replies[i].InputTokens != 1) {
@@ -443,9 +438,7 @@ func TestTEI(t *testing.T) {
 		t.Errorf("a text that is too long: %+v, %v", faults[0], err)
 	}
 	f.pages["/info"] = strings.Replace(info, `"auto_truncate":false`, `"auto_truncate":true`, 1)
-	if _, err := e.Probe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Probe(t.Context()))(t)
 	if warned := strings.Join(prepared(t, e, engine.JobParams{Model: m}).Warnings(), " "); !strings.Contains(warned, "--auto-truncate") {
 		t.Errorf("warnings %q", warned)
 	}
@@ -466,16 +459,5 @@ func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) || fault.Class != engine.JobFault || asked.Load() != 1 {
 		t.Errorf("%d requests, %v, want a JobFault after one request", asked.Load(), err)
-	}
-}
-
-// must returns a function that returns v, or fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A picky server refuses requests that have a field, and keeps the fields of all.
@@ -191,9 +192,7 @@ func TestChanceFailuresLeaveLogprobs(t *testing.T) {
 	requests(1, "after the first row")
 	works := p.refuses
 	p.refuses = nil
-	if err := sendAfter(t, c, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sendAfter(t, c, 0))
 	requests(2, "after an answer with log probabilities")
 	p.refuses = works
 	for row := range maxRowsWithoutLogprobs { // of these rows alone the server cannot write them

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestOutputRules checks the request for each rule of structured_outputs on every kind
@@ -73,9 +74,7 @@ func TestOutputRules(t *testing.T) {
 				delete(fields, other)
 			}
 			var want map[string]any
-			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(c.want), &want))
 			if diff := cmp.Diff(want, fields); diff != "" {
 				t.Errorf("wanted (-), sent (+):\n%s", diff)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/hostile"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // hostileAnswer is the correct answer of the server.
@@ -35,7 +36,7 @@ const fewBytes = 16 << 20
 // answered correctly.
 func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 	t.Helper()
-	s, err := hostile.Start(t.Context(), hostile.Config{
+	s := must.Get(hostile.Start(t.Context(), hostile.Config{
 		Flavor: flavor, Model: "m", Answer: hostileAnswer,
 		Choose: func(r hostile.Request, _ uint64) *hostile.AnswerKind {
 			if r.Path != h.path {
@@ -43,10 +44,7 @@ func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 			}
 			return h.kind.Load()
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(s.Stop)
 	e := probed(t, Config{BaseURL: s.URL(), MaxBodyBytes: h.most})
 	h.becomes(e, nil)
@@ -87,9 +85,7 @@ func within(t *testing.T, do func()) {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Requests use the last key that was set, also for jobs and connections from before.
@@ -27,19 +29,17 @@ func TestSetAPIKey(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	defer server.Close()
-	e := must(New(Config{BaseURL: server.URL, APIKey: "before"}))(t)
+	e := must.Get(New(Config{BaseURL: server.URL, APIKey: "before"}))(t)
 	defer e.Close()
 	ask := func() {
 		t.Helper()
-		conn := must(e.send(context.Background(), e.chatHead, "", newCallTimeout(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
+		conn := must.Get(e.send(context.Background(), e.chatHead, "", newCallTimeout(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
 		conn.endRow()
 		conn.discard()
 	}
 	ask()
 	for _, key := range []string{"after", ""} {
-		if err := e.SetAPIKey(key); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.SetAPIKey(key))
 		ask()
 	}
 	if err := e.SetAPIKey("two\nlines"); err == nil {

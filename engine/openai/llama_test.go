@@ -14,16 +14,14 @@ import (
 	"github.com/rowmill/rowmill/engine/enginetest"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // llamaEngine starts a real llama-server and returns an engine for it.
 func llamaEngine(t *testing.T, kind string) (*openai.Engine, *rowmill.Model) {
 	t.Helper()
 	server := llama.Start(t, kind, llama.Options{Slots: 4, Context: 8192})
-	e, err := openai.New(openai.Config{BaseURL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(openai.New(openai.Config{BaseURL: server.URL}))(t)
 	t.Cleanup(e.Close)
 	return e, &rowmill.Model{ID: server.Model, ContextLength: 2048}
 }
@@ -76,21 +74,13 @@ func TestLlamaFindCapability(t *testing.T) {
 func TestLlamaCancelFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	server := llama.Start(t, llama.Chat, llama.Options{Slots: 1, Context: 32768})
-	e, err := openai.New(openai.Config{BaseURL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(openai.New(openai.Config{BaseURL: server.URL}))(t)
 	t.Cleanup(e.Close)
-	if _, err := e.Probe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Probe(t.Context()))(t)
 	// No test waits for the end of this answer: it takes more than a minute.
-	c, err := e.Prepare(engine.JobParams{
+	c := must.Get(e.Prepare(engine.JobParams{
 		Model: rowmill.Model{ID: server.Model, ContextLength: 32768}, MaxTokens: 32000, Sampling: map[string]any{"ignore_eos": true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	within := func(limit time.Duration, what string, reached func() bool) {
 		t.Helper()
 		deadline := time.Now().Add(limit)
@@ -102,10 +92,7 @@ func TestLlamaCancelFreesTheSlot(t *testing.T) {
 		}
 	}
 	running := func() int64 {
-		g, err := e.Gauges(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(e.Gauges(t.Context()))(t)
 		return g.Running
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,16 +114,12 @@ func TestLlamaCancelFreesTheSlot(t *testing.T) {
 func busySlots(t *testing.T, url string) (busy int) {
 	t.Helper()
 	res, err := http.Get(url + "/slots")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var slots []struct {
 		Busy bool `json:"is_processing"`
 	}
-	if err := json.NewDecoder(res.Body).Decode(&slots); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(res.Body).Decode(&slots))
 	http.DefaultClient.CloseIdleConnections()
 	for _, slot := range slots {
 		if slot.Busy {
@@ -151,20 +134,12 @@ func busySlots(t *testing.T, url string) (busy int) {
 func TestLlamaFullCacheEndsTheStream(t *testing.T) {
 	t.Parallel()
 	server := llama.Start(t, llama.Chat, llama.Options{Slots: 4, Context: 1024, Args: []string{"--kv-unified"}})
-	e, err := openai.New(openai.Config{BaseURL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(openai.New(openai.Config{BaseURL: server.URL}))(t)
 	t.Cleanup(e.Close)
-	if _, err := e.Probe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := e.Prepare(engine.JobParams{
+	must.Get(e.Probe(t.Context()))(t)
+	c := must.Get(e.Prepare(engine.JobParams{
 		Model: rowmill.Model{ID: server.Model, ContextLength: 1024}, MaxTokens: 900, Sampling: map[string]any{"ignore_eos": true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	faults := make(chan error, 4)
 	for range cap(faults) {
 		go func() {
@@ -194,20 +169,14 @@ func TestLlamaPeculiarities(t *testing.T) {
 	t.Parallel()
 	e, m := llamaEngine(t, llama.Chat)
 	m.Kind = rowmill.KindGeneration
-	info, err := e.Probe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(e.Probe(t.Context()))(t)
 	if info.Kind != "llama.cpp" || info.Slots != 4 || info.Version == "" || info.Simulated {
 		t.Errorf("probe: %+v", info)
 	}
 	prepare := func(p engine.JobParams) engine.PreparedCall {
 		t.Helper()
 		p.Model, p.MaxTokens = *m, 16
-		c, err := e.Prepare(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(e.Prepare(p))(t)
 		return c
 	}
 
@@ -239,10 +208,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		c := prepare(engine.JobParams{})
 		row := engine.Row{Text: []byte(strings.Repeat("the same words again ", 30))}
 		for range 5 { // each slot has its own cache
-			reply, err := c.Generate(t.Context(), row)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must.Get(c.Generate(t.Context(), row))(t)
 			if reply.CachedTokens > 0 {
 				return
 			}
@@ -253,9 +219,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		wrong := *m
 		wrong.Kind = rowmill.KindEmbedding
 		c, err := e.Prepare(engine.JobParams{Model: wrong})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, faults, err := c.Embed(t.Context(), []engine.Row{{Text: []byte("a")}, {Text: []byte("b")}})
 		if err == nil && (faults[0] == nil || faults[1] == nil) {
 			t.Error("a server without embeddings gave some")

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The fate of a sampling parameter, besides a request field with another name.
@@ -95,9 +96,7 @@ func on(t *testing.T, kind, version string, p engine.JobParams) (*preparedCall, 
 func sent(t *testing.T, c *preparedCall) map[string]any {
 	t.Helper()
 	var fields map[string]any
-	if err := json.Unmarshal(c.appendChatRequest(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(c.appendChatRequest(nil, engine.Row{Text: []byte("x")}, c.trailer.Load()), &fields))
 	delete(fields, "model")
 	delete(fields, "messages")
 	return fields
@@ -106,7 +105,7 @@ func sent(t *testing.T, c *preparedCall) map[string]any {
 // transformers serve 5.19 answers 500 to a bias without a point.
 func TestBiasesHaveAPoint(t *testing.T) {
 	t.Parallel()
-	c := must(on(t, kindOther, "", engine.JobParams{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}}))(t)
+	c := must.Get(on(t, kindOther, "", engine.JobParams{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}}))(t)
 	if got := string(c.trailer.Load().middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
 		t.Errorf("sent: %s", got)
 	}
@@ -127,7 +126,7 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 		t.Errorf("parameters of the catalog (-) and of this test (+):\n%s", diff)
 	}
 	for column, kind := range everyKind {
-		bare := must(on(t, kind, "", engine.JobParams{Model: generator}))(t)
+		bare := must.Get(on(t, kind, "", engine.JobParams{Model: generator}))(t)
 		always := sent(t, bare)
 		for _, p := range parameters {
 			t.Run(kind+" "+p.name, func(t *testing.T) {
@@ -140,9 +139,7 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				about := slices.ContainsFunc(c.Warnings(), func(w string) bool { return strings.HasPrefix(w, p.name+" ") })
 				if about != (want == warned) {
 					t.Errorf("warnings %q, want one about it: %v", c.Warnings(), want == warned)
@@ -179,9 +176,7 @@ func decoded(t *testing.T, v any) (out any) {
 	if err == nil {
 		err = json.Unmarshal(text, &out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -270,9 +265,7 @@ func TestPreparedRequests(t *testing.T) {
 				return
 			}
 			var want map[string]any
-			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(c.want), &want))
 			if diff := cmp.Diff(want, sent(t, prepared)); diff != "" {
 				t.Errorf("wanted (-), sent (+):\n%s", diff)
 			}
@@ -366,9 +359,7 @@ func TestAbilities(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			checkWarnings(t, call, c.warnings)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // pages serves fixed bodies by path; any other path is 404. A body that begins with a
@@ -36,7 +37,7 @@ func pages(t *testing.T, server string, bodies map[string]string) *Engine {
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(s.Close)
-	e := must(New(Config{BaseURL: s.URL, Name: "here", ModelMap: map[string]string{"catalog-id": "m", "absent": "x"}}))(t)
+	e := must.Get(New(Config{BaseURL: s.URL, Name: "here", ModelMap: map[string]string{"catalog-id": "m", "absent": "x"}}))(t)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -150,9 +151,7 @@ func TestProbe(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // aProxy is a forward proxy for requests and tunnels. Only the proxy knows the server's
@@ -109,7 +111,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 			p := &aProxy{server: server.Listener.Addr().String(), user: test.user}
 			front := httptest.NewServer(p)
 			t.Cleanup(front.Close)
-			address := must(url.Parse(front.URL))(t)
+			address := must.Get(url.Parse(front.URL))(t)
 			if name, password, is := strings.Cut(test.sent, ":"); is {
 				address.User = url.UserPassword(name, password)
 			}
@@ -120,9 +122,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				cfg.TLS = &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}
 			}
 			e, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(e.Close)
 			_, err = e.Probe(t.Context())
 			if test.fails != "" {
@@ -135,9 +135,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for range 2 {
 				if reply, err := generate(t, e, "x"); err != nil || reply.Content != "fine" {
 					t.Errorf("%q, %v", reply.Content, err)

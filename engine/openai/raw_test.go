@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // passed sends a row unchanged to a server with this handler. It returns the result and
@@ -36,9 +37,7 @@ func passed(t *testing.T, path, row string, handle http.HandlerFunc) (reply engi
 	t.Cleanup(behind.Close)
 	e := probed(t, Config{BaseURL: behind.URL, MaxAnswerBytes: 10_000})
 	call, err := e.Prepare(engine.JobParams{Path: path, Model: rowmill.Model{ID: "mine", Kind: rowmill.KindRaw, EngineNames: []string{"served/name"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reply, err = call.Generate(t.Context(), engine.Row{Text: []byte(row)})
 	if err != nil && !errors.As(err, &fault) {
 		t.Fatal(err)

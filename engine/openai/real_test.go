@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/engine/enginetest"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/realserver"
 )
 
@@ -48,14 +49,8 @@ func TestReal(t *testing.T) {
 	} {
 		t.Run(c.server+"/"+c.model, func(t *testing.T) {
 			url, name := c.start(t, c.model)
-			e, err := openai.New(openai.Config{BaseURL: url})
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := e.Probe(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(openai.New(openai.Config{BaseURL: url}))(t)
+			info := must.Get(e.Probe(t.Context()))(t)
 			version := cmp.Or(info.Version, realserver.Version(c.server))
 			t.Logf("version=%s", version)
 			model := &rowmill.Model{ID: name, ContextLength: context}
@@ -127,18 +122,14 @@ func acceptedBy(kind string) map[string]any {
 func load(t *testing.T, e *openai.Engine, m rowmill.Model) {
 	t.Helper()
 	c, err := e.Prepare(engine.JobParams{Model: m, MaxTokens: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	row := engine.Row{Text: []byte("Hello.")}
 	if m.Kind == rowmill.KindEmbedding {
 		_, _, err = c.Embed(t.Context(), []engine.Row{row})
 	} else {
 		_, err = c.Generate(t.Context(), row)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func llamaURL(t *testing.T, model string) (url, name string) {
@@ -203,13 +194,8 @@ func record(t *testing.T, server, version, url, model string, thinks bool) {
 			want["logprob"] = sum
 		}
 		file := map[string]any{"source": "recorded from " + server + " " + version, "body": json.RawMessage(body), "reasoning_model": thinks, "want": want}
-		text, err := json.MarshalIndent(file, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(text, '\n'), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.MarshalIndent(file, "", " "))(t)
+		must.Succeed(t, os.WriteFile(path, append(text, '\n'), 0o666))
 	}
 }
 
@@ -217,14 +203,10 @@ func record(t *testing.T, server, version, url, model string, thinks bool) {
 func answer(t *testing.T, url, body string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // costs describes the effect of each class, in the words of docs/engines.md.
@@ -42,7 +43,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", r.name, strings.Join(statuses, ", "), about+strings.Join(words, " "), follows)
 	}
-	text := must(os.ReadFile("../../docs/engines.md"))(t)
+	text := must.Get(os.ReadFile("../../docs/engines.md"))(t)
 	if !strings.Contains(string(text), table.String()) {
 		t.Errorf("docs/engines.md must contain the current table of rules:\n%s", table.String())
 	}

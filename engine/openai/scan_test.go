@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
@@ -148,9 +149,7 @@ func TestScanMemory(t *testing.T) {
 		for range b.N {
 			*src = pieces{rest: body, size: src.size}
 			r := newReplyReader(noCopy{src}, 8<<20, false)
-			if err := r.scanChat(); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, r.scanChat())
 			out, _, _ := r.buildAnswer(true, false)
 			text = len(out.Content)
 			r.release()

@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill/engine/enginetest"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestSim(t *testing.T) {
@@ -21,21 +22,15 @@ func TestSim(t *testing.T) {
 			Models:  []rowmill.Model{*generation, *reasoning, *embedding},
 			Profile: sim.LatencyProfile{TimeToFirstToken: 200 * time.Microsecond, TimePerToken: 20 * time.Microsecond, Slots: 64},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(t.Context(), "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, server.Start(t.Context(), "127.0.0.1:0"))
 		t.Cleanup(func() {
 			if err := server.Stop(context.Background()); err != nil {
 				t.Errorf("stop: %v", err)
 			}
 		})
 		e, err := openai.New(openai.Config{BaseURL: server.URL()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		info, err := e.Probe(t.Context())
 		if err != nil || info.Kind != "rowmill-sim" || !info.Simulated || info.Slots != 64 {
 			t.Errorf("probe: %+v, %v", info, err)

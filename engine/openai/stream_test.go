@@ -19,6 +19,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // streamed scans a stream, like scanned a body.
@@ -254,9 +255,7 @@ func TestStreamEqualsBody(t *testing.T) {
 			read := func(src windowSource, scan func(*replyReader) error) engine.Reply {
 				r := newReplyReader(src, 1<<20, kind == rowmill.KindReasoning)
 				defer r.release()
-				if err := scan(r); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, scan(r))
 				out, _, refusal := r.buildAnswer(false, false)
 				if refusal != nil {
 					t.Fatal(refusal)
@@ -400,9 +399,7 @@ func BenchmarkScanStream(b *testing.B) {
 	for b.Loop() {
 		src.rest = stream
 		r := newReplyReader(&src, 1<<20, false)
-		if err := r.scanStream(&src); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, r.scanStream(&src))
 		if _, _, err := r.buildAnswer(false, false); err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Every request with a span sends its traceparent, and a request without one sends
@@ -34,12 +35,8 @@ func TestTraceparent(t *testing.T) {
 	chat, embed := prepared(t, e, engine.JobParams{Model: generator}), prepared(t, e, engine.JobParams{Model: embedder})
 	raw := prepared(t, e, engine.JobParams{Path: "/v1/responses", Model: rowmill.Model{ID: "m", Kind: rowmill.KindRaw}})
 	for _, within := range []string{span, ""} {
-		if _, err := chat.Generate(t.Context(), engine.Row{Text: []byte("x"), Traceparent: within}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := raw.Generate(t.Context(), engine.Row{Text: []byte("{}"), Traceparent: within}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(chat.Generate(t.Context(), engine.Row{Text: []byte("x"), Traceparent: within}))(t)
+		must.Get(raw.Generate(t.Context(), engine.Row{Text: []byte("{}"), Traceparent: within}))(t)
 		if _, _, err := embed.Embed(t.Context(), []engine.Row{{Text: []byte("a"), Traceparent: within}, {Text: []byte("b")}}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestCancelClosesTheConnection(t *testing.T) {
@@ -68,9 +69,7 @@ func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
 	for range jobs {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range rows {
-			if err := run(ctx, "x"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, run(ctx, "x"))
 		}
 		cancel()
 	}
@@ -78,9 +77,7 @@ func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
 		t.Fatalf("%d connections for rows one after another", len(seen))
 	}
 	first, cancelFirst := context.WithCancel(t.Context())
-	if err := run(first, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run(first, "x"))
 	second, cancelSecond := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- run(second, "stuck") }()
@@ -162,9 +159,7 @@ func TestRowsShareDeadlines(t *testing.T) {
 		row := func(whole time.Duration) {
 			t.Helper()
 			p := newCallTimeout(whole)
-			if err := c.applyTimeout(p); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.applyTimeout(p))
 			if late := set.set[len(set.set)-1].Sub(p.until); late < 0 || late > whole/lateShare {
 				t.Fatalf("a row of %v is ended %v late", whole, late)
 			}
@@ -250,7 +245,7 @@ func TestConnectionsAreReused(t *testing.T) {
 // raw starts a server of raw bytes: handle gets each connection.
 func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 0; ; n++ {
@@ -274,7 +269,7 @@ func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 // unprobed returns an engine for a raw server, in the state after a probe.
 func unprobed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
-	e := must(New(cfg))(t)
+	e := must.Get(New(cfg))(t)
 	t.Cleanup(e.Close)
 	e.storeProbe(engine.ServerInfo{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	return e
@@ -359,9 +354,7 @@ func TestABrokenAnswerIsNotSentAgain(t *testing.T) {
 			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(good), good)
 		}
 	}))
-	if _, err := generate(t, e, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(generate(t, e, "x"))(t)
 	if _, err := generate(t, e, "x"); err == nil || requests.Load() != 2 {
 		t.Errorf("%d requests, %v", requests.Load(), err)
 	}
@@ -382,7 +375,7 @@ func TestARefusalBeforeTheRequestIsRead(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	_ = listener.Close()
 	e := unprobed(t, Config{BaseURL: "http://" + address})

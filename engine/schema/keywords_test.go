@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // versions are the drafts in order, with their names in testdata/keywords.jsonl.
@@ -59,7 +61,7 @@ func (c *keywordCase) in(t *testing.T, version string) bool {
 // a job's schema and check its answers.
 func TestSuite_Keywords(t *testing.T) {
 	t.Parallel()
-	file := must(os.Open("testdata/keywords.jsonl"))(t)
+	file := must.Get(os.Open("testdata/keywords.jsonl"))(t)
 	defer file.Close()
 	type count struct{ good, bad int }
 	seen, cases := map[string]*count{}, 0
@@ -103,7 +105,7 @@ func TestSuite_Keywords(t *testing.T) {
 func (c *keywordCase) check(t *testing.T, draft string) {
 	t.Helper()
 	c.schema["$schema"], _ = json.Marshal(draft)
-	text := must(json.Marshal(c.schema))(t)
+	text := must.Get(json.Marshal(c.schema))(t)
 	checked, err := Check(text)
 	if err != nil {
 		t.Errorf("%s: %v", text, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine/schema"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The cases come from public reports: vectorize-io/hindsight#645 (fences),
@@ -13,10 +14,7 @@ import (
 // sreerevanth/repopilot#157 (no fence).
 func TestFindJSON(t *testing.T) {
 	t.Parallel()
-	s, err := schema.Compile([]byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(schema.Compile([]byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)))(t)
 	for name, test := range map[string]struct{ answer, want string }{
 		"a fence":                     {"```json\n{\"a\": 1}\n```", `{"a": 1}`},
 		"a fence without its end":     {"```\n{\"a\": 1}", `{"a": 1}`},

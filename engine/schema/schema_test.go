@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func compile(t testing.TB, text string) *Schema {
 	t.Helper()
-	s := must(Compile(json.RawMessage(text)))(t)
+	s := must.Get(Compile(json.RawMessage(text)))(t)
 	return s
 }
 
@@ -243,7 +245,7 @@ func FuzzCompile(f *testing.F) {
 // Violation does not decode an answer after its context has ended.
 func TestViolation_EndedContext(t *testing.T) {
 	t.Parallel()
-	s := must(Compile(json.RawMessage(`{"type":"object"}`)))(t)
+	s := must.Get(Compile(json.RawMessage(`{"type":"object"}`)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := s.Violation(ctx, "{"); got != "" {
@@ -277,16 +279,5 @@ func TestCheck_OpenAIWrapper(t *testing.T) {
 		if got, err := Check([]byte(schemas)); err != nil || string(got) != schemas {
 			t.Errorf("%s becomes %s, %v", schemas, got, err)
 		}
-	}
-}
-
-// must returns a function that returns v, or fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

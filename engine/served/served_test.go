@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const file = `
@@ -25,10 +26,7 @@ models:
 // models returns the models of the file and of servers.
 func models(t *testing.T, servers ...Server) *Models {
 	t.Helper()
-	c, err := catalog.Load(strings.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(catalog.Load(strings.NewReader(file)))(t)
 	return New(c, func() []Server { return servers })
 }
 

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // gpu is the profile that tests run on.
 func gpu(t testing.TB) batching.GPUProfile {
 	t.Helper()
-	p := must(batching.FindProfile("llama-3.1-8b/h100"))(t)
+	p := must.Get(batching.FindProfile("llama-3.1-8b/h100"))(t)
 	return p
 }
 
@@ -25,13 +26,13 @@ func fastGPU(t testing.TB) batching.GPUProfile { return gpu(t).Faster(100) }
 
 func newBatching(t testing.TB, c batching.Config) *BatchingEngine {
 	t.Helper()
-	b := must(NewBatchingEngine(c))(t)
+	b := must.Get(NewBatchingEngine(c))(t)
 	return b
 }
 
 func begin(t testing.TB, p LatencyModel, w EngineRequest) EngineRun {
 	t.Helper()
-	r := must(p.Start(w))(t)
+	r := must.Get(p.Start(w))(t)
 	return r
 }
 
@@ -43,16 +44,13 @@ func TestBatchingKeepsTheModelsTime(t *testing.T) {
 	const rows, window = 2000, 256
 	config := batching.Config{Profile: gpu(t)}
 	left := rows
-	want, err := batching.Simulate(config, 1, func(int) *batching.Request {
+	want := must.Get(batching.Simulate(config, 1, func(int) *batching.Request {
 		if left == 0 {
 			return nil
 		}
 		left--
 		return &batching.Request{PromptTokens: 300, OutputTokens: 150}
-	}, window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, window))(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatching(t, config)
 		began := time.Now()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // prompt1K is a row of the size of the row-path benchmark: 1 KB in, about
@@ -94,9 +95,7 @@ func BenchmarkServer(b *testing.B) {
 	for _, r := range requests {
 		b.Run(r.name, func(b *testing.B) {
 			s := newSim(b, r.config)
-			if err := s.Start(context.Background(), "127.0.0.1:0"); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, s.Start(context.Background(), "127.0.0.1:0"))
 			defer func() { _ = s.Stop(context.Background()) }()
 			hammer(b, s.Addr().String(), r.request)
 		})
@@ -194,8 +193,6 @@ func roundTrip(conn net.Conn, in *bufio.Reader, request []byte) error {
 // cpu is the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestSetRate(t *testing.T) {
@@ -81,9 +82,7 @@ func TestDeathForGood(t *testing.T) {
 		_ = conn.Close()
 		t.Error("a dead server accepts")
 	}
-	if err := c.sim.SetFaults(Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.sim.SetFaults(Faults{}))
 	c.complete(body("plain", "x"))
 }
 
@@ -91,9 +90,7 @@ func TestStartingDead(t *testing.T) {
 	t.Parallel()
 	s := newSim(t, Config{Faults: Faults{DieAfter: 1}})
 	eventually(t, "it is dead", s.dead.Load)
-	if err := s.Start(context.Background(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(context.Background(), "127.0.0.1:0"))
 	c := connect(t, s, s.URL())
 	if _, err := c.send(context.Background(), "GET", "/health", ""); err == nil {
 		t.Error("a dead server answered")
@@ -113,18 +110,14 @@ func TestStartingDead(t *testing.T) {
 func TestReviveWaitsForItsAddress(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{})
-	if err := c.sim.SetFaults(Faults{DieAfter: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.sim.SetFaults(Faults{DieAfter: 1}))
 	var other net.Listener
 	eventually(t, "the address is free", func() (taken bool) {
 		var err error
 		other, err = net.Listen("tcp", c.sim.Addr().String())
 		return err == nil
 	})
-	if err := c.sim.SetFaults(Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.sim.SetFaults(Faults{}))
 	if !c.sim.dead.Load() {
 		t.Error("revived at an address that is taken")
 	}

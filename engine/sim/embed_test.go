@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 type embeddings struct {
@@ -48,7 +50,7 @@ func TestEmbeddings(t *testing.T) {
 	encoded := decode[struct {
 		Data []struct{ Embedding string }
 	}](t, c.must("POST", "/v1/embeddings", `{"model":"embedder","input":"two words","encoding_format":"base64","dimensions":64}`).body)
-	raw := must(base64.StdEncoding.DecodeString(encoded.Data[0].Embedding))(t)
+	raw := must.Get(base64.StdEncoding.DecodeString(encoded.Data[0].Embedding))(t)
 	for i, want := range got.Data[1].Embedding {
 		if number := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])); number != want {
 			t.Fatalf("number %d is %v in base64, %v in JSON", i, number, want)

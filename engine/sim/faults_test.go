@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var schemaFormat = map[string]any{"type": "json_schema", "json_schema": map[string]any{
@@ -236,9 +238,7 @@ func TestFaultsAtRunTime(t *testing.T) {
 	if err := c.sim.SetFaults(Faults{Hang: -1}); err == nil {
 		t.Error("a negative rate was taken")
 	}
-	if err := c.sim.SetFaults(Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.sim.SetFaults(Faults{}))
 	c.complete(body("plain", "x"))
 	c.must("POST", "/sim/faults", `{"startup_delay":"1h"}`)
 	for _, path := range []string{"/health", "/v1/models", "/metrics"} {

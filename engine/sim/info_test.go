@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/sim/batching"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestModels(t *testing.T) {
@@ -170,9 +171,7 @@ func TestStartAndStop(t *testing.T) {
 	if s.Addr() != nil || s.URL() != "" {
 		t.Error("an address before Start")
 	}
-	if err := s.Start(ctx, "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(ctx, "127.0.0.1:0"))
 	if err := s.Start(ctx, "127.0.0.1:0"); err == nil {
 		t.Error("started twice")
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ func newSim(t testing.TB, c Config) *Server {
 	if c.Profile == (LatencyProfile{}) {
 		c.Profile = InstantProfile()
 	}
-	s := must(New(c))(t)
+	s := must.Get(New(c))(t)
 	return s
 }
 
@@ -51,9 +52,7 @@ func newSim(t testing.TB, c Config) *Server {
 func start(t testing.TB, c Config) *client {
 	t.Helper()
 	s := newSim(t, c)
-	if err := s.Start(context.Background(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(context.Background(), "127.0.0.1:0"))
 	return connect(t, s, s.URL())
 }
 
@@ -83,9 +82,7 @@ const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 func (c *client) send(ctx context.Context, method, path, body string) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	req.Header.Set("Traceparent", traceparent)
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -117,10 +114,7 @@ func (c *client) stop() {
 
 func (c *client) must(method, path, body string) reply {
 	c.t.Helper()
-	r, err := c.send(context.Background(), method, path, body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	r := must.Get(c.send(context.Background(), method, path, body))(c.t)
 	if r.err != nil {
 		c.t.Fatal(r.err)
 	}
@@ -273,16 +267,5 @@ func eventually(t testing.TB, what string, condition func() bool) {
 			t.Fatalf("never happened: %s", what)
 		}
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// must returns a function that returns v, or fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

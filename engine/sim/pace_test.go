@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestFixedPaceTimes(t *testing.T) {
@@ -20,8 +22,8 @@ func TestFixedPaceTimes(t *testing.T) {
 				t.Errorf("after %v, want %v", got, want)
 			}
 		}
-		a := must(f.Start(EngineRequest{PromptTokens: 10, OutputTokens: 11}))(t)
-		b := must(f.Start(EngineRequest{PromptTokens: 5}))(t)
+		a := must.Get(f.Start(EngineRequest{PromptTokens: 10, OutputTokens: 11}))(t)
+		b := must.Get(f.Start(EngineRequest{PromptTokens: 5}))(t)
 		if l := f.Load(); l.Running != 1 || l.Waiting != 1 || l.KVUse != 0.21 || l.KVBlocks != 6 || l.Slots != 1 {
 			t.Errorf("load %+v", l)
 		}
@@ -52,8 +54,8 @@ func TestFixedPaceCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixed(LatencyProfile{TimeToFirstToken: time.Second, TimePerToken: time.Second, Slots: 1}, 100)
-		runs := must(f.Start(EngineRequest{OutputTokens: 100}))(t)
-		waits := must(f.Start(EngineRequest{OutputTokens: 100}))(t)
+		runs := must.Get(f.Start(EngineRequest{OutputTokens: 100}))(t)
+		waits := must.Get(f.Start(EngineRequest{OutputTokens: 100}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 		defer cancel()
 		queued := make(chan error)
@@ -82,7 +84,7 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 		f := newFixed(LatencyProfile{TimeToFirstToken: time.Second, Slots: 2, QueueLimit: 6}, 100)
 		order := make(chan int, 8)
 		for i := range 8 {
-			run := must(f.Start(EngineRequest{}))(t)
+			run := must.Get(f.Start(EngineRequest{}))(t)
 			go func() {
 				defer run.End()
 				_, _ = run.Wait(t.Context(), 0)

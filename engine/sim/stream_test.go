@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // assemble puts the deltas of a stream together.
@@ -99,11 +101,9 @@ func TestStreamFirstTokenIsNotHeldBack(t *testing.T) {
 	c := start(t, Config{Profile: LatencyProfile{TimePerToken: time.Hour}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	req := must(http.NewRequestWithContext(ctx, "POST", c.base+chatPath, strings.NewReader(body("plain", "x", "stream", true))))(t)
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", c.base+chatPath, strings.NewReader(body("plain", "x", "stream", true))))(t)
 	res, err := c.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	lines := bufio.NewScanner(res.Body)
 	for range 3 { // role, blank, first token; the second comes in an hour

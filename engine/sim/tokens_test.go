@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestTokenRule(t *testing.T) {
@@ -79,7 +81,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(body("thinker", "x", "max_tokens", 3, "stop", "e", "stop_token_ids", []int{5})))
 	f.Add([]byte(body("plain", "[[sim:violate]]", "response_format", map[string]any{"type": "json_object"})))
 	f.Add([]byte(`{"model":"plain","messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}`))
-	s := must(New(Config{Models: testModels(), Profile: InstantProfile()}))(f)
+	s := must.Get(New(Config{Models: testModels(), Profile: InstantProfile()}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := new(chatGeneration)
 		if g.req.parse(data, s.findModel) != nil {

@@ -10,17 +10,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // testClock is a clock that a test sets.
 type testClock struct {
@@ -56,7 +49,7 @@ func (k *countedLists) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 func openRecords(t *testing.T) *bolt.Store {
 	t.Helper()
 	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
-	must(t, err)
+	must.Get(t, err)
 	t.Cleanup(func() { records.Close() })
 	return records
 }
@@ -69,7 +62,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
 	expires := c.at.Add(time.Hour)
 	record.Expires = &expires
-	must(t, records.PutKey(t.Context(), record))
+	must.Get(t, records.PutKey(t.Context(), record))
 	works := func() bool {
 		who, err := ring.findPrincipal(t.Context(), text)
 		return err == nil && who.Account == "acme" && who.Role == caller.RoleUser && who.KeyID == record.ID
@@ -89,7 +82,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	if !works() {
 		t.Fatal("the key does not work any more")
 	}
-	must(t, records.DeleteKey(t.Context(), record.ID))
+	must.Get(t, records.DeleteKey(t.Context(), record.ID))
 	c.pass(keysFresh)
 	if works() {
 		t.Error("a revoked key works")
@@ -105,7 +98,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 		t.Fatal("an unknown key works")
 	}
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	must(t, records.PutKey(t.Context(), record))
+	must.Get(t, records.PutKey(t.Context(), record))
 	c.pass(keysFreshUnknown)
 	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
@@ -134,15 +127,15 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	ring := NewKeyring(records, nil, nil, 0, c.now)
 	versions := func() int64 {
 		_, version, err := records.GetValue(t.Context(), lastUseValueName("k"))
-		must(t, err)
+		must.Get(t, err)
 		return version
 	}
 	for range 3 {
-		must(t, ring.recordUse(t.Context(), "k"))
+		must.Get(t, ring.recordUse(t.Context(), "k"))
 	}
 	first := versions()
 	c.pass(usedEvery)
-	must(t, ring.recordUse(t.Context(), "k"))
+	must.Get(t, ring.recordUse(t.Context(), "k"))
 	if again := versions(); again != first+1 {
 		t.Errorf("version %d after %d", again, first)
 	}
@@ -172,14 +165,14 @@ func TestKeyring_IgnoresListReadBeforeRevocation(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	must(t, records.PutKey(t.Context(), record))
+	must.Get(t, records.PutKey(t.Context(), record))
 	found := make(chan error)
 	go func() {
 		_, err := ring.findPrincipal(t.Context(), text)
 		found <- err
 	}()
 	<-gated.listed // a list that contains the key
-	must(t, records.DeleteKey(t.Context(), record.ID))
+	must.Get(t, records.DeleteKey(t.Context(), record.ID))
 	ring.InvalidateKeys()
 	gated.open <- struct{}{}
 	select {
@@ -210,7 +203,7 @@ func TestKeyring_SlowStoreAcceptsValidKeys(t *testing.T) {
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(slowKeys{records, c}, nil, nil, 0, c.now)
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	must(t, records.PutKey(t.Context(), record))
+	must.Get(t, records.PutKey(t.Context(), record))
 	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
 	}
@@ -225,7 +218,7 @@ func TestKeyring_LeavingClientDoesNotFailOthers(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	must(t, records.PutKey(t.Context(), record))
+	must.Get(t, records.PutKey(t.Context(), record))
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error), make(chan error)
 	go func() {

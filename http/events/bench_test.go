@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -22,10 +23,7 @@ func BenchmarkSecond(b *testing.B) {
 }
 
 func benchmarkSecond(b *testing.B, listeners int) {
-	s, err := bolt.Open(b.Context(), bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(bolt.Open(b.Context(), bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")}))(b)
 	b.Cleanup(func() { _ = s.Close() })
 	storetest.FillJobs(b, s, 1000, false)
 	h := New(Config{
@@ -34,10 +32,7 @@ func benchmarkSecond(b *testing.B, listeners int) {
 	})
 	var all []*Listener
 	for i := range listeners {
-		l, err := h.Join(b.Context(), []Topic{{Account: fmt.Sprint("account-", i%10)}}, "")
-		if err != nil {
-			b.Fatal(err)
-		}
+		l := must.Get(h.Join(b.Context(), []Topic{{Account: fmt.Sprint("account-", i%10)}}, ""))(b)
 		b.Cleanup(l.Leave)
 		all = append(all, l)
 	}
@@ -56,9 +51,7 @@ func benchmarkSecond(b *testing.B, listeners int) {
 			}
 		}
 		h.mu.Unlock()
-		if err := h.poll(b.Context(), h.activeTopics); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, h.poll(b.Context(), h.activeTopics))
 		for _, l := range all {
 			changes := l.TakeChanges()
 			if len(changes) != 1 {

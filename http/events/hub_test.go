@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -100,10 +101,7 @@ func newHub(r *records) *Hub {
 
 func (h *Hub) joined(t *testing.T, last string, topics ...Topic) *Listener {
 	t.Helper()
-	l, err := h.Join(t.Context(), topics, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(h.Join(t.Context(), topics, last))(t)
 	t.Cleanup(l.Leave)
 	return l
 }

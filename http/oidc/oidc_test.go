@@ -12,38 +12,30 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/oauth2-proxy/mockoidc"
-)
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/rowmill/rowmill/internal/must"
+)
 
 // provider starts an OpenID Connect provider, and counts the reads of its keys.
 func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 	t.Helper()
 	key, err := mockoidc.RandomKeypair(2048)
-	must(t, err)
+	must.Get(t, err)
 	if p, err = mockoidc.NewServer(key.PrivateKey); err != nil {
 		t.Fatal(err)
 	}
 	reads = &atomic.Int64{}
-	if err := p.AddMiddleware(func(next http.Handler) http.Handler {
+	must.Succeed(t, p.AddMiddleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == mockoidc.JWKSEndpoint {
 				reads.Add(1)
 			}
 			next.ServeHTTP(w, r)
 		})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, p.Start(listener, nil))
+	must.Get(t, err)
+	must.Get(t, p.Start(listener, nil))
 	t.Cleanup(func() { _ = p.Shutdown() })
 	return p, reads
 }
@@ -51,7 +43,7 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 func sign(t *testing.T, key *mockoidc.Keypair, claims jwt.MapClaims) string {
 	t.Helper()
 	text, err := key.SignJWT(claims)
-	must(t, err)
+	must.Get(t, err)
 	return text
 }
 
@@ -111,7 +103,7 @@ func TestVerify(t *testing.T) {
 	}
 
 	stranger, err := mockoidc.RandomKeypair(2048)
-	must(t, err)
+	must.Get(t, err)
 	stranger.Kid = p.Keypair.Kid // pretend to be the issuer
 	parts := strings.Split(sign(t, p.Keypair, good(none)), ".")
 	for name, token := range map[string]string{
@@ -154,7 +146,7 @@ func TestKeys(t *testing.T) {
 	verify("the first token", 1, "")
 	verify("the second", 1, "")
 	next, err := mockoidc.RandomKeypair(2048)
-	must(t, err)
+	must.Get(t, err)
 	former := p.Keypair
 	p.Keypair = next
 	verify("a new key at once", 1, "does not publish")
@@ -166,7 +158,7 @@ func TestKeys(t *testing.T) {
 	clock.Add(3600)
 	verify("keys that are old", 3, "")
 	clock.Add(3600)
-	must(t, p.Shutdown())
+	must.Get(t, p.Shutdown())
 	verify("an issuer that is down", 3, "")
 
 	unreachable := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})

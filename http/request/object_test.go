@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // FuzzReadObject compares ReadObject with encoding/json.
@@ -42,10 +43,7 @@ func FuzzReadObject(f *testing.F) {
 
 func TestObject_CollectsAllProblems(t *testing.T) {
 	t.Parallel()
-	o, err := ReadObject([]byte(`{"name":5,"list":[{"n":"x","other":1},7,{"n":2}],"null":null,"z":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(ReadObject([]byte(`{"name":5,"list":[{"n":"x","other":1},7,{"n":2}],"null":null,"z":1}`)))(t)
 	var name string
 	o.Read("name", "a string", &name)
 	var n int
@@ -85,10 +83,7 @@ func TestObject_OfManyFields(t *testing.T) {
 		}
 		return []byte("{" + strings.Join(fields, ",") + "}")
 	}
-	o, err := ReadObject(object(maxFields))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(ReadObject(object(maxFields)))(t)
 	if o.RejectUnknown("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(FromError(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
 		t.Errorf("%d problems: %v", o.Problems.Len(), o.Problems.Err())
 	}

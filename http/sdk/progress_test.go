@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestProgress_LastLineWaitsForTheResults(t *testing.T) {
@@ -41,9 +42,7 @@ func TestProgress_EmptyLineKeepsTheStreamOpen(t *testing.T) {
 	l := &progressWriter{out: &out, flush: func() error { return nil }}
 	began := time.Now()
 	for _, after := range []time.Duration{0, progressEvery, progressAlive - 1, progressAlive, progressAlive + progressEvery} {
-		if err := l.write(rowmill.Job{Status: rowmill.StatusRunning}, false, began.Add(after)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.write(rowmill.Job{Status: rowmill.StatusRunning}, false, began.Add(after)))
 	}
 	want := `{"update_type":"tokens","result":{"input_tokens":0,"output_tokens":0,"total_tokens_processed_per_second":0.0}}` + "\n" +
 		`{"update_type":"progress","result":0}` + "\n\n"

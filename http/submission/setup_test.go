@@ -18,16 +18,9 @@ import (
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // grade is a Function with two inputs and defaults.
 const grade = `{
@@ -64,7 +57,7 @@ type world struct {
 func setup(t testing.TB, change ...func(*Parser)) *world {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	must(t, err)
+	must.Get(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Parser = &Parser{
@@ -166,7 +159,7 @@ func (w *world) wantField(body, field, piece string) {
 func (w *world) define(definition string) (rowmill.Function, *request.Problems) {
 	w.Helper()
 	body, err := request.ReadObject([]byte(definition))
-	must(w, err)
+	must.Get(w, err)
 	return ReadDefinition(&body, w.Models, ""), body.Problems
 }
 
@@ -174,17 +167,15 @@ func (w *world) define(definition string) (rowmill.Function, *request.Problems) 
 func (w *world) publish(definition string) {
 	w.Helper()
 	f, problems := w.define(definition)
-	must(w, problems.Err())
-	if _, err := w.Functions.AddRevision(w.Context(), "default", f, true); err != nil {
-		w.Fatal(err)
-	}
+	must.Get(w, problems.Err())
+	must.Get(w.Functions.AddRevision(w.Context(), "default", f, true))(w)
 }
 
 // objects returns the keys in the bucket.
 func (w *world) objects() (keys []string) {
 	w.Helper()
 	all, err := w.bucket.List(w.Context(), "")
-	must(w, err)
+	must.Get(w, err)
 	for _, info := range all {
 		keys = append(keys, info.Key)
 	}
@@ -195,10 +186,10 @@ func (w *world) objects() (keys []string) {
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	must(w, err)
+	must.Get(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	must(w, err)
+	must.Get(w, err)
 	return text
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -35,10 +36,7 @@ func TestEndpoint_ReplacedSecretStillSigns(t *testing.T) {
 		t.Fatalf("secrets %d and %d bytes long, shown %q", len(first), len(e.Secret), e.SecretPrefix())
 	}
 	for after, want := range map[time.Duration][]string{0: {e.Secret, first}, 23 * time.Hour: {e.Secret, first}, 24 * time.Hour: {e.Secret}} {
-		header, err := e.SignBody("id", now.Add(after), "{}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(e.SignBody("id", now.Add(after), "{}"))(t)
 		got := strings.Split(header, " ")
 		for i, secret := range want {
 			signature, err := Sign(secret, "id", now.Add(after), "{}")
@@ -155,9 +153,7 @@ func TestBody(t *testing.T) {
 	}
 	job.FailedRows = 3
 	got, err := eventBody(JobFailed, &job, nil, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var event struct {
 		Type, Timestamp string
 		Data            map[string]any

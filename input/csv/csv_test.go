@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/input/csv"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func readAll(src io.Reader, cfg csv.Config) (records [][]string, err error) {
@@ -300,9 +301,7 @@ func benchmark(b *testing.B, row string) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			rows++
 		}
 		if rows != 1+(64<<20)/len(row) {

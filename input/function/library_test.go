@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
@@ -52,8 +53,7 @@ func definition(name, prompt string) rowmill.Function {
 
 func (s *testLibrary) publish(account, name, prompt string, publish bool) rowmill.Function {
 	s.Helper()
-	f, err := s.AddRevision(s.Context(), account, definition(name, prompt), publish)
-	check(s, err)
+	f := must.Get(s.AddRevision(s.Context(), account, definition(name, prompt), publish))(s)
 	return f
 }
 
@@ -64,7 +64,7 @@ func (s *testLibrary) published(account, name string) string {
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return ""
 	}
-	check(s, err)
+	must.Succeed(s, err)
 	return f.Prompt
 }
 
@@ -158,12 +158,10 @@ func TestLibrary_AccountsAreSeparate(t *testing.T) {
 				return s.EachRevision(t.Context(), account, "f", yield)
 			},
 		} {
-			if err := list(func(f rowmill.Function) error {
+			must.Succeed(t, list(func(f rowmill.Function) error {
 				found = append(found, f.Prompt)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		if want := "of " + account; !slices.Equal(found, []string{want, want, want}) {
 			t.Errorf("%q sees %q", account, found)
@@ -222,12 +220,10 @@ func TestLibrary_CrashWhilePublishing(t *testing.T) {
 			}
 			next := s.publish("acme", "f", "next", true)
 			var prompts []string
-			if err := s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
+			must.Succeed(t, s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
 				prompts = append(prompts, f.Prompt)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if len(prompts) != next.Revision || prompts[0] != "next" || !slices.Equal(prompts[len(prompts)-2:], []string{"two", "one"}) {
 				t.Errorf("write %d, after %v: revisions %q", writes, after, prompts)
 			}
@@ -332,13 +328,5 @@ func TestCheck(t *testing.T) {
 		if problem := function.FindNameProblem(name); problem != "" {
 			t.Errorf("%q %s", name, problem)
 		}
-	}
-}
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // inputs declares fields; a name that ends in ? is optional.
@@ -24,8 +25,7 @@ func inputs(names ...string) (declared []rowmill.FunctionInput) {
 
 func newPrompt(t *testing.T, text string, names ...string) *function.Prompt {
 	t.Helper()
-	p, err := function.NewPrompt(rowmill.FunctionPrompt{Inputs: inputs(names...), Prompt: text})
-	check(t, err)
+	p := must.Get(function.NewPrompt(rowmill.FunctionPrompt{Inputs: inputs(names...), Prompt: text}))(t)
 	return p
 }
 
@@ -109,8 +109,7 @@ func TestValues(t *testing.T) {
 		`{}`:                          {make([]string, 4), []string{"a", "b"}},
 		`{"a":1,"a":2,"b":3}`:         {[]string{"2", "3", "", ""}, nil},
 	} {
-		fields, err := function.ParseRow([]byte(row))
-		check(t, err)
+		fields := must.Get(function.ParseRow([]byte(row)))(t)
 		values, missing := p.Values(fields)
 		if diff := cmp.Diff([][]string{want.values, want.missing}, [][]string{values, missing}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row, diff)

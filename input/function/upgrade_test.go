@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Fields of a newer version stay in the Function and in the revision that has them,
@@ -18,7 +19,7 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	document := func(name string) string {
 		s.Helper()
 		doc, _, err := s.store.GetValue(s.Context(), name)
-		check(s, err)
+		must.Succeed(s, err)
 		return string(doc)
 	}
 	newer := document(head)
@@ -32,9 +33,7 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 		}
 		newer = strings.Replace(newer, edit[0], edit[1], 1)
 	}
-	if _, err := s.store.PutValue(t.Context(), head, json.RawMessage(newer), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.PutValue(t.Context(), head, json.RawMessage(newer), 1))(t)
 	has := func(when, name string, want ...string) {
 		s.Helper()
 		for _, text := range want {
@@ -44,9 +43,9 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 		}
 	}
 	ofFunction, ofRevision := `"owner":"of all"`, []string{`"language":"new"`, `"type":"number"`, `"vendor":{"x":[]}`}
-	check(t, s.Unpublish(t.Context(), "acme", "f"))
+	must.Succeed(t, s.Unpublish(t.Context(), "acme", "f"))
 	has("unpublished", head, append(ofRevision, ofFunction)...)
-	check(t, s.rollback("f", 1))
+	must.Succeed(t, s.rollback("f", 1))
 	has("published again", head, append(ofRevision, ofFunction)...)
 	s.publish("acme", "f", "two {{a}}", true)
 	has("replaced", copied, ofRevision...)
@@ -54,15 +53,13 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	if doc := document(head); strings.Contains(doc, "language") {
 		t.Errorf("the new revision has fields of the old one: %s", doc)
 	}
-	check(t, s.rollback("f", 1))
+	must.Succeed(t, s.rollback("f", 1))
 	has("rolled back", copied, ofRevision...)
 	has("rolled back", head, ofFunction)
-	if err := s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
+	must.Succeed(t, s.EachRevision(t.Context(), "acme", "f", func(f rowmill.Function) error {
 		if f.Revision == 1 && f.Prompt != "one {{a}}" {
 			t.Errorf("revision 1 is %+v", f)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -157,10 +159,7 @@ func TestMemo_IsBounded(t *testing.T) {
 	m, c := TTL[string, int]{Age: time.Second, Most: 10, Now: func() time.Time { return now }}, &counted{}
 	get := func(key string) int {
 		t.Helper()
-		got, err := m.Get(t.Context(), key, c.compute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(m.Get(t.Context(), key, c.compute))(t)
 		return got
 	}
 	for i := range 20 {

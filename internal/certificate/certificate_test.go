@@ -10,18 +10,13 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func issue(t *testing.T, dir string) certtest.Files {
 	t.Helper()
-	a, err := certtest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := a.Issue(dir, "rowmill")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(certtest.NewAuthority())(t)
+	files := must.Get(a.Issue(dir, "rowmill"))(t)
 	return files
 }
 
@@ -30,15 +25,9 @@ func TestCurrent(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	files := issue(t, t.TempDir())
-	h, err := Open(Files(files), nil, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(Open(Files(files), nil, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	serial := func() string {
-		cert, err := h.GetCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cert := must.Get(h.GetCertificate(nil))(t)
 		return cert.Leaf.SerialNumber.String()
 	}
 	first, pool := serial(), h.pool
@@ -47,21 +36,14 @@ func TestCurrent(t *testing.T) {
 		if serial() != first {
 			t.Errorf("with %d of 3 files replaced another certificate is in use", i)
 		}
-		text, err := os.ReadFile(file[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file[1], text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file[0]))(t)
+		must.Succeed(t, os.WriteFile(file[1], text, 0o600))
 	}
 	second := serial()
 	if _, now := h.Current(); second == first || now.Equal(pool) {
 		t.Error("the files were replaced, but the old certificate is in use")
 	}
-	if err := os.Remove(files.Key); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(files.Key))
 	log.Reset()
 	for range 3 {
 		if serial() != second {

@@ -25,6 +25,7 @@ import (
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -93,9 +94,7 @@ func Start(t testing.TB, cfg Config) *Program {
 	}
 	t.Cleanup(func() { _ = p.Store.Close() })
 	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = bucket.Close() })
 	if cfg.Service == nil {
 		cfg.Service = IdleService{}
@@ -103,9 +102,7 @@ func Start(t testing.TB, cfg Config) *Program {
 	api, err := http.New(http.Config{
 		Store: p.Store, Bucket: bucket, Catalog: catalog.Default(), Service: cfg.Service, AdminKeys: []string{adminKey}, Now: p.clock,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	handler := api.Handler()
 	if cfg.Wrap != nil {
 		handler = cfg.Wrap(handler)

@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // durationColumn returns a column that differs from an integer column only in
@@ -21,10 +22,7 @@ func durationColumn(tb testing.TB, note string) TableColumn {
 	if !ok {
 		tb.Fatalf("%q makes no type", note)
 	}
-	text, err := l.encodeIDLeaf()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(l.encodeIDLeaf())(tb)
 	return TableColumn{Name: "elapsed", Kind: TableLeaf, Leaf: text}
 }
 
@@ -80,10 +78,7 @@ func FuzzArrow(f *testing.F) {
 		{Name: "real", Kind: TableReal},
 		{Name: "n", Kind: TableInt},
 	}
-	raw, err := base64.StdEncoding.DecodeString(arrowSchema(columns))
-	if err != nil {
-		f.Fatal(err)
-	}
+	raw := must.Get(base64.StdEncoding.DecodeString(arrowSchema(columns)))(f)
 	f.Add(raw)
 	for i := range raw {
 		f.Add(raw[:i])
@@ -109,10 +104,7 @@ func FuzzArrow(f *testing.F) {
 			if !ok {
 				t.Fatalf("column %d: %q", i, note)
 			}
-			text, err := l.encodeIDLeaf()
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(l.encodeIDLeaf())(t)
 			if _, err := ParseLeaf(text); err != nil {
 				t.Fatalf("column %d: %q: %v", i, note, err)
 			}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestAttached attaches bytes while it writes or splices a table, and reads
@@ -17,30 +19,21 @@ func TestAttached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []cells
 		var file, spliced bytes.Buffer
-		w, err := NewTableWriter(&file, everyColumn(), []KeyValue{{"k", "v"}}, drawConfig(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(NewTableWriter(&file, everyColumn(), []KeyValue{{"k", "v"}}, drawConfig(t)))(t)
 		attached := map[string][]byte{}
 		attach := func(to interface{ Attach(string, []byte) error }, key string) {
 			attached[key] = rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "attached")
-			if err := to.Attach(key, attached[key]); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, to.Attach(key, attached[key]))
 		}
 		for i, row := range drawRows(t) {
 			if rapid.IntRange(0, 9).Draw(t, "attach") == 0 {
 				attach(w, fmt.Sprint("x:", i))
 			}
 			rows = append(rows, row)
-			if err := addCells(w, row); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, addCells(w, row))
 		}
 		attach(w, "x:last")
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Close())
 		check := func(file []byte) {
 			t.Helper()
 			table := openBytes(t, file)
@@ -64,18 +57,11 @@ func TestAttached(t *testing.T) {
 		check(file.Bytes())
 
 		clear(attached)
-		s, err := NewSplicer(&spliced, everyColumn(), []KeyValue{{"k", "v"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewSplicer(&spliced, everyColumn(), []KeyValue{{"k", "v"}}))(t)
 		attach(s, "x:first")
-		if err := s.Append(context.Background(), openBytes(t, file.Bytes())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Append(context.Background(), openBytes(t, file.Bytes())))
 		attach(s, "x:second")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Close())
 		check(spliced.Bytes())
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestCompactEncodings compares the encoding by hand with the thrift package,
@@ -23,9 +25,7 @@ func TestCompactEncodings(t *testing.T) {
 		}
 		encoded := h.append(nil)
 		var header format.PageHeader
-		if err := thrift.Unmarshal(new(thrift.CompactProtocol), encoded, &header); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, thrift.Unmarshal(new(thrift.CompactProtocol), encoded, &header))
 		d := header.DataPageHeader.V
 		if int(header.UncompressedPageSize) != h.raw || uint32(header.CRC) != h.crc || int(d.NumValues) != h.values ||
 			header.Type != format.DataPage || d.Encoding != format.Plain || d.DefinitionLevelEncoding != format.RLE {

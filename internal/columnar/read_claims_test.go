@@ -23,6 +23,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // shape is one way to write a column.
@@ -232,7 +233,7 @@ func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, p
 	protocol := new(thrift.CompactProtocol)
 	length := int(binary.LittleEndian.Uint32(data[len(data)-8:]))
 	var meta format.FileMetaData
-	noError(t, thrift.Unmarshal(protocol, data[len(data)-8-length:len(data)-8], &meta))
+	must.Succeed(t, thrift.Unmarshal(protocol, data[len(data)-8-length:len(data)-8], &meta))
 	column := &meta.RowGroups[0].Columns[0]
 	m := &column.MetaData
 	at := m.DataPageOffset
@@ -243,7 +244,7 @@ func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, p
 	for end := at + m.TotalCompressedSize; at < end; {
 		var p page
 		r := bytes.NewReader(data[at:end])
-		noError(t, thrift.NewDecoder(protocol.NewReader(r)).Decode(&p.head))
+		must.Succeed(t, thrift.NewDecoder(protocol.NewReader(r)).Decode(&p.head))
 		at = end - int64(r.Len())
 		p.body = bytes.Clone(data[at : at+int64(p.head.CompressedPageSize)])
 		at += int64(len(p.body))
@@ -255,7 +256,7 @@ func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, p
 	m.DictionaryPageOffset, m.DataPageOffset = 0, 4
 	for _, p := range pages {
 		p.head.CompressedPageSize = int32(len(p.body))
-		head := must(thrift.Marshal(protocol, &p.head))(t)
+		head := must.Get(thrift.Marshal(protocol, &p.head))(t)
 		if p.data() && m.DictionaryPageOffset == 0 && len(out) > 4 {
 			m.DictionaryPageOffset, m.DataPageOffset = 4, int64(len(out))
 		}
@@ -263,7 +264,7 @@ func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, p
 	}
 	m.TotalCompressedSize = int64(len(out) - 4)
 	column.ColumnIndexOffset, column.ColumnIndexLength, column.OffsetIndexOffset, column.OffsetIndexLength = 0, 0, 0, 0
-	footer := must(thrift.Marshal(protocol, &meta))(t)
+	footer := must.Get(thrift.Marshal(protocol, &meta))(t)
 	out = append(out, footer...)
 	return append(binary.LittleEndian.AppendUint32(out, uint32(len(footer))), "PAR1"...)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress/lz4"
 	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func packers() map[format.CompressionCodec]compress.Codec {
@@ -34,10 +36,7 @@ func TestUnpackIsExact(t *testing.T) {
 	for id, codec := range packers() {
 		var u unpacker
 		for i, plain := range [][]byte{{}, {1}, noise, make([]byte, 3_000_000), bytes.Repeat([]byte("words "), 1000), bytes.Repeat([]byte("a"), 19)} {
-			packed, err := codec.Encode(nil, plain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			packed := must.Get(codec.Encode(nil, plain))(t)
 			dst := bytes.Repeat([]byte("M"), len(plain))
 			if err := u.unpack(id, dst, packed); err != nil || !bytes.Equal(dst, plain) {
 				t.Errorf("%v, case %d: %v, equal %v", id, i, err, bytes.Equal(dst, plain))
@@ -71,10 +70,7 @@ func TestUnpackIsExact(t *testing.T) {
 func FuzzUnpack(f *testing.F) {
 	for id, codec := range packers() {
 		for _, plain := range []string{"words words words words words", fmt.Sprint(make([]int, 500))} {
-			packed, err := codec.Encode(nil, []byte(plain))
-			if err != nil {
-				f.Fatal(err)
-			}
+			packed := must.Get(codec.Encode(nil, []byte(plain)))(f)
 			f.Add(int32(id), uint16(len(plain)), packed)
 		}
 	}
@@ -94,10 +90,7 @@ func FuzzUnpack(f *testing.F) {
 				t.Fatalf("%v: got %q, another program %q, %v", id, dst, plain, err)
 			}
 		}
-		packed, err := codec.Encode(nil, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get(codec.Encode(nil, b))(t)
 		dst = make([]byte, len(b))
 		if err := u.unpack(id, dst, packed); err != nil || !bytes.Equal(dst, b) {
 			t.Fatalf("%v: %v", id, err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // foreign writes rows with another program.
@@ -28,16 +29,14 @@ func foreign[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []b
 	t.Helper()
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[T](&b, options...)
-	if _, err := w.Write(rows); err != nil {
-		t.Fatal(err)
-	}
-	noError(t, w.Close())
+	must.Get(w.Write(rows))(t)
+	must.Succeed(t, w.Close())
 	return b.Bytes()
 }
 
 func open(t testing.TB, data []byte) *columnar.File {
 	t.Helper()
-	f := must(columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{}))(t)
+	f := must.Get(columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{}))(t)
 	return f
 }
 
@@ -55,9 +54,9 @@ func texts(t testing.TB, f *columnar.File, name string) (out []string) {
 			if errors.Is(err, io.EOF) {
 				return out
 			}
-			noError(t, err)
+			must.Succeed(t, err)
 			text, err := rows.Text(0)
-			noError(t, err)
+			must.Succeed(t, err)
 			out = append(out, text)
 		}
 	}
@@ -181,7 +180,7 @@ func TestIDsKeepTheirType(t *testing.T) {
 	for name, ids := range want {
 		rows := f.Rows(position[name])
 		for i, id := range ids {
-			noError(t, rows.Next())
+			must.Succeed(t, rows.Next())
 			got, err := rows.ID(0)
 			if err != nil || got != id {
 				t.Errorf("%s, row %d: got %+v (%v), want %+v", name, i, got, err, id)
@@ -225,7 +224,7 @@ func TestEveryCodecPageVersionAndManyRowGroupsInLockStep(t *testing.T) {
 				r := f.Rows(1, 0)
 				defer r.Close()
 				for i, row := range rows {
-					noError(t, r.Next())
+					must.Succeed(t, r.Next())
 					text, err := r.Text(0)
 					if err != nil || text != row.Text {
 						t.Fatalf("row %d: got %q, %v", i, text, err)
@@ -289,10 +288,8 @@ func TestBSONIsRefused(t *testing.T) {
 	w := parquet.NewWriter(&b, schema)
 	doc := parquet.ByteArrayValue([]byte("\x05\x00\x00\x00\x00"))
 	row := parquet.Row{doc.Level(0, 0, 0), doc.Level(0, 0, 1), parquet.ByteArrayValue([]byte("hello")).Level(0, 0, 2)}
-	if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
-		t.Fatal(err)
-	}
-	noError(t, w.Close())
+	must.Get(w.WriteRows([]parquet.Row{row}))(t)
+	must.Succeed(t, w.Close())
 	f := open(t, b.Bytes())
 	for i, column := range []string{"doc", "group.inner"} {
 		rows := f.Rows(2, i)
@@ -322,8 +319,7 @@ func TestLimitsHoldWhateverPagesClaim(t *testing.T) {
 		"zstd": &parquet.Zstd, "lz4": &lz4.Codec{Level: lz4.Fastest}, "brotli": &parquet.Brotli,
 	} {
 		data := foreign(t, zeros, parquet.Compression(codec), parquet.PageBufferSize(64<<20))
-		f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageBytes: 1 << 20})
-		noError(t, err)
+		f := must.Get(columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageBytes: 1 << 20}))(t)
 		r := f.Rows(1)
 		if err := r.Next(); err == nil || !strings.Contains(err.Error(), "smaller pages") {
 			t.Errorf("%s: got %v", name, err)
@@ -331,8 +327,7 @@ func TestLimitsHoldWhateverPagesClaim(t *testing.T) {
 		r.Close()
 	}
 	data := foreign(t, pairs(5_000))
-	f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageValues: 100})
-	noError(t, err)
+	f := must.Get(columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageValues: 100}))(t)
 	if err := f.Rows(0).Next(); err == nil || !strings.Contains(err.Error(), "5000 values") {
 		t.Errorf("got %v", err)
 	}
@@ -472,27 +467,4 @@ func BenchmarkReadText(b *testing.B) {
 		r.Close()
 	}
 	b.ReportMetric(float64(len(rows))*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(fataler) T {
-	return func(t fataler) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

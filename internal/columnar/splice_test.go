@@ -7,29 +7,24 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func splice(tb rapid.TB, columns []TableColumn, files ...[]byte) []byte {
 	tb.Helper()
 	var out bytes.Buffer
-	s, err := NewSplicer(&out, columns, []KeyValue{{"k", "v"}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(NewSplicer(&out, columns, []KeyValue{{"k", "v"}}))(tb)
 	rows := int64(0)
 	for _, file := range files {
 		t := openBytes(tb, file)
-		if err := s.Append(context.Background(), t); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, s.Append(context.Background(), t))
 		rows += t.Rows()
 	}
 	if s.Rows() != rows {
 		tb.Fatalf("%d rows spliced, want %d", s.Rows(), rows)
 	}
-	if err := s.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.Close())
 	return out.Bytes()
 }
 
@@ -92,19 +87,12 @@ func TestSpliceByRanges(t *testing.T) {
 		all := everyColumn()
 		for _, columns := range [][]TableColumn{all, all[:3], {all[0], all[1], all[8], all[6]}} {
 			var out rangeBuffer
-			s, err := NewSplicer(&out, columns, []KeyValue{{"k", "v"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(NewSplicer(&out, columns, []KeyValue{{"k", "v"}}))(t)
 			for _, file := range files {
-				if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Append(context.Background(), openBytes(t, file)))
 			}
 			chunks := out.ranges
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Close())
 			if !bytes.Equal(out.Bytes(), splice(t, columns, files...)) {
 				t.Fatal("it is another file")
 			}
@@ -131,24 +119,15 @@ func TestSpliceWithTrailingColumns(t *testing.T) {
 		all := everyColumn()
 		trailing := rapid.IntRange(0, len(all)).Draw(t, "trailing")
 		var out rangeBuffer
-		s, err := NewSplicer(&out, all, []KeyValue{{"k", "v"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewSplicer(&out, all, []KeyValue{{"k", "v"}}))(t)
 		s.SetFirstTrailingColumn(trailing)
 		for _, file := range files {
-			if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Append(context.Background(), openBytes(t, file)))
 		}
 		if rapid.Bool().Draw(t, "attached") {
-			if err := s.Attach("more", []byte("abc")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Attach("more", []byte("abc")))
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Close())
 		whole := out.Bytes()
 		sameRows(t, "spliced", readCells(t, openBytes(t, whole)), rows)
 		sameRows(t, "parquet-go", oracleCells(t, whole), rows)
@@ -159,25 +138,16 @@ func TestSpliceWithTrailingColumns(t *testing.T) {
 				continue
 			}
 			var part rangeBuffer
-			s, err := NewSplicer(&part, columns, []KeyValue{{"k", "v"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Append(context.Background(), openBytes(t, whole)); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.flushRange(); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(NewSplicer(&part, columns, []KeyValue{{"k", "v"}}))(t)
+			must.Succeed(t, s.Append(context.Background(), openBytes(t, whole)))
+			must.Succeed(t, s.flushRange())
 			if part.ranges > 1 {
 				t.Fatalf("%d columns are %d ranges", len(columns), part.ranges)
 			}
 			if &columns[0] == &all[0] && part.ranges == 1 && part.Len() != int(s.offset) {
 				t.Fatalf("%d of the first %d bytes are one range", part.Len(), s.offset)
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Close())
 			if !bytes.Equal(part.Bytes(), splice(t, columns, files...)) {
 				t.Fatal("it is another file")
 			}
@@ -220,10 +190,7 @@ func TestSpliceRefuses(t *testing.T) {
 		"wrong kind": {Name: "a", Kind: TableInt},
 		"required":   {Name: "a", Kind: TableText, Required: true},
 	} {
-		s, err := NewSplicer(&bytes.Buffer{}, []TableColumn{column}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewSplicer(&bytes.Buffer{}, []TableColumn{column}, nil))(t)
 		if err := s.Append(context.Background(), table); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
@@ -33,17 +34,15 @@ func TestSuite_ShapesOfParquetTesting(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), program, filepath.Join("testdata", "shapes.py"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	list, err := os.ReadFile(filepath.Join(dir, "want.json"))
-	noError(t, err)
+	list := must.Get(os.ReadFile(filepath.Join(dir, "want.json")))(t)
 	var files map[string]any // an error, or the columns: each has texts or an error
-	noError(t, json.Unmarshal(list, &files))
+	must.Succeed(t, json.Unmarshal(list, &files))
 	if len(files) < 40 {
 		t.Fatalf("%d files", len(files))
 	}
 	for name, want := range files {
 		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(filepath.Join(dir, name))
-			noError(t, err)
+			data := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 			if diff := cmp.Diff(want, contents(data, want)); diff != "" {
 				t.Errorf("(-want +got):\n%.2000s", diff)
 			}
@@ -148,10 +147,8 @@ func TestLegacyNesting(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
 			w := parquet.NewWriter(&b, parquet.NewSchema("x", parquet.Group{"v": test.node}))
-			if _, err := w.WriteRows([]parquet.Row{test.row}); err != nil {
-				t.Fatal(err)
-			}
-			noError(t, w.Close())
+			must.Get(w.WriteRows([]parquet.Row{test.row}))(t)
+			must.Succeed(t, w.Close())
 			texts, err := read(t, rewrite(t, b.Bytes(), func(meta *format.FileMetaData, _ []page) { test.change(meta) }))
 			if err != nil || !slices.Equal(texts, []string{test.want}) {
 				t.Errorf("%v, got %q, want %s", err, texts, test.want)

@@ -16,6 +16,8 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // everyColumn returns the columns of a table with every kind of column.
@@ -65,27 +67,17 @@ func addCells(w *TableWriter, row cells) error {
 func makeTable(tb rapid.TB, columns []TableColumn, rows []cells, cfg TableConfig) []byte {
 	tb.Helper()
 	var file bytes.Buffer
-	w, err := NewTableWriter(&file, columns, []KeyValue{{"k", "v"}}, cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	w := must.Get(NewTableWriter(&file, columns, []KeyValue{{"k", "v"}}, cfg))(tb)
 	for _, row := range rows {
-		if err := addCells(w, row); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, addCells(w, row))
 	}
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, w.Close())
 	return file.Bytes()
 }
 
 func openBytes(tb rapid.TB, file []byte) *Table {
 	tb.Helper()
-	t, err := OpenTable(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	t := must.Get(OpenTable(bytes.NewReader(file), int64(len(file))))(tb)
 	return t
 }
 
@@ -136,9 +128,7 @@ func readCells(tb rapid.TB, t *Table) []cells {
 		if errors.Is(err, io.EOF) {
 			return rows
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		if b.First != int64(len(rows)) {
 			tb.Fatalf("a block starts at row %d after %d rows", b.First, len(rows))
 		}
@@ -203,13 +193,8 @@ func TestTableRoundTrip(t *testing.T) {
 		}
 		n := rapid.IntRange(0, len(rows)-1).Draw(t, "row")
 		scan := table.Scan(8, 1)
-		if err := scan.SeekRow(int64(n)); err != nil {
-			t.Fatal(err)
-		}
-		b, err := scan.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, scan.SeekRow(int64(n)))
+		b := must.Get(scan.Next())(t)
 		i := n - int(b.First)
 		if b.IsNull(1, i) != (rows[n][1] == nil) || !b.IsNull(1, i) && string(b.Text(1, i)) != rows[n][1] {
 			t.Fatalf("row %d found by SeekRow has another text", n)
@@ -245,9 +230,7 @@ func TestSeekAgainAfterAReadError(t *testing.T) {
 	for before := 0; ; before++ {
 		src := &failingOnce{Reader: bytes.NewReader(file), before: -1}
 		table, err := OpenTable(src, int64(len(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		scan := table.Scan(0, 1)
 		src.before = before
 		err = scan.SeekRow(15)
@@ -260,13 +243,9 @@ func TestSeekAgainAfterAReadError(t *testing.T) {
 		if !errors.Is(err, errReadOnce) {
 			t.Fatal(err)
 		}
-		if err := scan.SeekRow(15); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, scan.SeekRow(15))
 		b, err := scan.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if i := 15 - int(b.First); b.Int(0, i) != 15 || string(b.Text(1, i)) != "text 15" {
 			t.Errorf("row 15 is %d, %q", b.Int(0, i), b.Text(1, i))
 		}
@@ -276,10 +255,7 @@ func TestSeekAgainAfterAReadError(t *testing.T) {
 // oracleCells reads a table with parquet-go.
 func oracleCells(tb rapid.TB, file []byte) []cells {
 	tb.Helper()
-	f, err := parquet.OpenFile(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(parquet.OpenFile(bytes.NewReader(file), int64(len(file))))(tb)
 	columns := everyColumn()
 	var all []cells
 	for _, g := range f.RowGroups() {
@@ -292,13 +268,9 @@ func oracleCells(tb rapid.TB, file []byte) []cells {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, err)
 		}
-		if err := reader.Close(); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, reader.Close())
 	}
 	return all
 }
@@ -342,9 +314,7 @@ func checkStatistics(tb rapid.TB, file []byte, rows []cells) {
 			checkBounds(tb, column, rows[from:to], c, s.MinValue, s.MaxValue, s.NullCount)
 			var index format.ColumnIndex
 			at := file[chunk.ColumnIndexOffset:][:chunk.ColumnIndexLength]
-			if err := thrift.Unmarshal(new(thrift.CompactProtocol), at, &index); err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, thrift.Unmarshal(new(thrift.CompactProtocol), at, &index))
 			_, places, err := table.readPageLocations(table.locateOffsetIndex(g, c), nil, nil)
 			if err != nil || len(places) != len(index.NullPages) {
 				tb.Fatalf("%d pages in one index and %d in the other: %v", len(places), len(index.NullPages), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
@@ -23,16 +24,14 @@ func TestOtherWriters(t *testing.T) {
 	if out, err := exec.Command(program, filepath.Join("testdata", "write.py"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "want.json"))
-	noError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(dir, "want.json")))(t)
 	var files map[string]map[string][]string
-	noError(t, json.Unmarshal(text, &files))
+	must.Succeed(t, json.Unmarshal(text, &files))
 	if len(files) < 80 {
 		t.Fatalf("%d files", len(files))
 	}
 	for name, columns := range files {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		noError(t, err)
+		data := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 		f := open(t, data)
 		for column, want := range columns {
 			if diff := cmp.Diff(want, texts(t, f, column)); diff != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
@@ -15,28 +16,20 @@ func Open(t testing.TB) (*bolt.Store, *dir.Bucket) {
 	t.Helper()
 	folder := t.TempDir()
 	records, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := records.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	keys, err := dir.LoadKeyring(t.Context(), records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w, err := bucket.Create(t.Context(), layout.Deployment, layout.JSON) // nodes also write this object at their start
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return records, bucket
 }

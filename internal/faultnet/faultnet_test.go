@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestMain lets a host run this binary as one of the programs below.
@@ -96,9 +98,7 @@ func setup(t *testing.T, names ...string) (*Network, []*Host) {
 		t.Skip("SKIPPED, NOT TESTED:", err)
 	}
 	n, err := New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := n.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -123,17 +123,9 @@ func start(t *testing.T, h *Host, args ...string) *talk {
 	t.Helper()
 	command := h.Command(t.Context(), os.Args[0], args...)
 	command.Stderr = os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(command.StdinPipe())(t)
+	out := must.Get(command.StdoutPipe())(t)
+	must.Succeed(t, command.Start())
 	s := &talk{in: in, lines: make(chan string, 16)}
 	go func() {
 		for scanner := bufio.NewScanner(out); scanner.Scan(); {
@@ -149,9 +141,7 @@ func start(t *testing.T, h *Host, args ...string) *talk {
 
 func (s *talk) say(t *testing.T, line string) {
 	t.Helper()
-	if _, err := fmt.Fprintln(s.in, line); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintln(s.in, line))(t)
 }
 
 func (s *talk) hears(t *testing.T, want string) {
@@ -196,16 +186,12 @@ func TestCutAndHeal(t *testing.T) {
 		{"back", func() error { return n.DropPackets(t.Context(), 100, one(b), one(a)) }},
 		{"both ways", func() error { return n.Partition(t.Context(), one(a), one(b)) }},
 	} {
-		if err := cut.do(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cut.do())
 		fromA.say(t, cut.name)
 		fromA.hearsNothing(t)
 		fromC.say(t, "others go on")
 		fromC.hears(t, "others go on")
-		if err := n.Heal(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, n.Heal(t.Context()))
 		fromA.hears(t, cut.name) // TCP sends again: a cut delays the connection but does not break it
 	}
 }
@@ -214,15 +200,11 @@ func TestCutAndHeal(t *testing.T) {
 func TestLoss(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	const percent = 30
-	if err := n.DropPackets(t.Context(), percent, hosts[:1], hosts[1:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.DropPackets(t.Context(), percent, hosts[:1], hosts[1:]))
 	lost := func(from, to *Host) int {
 		t.Helper()
 		before := arrived(t, to)
-		if err := runCommand(from.Command(t.Context(), os.Args[0], "spray", net.JoinHostPort(to.Addr.String(), "9"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runCommand(from.Command(t.Context(), os.Args[0], "spray", net.JoinHostPort(to.Addr.String(), "9"))))
 		return sprayed - (arrived(t, to) - before)
 	}
 	// Five standard deviations: sqrt(4000·0.3·0.7) is 29.
@@ -238,10 +220,7 @@ func TestLoss(t *testing.T) {
 // a listener.
 func arrived(t *testing.T, h *Host) int {
 	t.Helper()
-	out, err := h.Command(t.Context(), "cat", "/proc/net/snmp").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(h.Command(t.Context(), "cat", "/proc/net/snmp").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		if fields[0] != "Udp:" || fields[1] == "InDatagrams" {
@@ -249,9 +228,7 @@ func arrived(t *testing.T, h *Host) int {
 		}
 		received, err := strconv.Atoi(fields[1])
 		unwanted, err2 := strconv.Atoi(fields[2]) // NoPorts
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, err2))
 		return received + unwanted
 	}
 	t.Fatal("no UDP in /proc/net/snmp")
@@ -264,14 +241,9 @@ func TestReach(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	address := net.JoinHostPort(hosts[0].Addr.String(), "7000")
 	start(t, hosts[0], "echo", address).hears(t, "listening")
-	if err := n.Partition(t.Context(), hosts[:1], hosts[1:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.Partition(t.Context(), hosts[:1], hosts[1:]))
 	dialer := net.Dialer{Timeout: patience}
-	connection, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(dialer.DialContext(t.Context(), "tcp", address))(t)
 	connection.Close()
 }
 
@@ -279,15 +251,10 @@ func TestReach(t *testing.T) {
 func TestClose(t *testing.T) {
 	n, hosts := setup(t, "a")
 	sleep := hosts[0].Command(t.Context(), "sleep", "1000")
-	if err := sleep.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sleep.Start())
 	// `ip` enters the namespace before it becomes the command.
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		pids, err := exec.CommandContext(t.Context(), "ip", "netns", "pids", hosts[0].namespace).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		pids := must.Get(exec.CommandContext(t.Context(), "ip", "netns", "pids", hosts[0].namespace).Output())(t)
 		if strings.TrimSpace(string(pids)) == strconv.Itoa(sleep.Process.Pid) {
 			break
 		}
@@ -296,9 +263,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	name := n.name
-	if err := n.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.Close(t.Context()))
 	var exit *exec.ExitError
 	if err := sleep.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("the process ended with %v, want it killed", err)
@@ -311,13 +276,9 @@ func TestClose(t *testing.T) {
 func TestSweep(t *testing.T) {
 	mine, _ := setup(t, "a")
 	gone := exec.CommandContext(t.Context(), "true")
-	if err := gone.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, gone.Run())
 	left := prefix + strconv.Itoa(gone.Process.Pid) + ".1"
-	if err := runIP(t.Context(), "netns", "add", left+".hub"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, runIP(t.Context(), "netns", "add", left+".hub"))
 	other, _ := setup(t)
 	wantNone(t, left)
 	if mine.subnet == other.subnet {
@@ -330,10 +291,7 @@ func TestSweep(t *testing.T) {
 
 func wantNone(t *testing.T, name string) {
 	t.Helper()
-	list, err := exec.CommandContext(t.Context(), "ip", "netns", "list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(exec.CommandContext(t.Context(), "ip", "netns", "list").Output())(t)
 	if strings.Contains(string(list), name) {
 		t.Errorf("%s is still there:\n%s", name, list)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -22,9 +24,7 @@ const prompt = "$ "
 func CheckFile(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
-		if err := write(path, got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, write(path, got))
 		return
 	}
 	want, err := os.ReadFile(path)
@@ -48,10 +48,7 @@ func write(path, text string) error {
 // before a command are remarks.
 func CheckScript(t testing.TB, path string, run func(command string) string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	now, commands := replay(string(text), run)
 	if commands == 0 {
 		t.Fatalf("%s holds no command: no line begins with %q", path, prompt)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // failing is a test that records whether it has failed.
@@ -38,9 +40,7 @@ func TestScriptFailsWhereSomethingElseIsSaid(t *testing.T) {
 	t.Parallel()
 	for said, fails := range map[string]bool{"A": false, "A2": true, "": true} {
 		path := filepath.Join(t.TempDir(), "script.txt")
-		if err := os.WriteFile(path, []byte("$ a\n"+said+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte("$ a\n"+said+"\n"), 0o600))
 		h := &failing{TB: t}
 		CheckScript(h, path, shout)
 		if h.failed != fails && !*update {

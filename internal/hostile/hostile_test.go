@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // The bytes of a kind depend only on the request and the seed, each header says that it
@@ -43,10 +45,7 @@ func answer(t *testing.T, kind AnswerKind, r Request) []byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	go kind.Answer(theirs, r)
-	text, err := io.ReadAll(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(ours))(t)
 	return text
 }
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill/internal/jsonpreserve"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A thing has every kind of member that records have.
@@ -49,14 +50,9 @@ type deeper struct {
 func rewrite(t *testing.T, stored string, change func(*thing)) string {
 	t.Helper()
 	var v thing
-	if err := jsonpreserve.Decode(stored, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, jsonpreserve.Decode(stored, &v))
 	change(&v)
-	raw, err := jsonpreserve.Rewrite([]byte(stored), v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(jsonpreserve.Rewrite([]byte(stored), v))(t)
 	return string(raw)
 }
 
@@ -130,14 +126,8 @@ func TestWhatOverlapsSurvives(t *testing.T) {
 		before, after := tree(t, things.Draw(t, "before")), things.Draw(t, "after")
 		had := map[string]bool{}
 		objects(before, "", func(path string, object map[string]any) { had[path], object["new"] = true, path })
-		stored, err := json.Marshal(before)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rewritten, err := jsonpreserve.Rewrite(stored, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := must.Get(json.Marshal(before))(t)
+		rewritten := must.Get(jsonpreserve.Rewrite(stored, after))(t)
 		want := tree(t, after)
 		objects(want, "", func(path string, object map[string]any) {
 			if had[path] {
@@ -156,9 +146,7 @@ func tree(t *rapid.T, v any) (decoded any) {
 	if err == nil {
 		err = jsonpreserve.Decode(raw, &decoded)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return decoded
 }
 
@@ -195,24 +183,16 @@ func FuzzRewrite(f *testing.F) {
 		if err := jsonpreserve.Decode(stored, &v); err != nil || !json.Valid([]byte(stored)) {
 			t.Skip()
 		}
-		once, err := jsonpreserve.Rewrite([]byte(stored), v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		once := must.Get(jsonpreserve.Rewrite([]byte(stored), v))(t)
 		if err := jsonpreserve.Decode(once, &again); err != nil {
 			t.Fatalf("%v: %s", err, once)
 		}
-		known, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		known := must.Get(json.Marshal(v))(t)
 		if same, err := json.Marshal(again); err != nil || string(same) != string(known) {
 			t.Errorf("what is known differs in %s: it is %s, %v; want %s", once, same, err, known)
 		}
 		var before, after map[string]any
-		if err := errors.Join(jsonpreserve.Decode(stored, &before), jsonpreserve.Decode(once, &after)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(jsonpreserve.Decode(stored, &before), jsonpreserve.Decode(once, &after)))
 		for name, value := range before {
 			if diff := cmp.Diff(value, after[name]); diff != "" && !knows(t, name) {
 				t.Errorf("unknown member %q (-want +got):\n%s", name, diff)
@@ -224,10 +204,7 @@ func FuzzRewrite(f *testing.F) {
 // knows reports whether encoding/json knows a member of a thing.
 func knows(t *testing.T, name string) bool {
 	t.Helper()
-	raw, err := json.Marshal(map[string]any{name: nil})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(map[string]any{name: nil}))(t)
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	return d.Decode(new(thing)) == nil
@@ -236,10 +213,7 @@ func knows(t *testing.T, name string) bool {
 func TestRewriteOfNothingIsAnEncoding(t *testing.T) {
 	t.Parallel()
 	v := thing{ID: "a"}
-	want, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(json.Marshal(v))(t)
 	for _, stored := range []string{"", "null", "{}", string(want)} {
 		if got, err := jsonpreserve.Rewrite([]byte(stored), v); err != nil || string(got) != string(want) {
 			t.Errorf("over %q: %s, %v", stored, got, err)

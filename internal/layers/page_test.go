@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestTableNamesWhatThereIs checks that each entry of the table has packages.
@@ -22,10 +24,7 @@ func TestTableNamesWhatThereIs(t *testing.T) {
 // TestPageIsTheTable compares the table with the page that shows it.
 func TestPageIsTheTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/architecture.md"))(t)
 	table := RowmillRules()
 	for _, wrong := range table.PageDifferences(string(page)) {
 		t.Error("docs/architecture.md: " + wrong)
@@ -96,14 +95,8 @@ func TestDiffers(t *testing.T) {
 // page for contributors exists.
 func TestContributingNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/contributing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/contributing.md"))(t)
+	makefile := must.Get(os.ReadFile("../../Makefile"))(t)
 	paths := 0
 	for _, match := range quoted.FindAllStringSubmatch(string(page), -1) {
 		name := match[1]

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // excluded lists folders with metrics that a node does not have: for example, the
@@ -23,7 +25,7 @@ var excluded = []string{"engine/sim", "bench", "e2e"}
 func FindRegistered(t testing.TB, root string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -52,10 +54,7 @@ func FindRegistered(t testing.TB, root string) map[string]bool {
 			return true
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 

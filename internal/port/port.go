@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // Ports from first to last-1 are reserved. Linux uses ports from 32768 on for programs that
@@ -73,10 +75,7 @@ func bind(host netip.Addr, port int) (release func(), err error) {
 // ReserveForTest reserves a port of 127.0.0.1 until the test ends.
 func ReserveForTest(t testing.TB) *Reservation {
 	t.Helper()
-	r, err := Reserve(t.Context(), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Reserve(t.Context(), "127.0.0.1"))(t)
 	t.Cleanup(r.Release)
 	return r
 }

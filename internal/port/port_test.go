@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // No other caller can reserve a reserved port. A server can listen on it, also after a
@@ -13,9 +15,7 @@ import (
 // exec, a child still has the sockets that this test closes.
 func TestReserve(t *testing.T) {
 	r, err := Reserve(t.Context(), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer r.Release()
 	host := netip.MustParseAddr("127.0.0.1")
 	if _, err := bind(host, r.Port); err == nil {

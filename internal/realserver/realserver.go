@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
@@ -66,10 +67,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	SkipUnlessEnabled(t)
 	s := Server{Port: o.Port}
 	if s.Port == 0 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		s.Port = listener.Addr().(*net.TCPAddr).Port
 		_ = listener.Close()
 	}
@@ -78,15 +76,10 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	args := append([]string{server, strconv.Itoa(s.Port), model}, o.Args...)
 	cmd := exec.CommandContext(context.Background(), repo.Path("internal", "realserver", "start.sh"), args...)
 	cmd.Env = append(os.Environ(), "ALIAS="+name)
-	log, err := os.Create(filepath.Join(t.ArtifactDir(), server+"-"+model+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(t.ArtifactDir(), server+"-"+model+".log")))(t)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a process group, so that kill also ends the processes that the server starts
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -142,9 +135,7 @@ func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil

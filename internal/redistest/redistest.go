@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 )
 
@@ -46,10 +47,7 @@ type Server struct {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	requireRedis(t)
-	s, err := Run(t.Context(), t.TempDir(), 0, "always", settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Run(t.Context(), t.TempDir(), 0, "always", settings...))(t)
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }
@@ -67,15 +65,10 @@ func StartSentinel(t testing.TB, name string, primary *Server, down time.Duratio
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", name, down.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s 5000", name),
 	}
-	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := run(t.Context(), dir, 0, func(port int) []string {
+	must.Succeed(t, os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	s := must.Get(run(t.Context(), dir, 0, func(port int) []string {
 		return []string{config, "--sentinel", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--logfile", "server.log"}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }

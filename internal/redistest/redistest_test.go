@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 )
 
@@ -35,15 +36,11 @@ func TestServerKeepsItsDataOverAKill(t *testing.T) {
 		t.Error("a server that runs is started again")
 	}
 	for _, end := range []func() error{s.Kill, s.Stop} {
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, end())
 		if _, err := s.Command("PING"); err == nil {
 			t.Error("the server answers after its end")
 		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Restart(t.Context()))
 		if got := command(t, s, "GET", "k"); got != "v" {
 			t.Errorf("k is %q after a restart", got)
 		}
@@ -71,9 +68,7 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Pause())
 	answered := make(chan error, 1)
 	go func() {
 		_, err := s.Command("PING")
@@ -84,9 +79,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("a paused server answers: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Resume())
 	if err := <-answered; err != nil {
 		t.Errorf("a resumed server: %v", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sys/unix"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/repo"
 )
@@ -115,9 +116,7 @@ func Start(t testing.TB) *Server {
 		}
 		t.Skipf("SKIPPED, NOT TESTED against a real S3 server: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -31,9 +32,9 @@ func listCopies(t testing.TB, shards []shard.ManifestEntry, originals []int64) [
 		if rows.IsEmpty() {
 			continue
 		}
-		noError(t, w.Add(n, rows, distances))
+		must.Succeed(t, w.Add(n, rows, distances))
 	}
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	return list.Bytes()
 }
 
@@ -51,7 +52,7 @@ func resolved(t testing.TB, c *shard.RowCopies, list []byte, shards []shard.Mani
 		if c.Rows(n) == nil {
 			continue
 		}
-		of := must(c.ReadOriginals(bytes.NewReader(list), n))(t)
+		of := must.Get(c.ReadOriginals(bytes.NewReader(list), n))(t)
 		for i, rel := range c.Rows(n).ToArray() {
 			originals[info.First+int64(rel)] = of[i]
 		}
@@ -82,7 +83,7 @@ func TestCopiesProperty(t *testing.T) {
 		}
 		tb := testing.TB(noTB{t: t})
 		list := listCopies(tb, shards, originals)
-		c := must(readCopies(list, shards))(t)
+		c := must.Get(readCopies(list, shards))(t)
 		if diff := cmp.Diff(originals, append([]int64{}, resolved(tb, c, list, shards)...)); diff != "" || c.Count() != copies {
 			t.Fatalf("%d copies, want %d (-want +got):\n%s", c.Count(), copies, diff)
 		}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -23,12 +24,12 @@ func encode(t testing.TB, first int64, ids bool, rows []rowmill.Row) []byte {
 	var b bytes.Buffer
 	w := shard.NewWriter(&b, first, ids)
 	for _, row := range rows {
-		noError(t, w.Add(row.Text, row.ID))
+		must.Succeed(t, w.Add(row.Text, row.ID))
 	}
 	if w.Rows() != len(rows) {
 		t.Fatalf("Rows() = %d, want %d", w.Rows(), len(rows))
 	}
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	return b.Bytes()
 }
 
@@ -36,7 +37,7 @@ func encode(t testing.TB, first int64, ids bool, rows []rowmill.Row) []byte {
 func blocks(t testing.TB, first int64, ids bool, rows []rowmill.Row) *shard.Reader {
 	t.Helper()
 	data := encode(t, first, ids, rows)
-	r := must(shard.NewReader(bytes.NewReader(data), int64(len(data)), nil))(t)
+	r := must.Get(shard.NewReader(bytes.NewReader(data), int64(len(data)), nil))(t)
 	if r.Rows() != len(rows) || r.FirstRow() != first {
 		t.Fatalf("reader has %d rows from %d, want %d from %d", r.Rows(), r.FirstRow(), len(rows), first)
 	}
@@ -56,7 +57,7 @@ func TestBlocksCoverEveryRowOnce(t *testing.T) {
 	} {
 		next := 0
 		for next < len(rows) {
-			b := must(r.ReadBlock(r.BlockOf(next)))(t)
+			b := must.Get(r.ReadBlock(r.BlockOf(next)))(t)
 			if b.First != next || b.Rows() == 0 {
 				t.Fatalf("%s: block of row %d begins at %d with %d rows", name, next, b.First, b.Rows())
 			}
@@ -130,12 +131,12 @@ func TestSizeIsThatOfPlainRows(t *testing.T) {
 	var object bytes.Buffer
 	w := shard.NewWriter(&object, 0, false)
 	for range rows {
-		noError(t, w.Add(strings.Repeat("x", length), rowmill.ID{}))
+		must.Succeed(t, w.Add(strings.Repeat("x", length), rowmill.ID{}))
 	}
 	if size, plain := w.Size(), int64(rows*(1+length)); size < plain || size > plain+plain/100 {
 		t.Errorf("size is %d, the rows have %d bytes", size, plain)
 	}
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	if object.Len() > rows*length/10 {
 		t.Errorf("rows of %d bytes take %d", rows*length, object.Len())
 	}
@@ -153,9 +154,9 @@ func TestRoundTripProperty(t *testing.T) {
 			if ids {
 				id = rowmill.ID{Kind: rowmill.IDInt, Int: int64(i) * -3}
 			}
-			noError(t, w.Add(text, id))
+			must.Succeed(t, w.Add(text, id))
 		}
-		noError(t, w.Close())
+		must.Succeed(t, w.Close())
 		got, _, err := decode(b.Bytes())
 		if err != nil || len(got) != len(texts) {
 			t.Fatalf("decode: %d rows, %v", len(got), err)
@@ -213,7 +214,7 @@ func TestWriterRefusesWhatItCannotKeep(t *testing.T) {
 		t.Error("a negative first row was accepted")
 	}
 	w = shard.NewWriter(io.Discard, 0, true)
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	if err := w.Add("x", rowmill.ID{}); err == nil {
 		t.Error("Add after Close succeeded")
 	}
@@ -282,7 +283,7 @@ func BenchmarkWrite(b *testing.B) {
 		if w.Rows() == 16_384 {
 			w = shard.NewWriter(io.Discard, 0, true)
 		}
-		noError(b, w.Add(text, rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}))
+		must.Succeed(b, w.Add(text, rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}))
 	}
 }
 
@@ -332,37 +333,14 @@ func TestRowsHaveTheirFields(t *testing.T) {
 	w.EnableFields()
 	want := []rowmill.Row{{Index: 7, Text: "a", ID: rowmill.ID{Kind: rowmill.IDString, Text: "x"}, Fields: `["1"]`}, {Index: 8, Text: "b", ID: rowmill.ID{Kind: rowmill.IDString, Text: "y"}, Fields: `["2"]`}}
 	for _, row := range want {
-		noError(t, w.AddRow(row.Text, row.ID, row.Fields))
+		must.Succeed(t, w.AddRow(row.Text, row.ID, row.Fields))
 	}
-	noError(t, w.Close())
+	must.Succeed(t, w.Close())
 	got, first, err := decode(b.Bytes())
 	if err != nil || first != 7 {
 		t.Fatalf("first row %d, %v", first, err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
-	}
-}
-
-// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(fataler) T {
-	return func(t fataler) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
@@ -164,9 +165,6 @@ func (c *Collector) StartTracer(t testing.TB, change func(*tracing.Config)) *tra
 	if change != nil {
 		change(&config)
 	}
-	tracer, err := tracing.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(tracing.New(config))(t)
 	return tracer
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func FuzzAppendString(f *testing.F) {
@@ -15,14 +17,9 @@ func FuzzAppendString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		// Compare with the output of encoding/json.
-		theirs, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs := must.Get(json.Marshal(s))(t)
 		var want, got string
-		if err := json.Unmarshal(theirs, &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(theirs, &want))
 		ours := AppendString([]byte("before"), []byte(s))
 		if err := json.Unmarshal(bytes.TrimPrefix(ours, []byte("before")), &got); err != nil || got != want {
 			t.Fatalf("%q became %s, which reads %q, %v; want %q", s, ours, got, err, want)

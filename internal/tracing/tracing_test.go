@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/spantest"
 	"github.com/rowmill/rowmill/internal/tracing"
 )
@@ -260,10 +261,7 @@ func TestObserve(t *testing.T) {
 	tracer.Close(t.Context())
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(seconds)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	labels := map[string]string{}
 	for _, l := range families[0].Metric[0].Histogram.Bucket[1].GetExemplar().GetLabel() {
 		labels[l.GetName()] = l.GetValue()

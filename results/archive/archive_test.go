@@ -20,6 +20,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -44,7 +45,7 @@ type world struct {
 
 func setup(t testing.TB, total int64) *world {
 	t.Helper()
-	opened := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
+	opened := must.Get(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: opened, schema: results.Schema{JobID: job, Model: "m"}}
 	w.job = store.Record{Job: rowmill.Job{ID: job, Status: rowmill.StatusRunning, NumRows: &total}}
@@ -103,10 +104,10 @@ func (w *world) AddArtifact(ctx context.Context, _, name string, a store.Artifac
 // write makes an object.
 func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	w.Helper()
-	writer := must(w.bucket.Create(w.Context(), key, layout.Parquet))(w)
+	writer := must.Get(w.bucket.Create(w.Context(), key, layout.Parquet))(w)
 	defer writer.Abort()
-	noError(w, write(writer))
-	info := must(writer.Commit())(w)
+	must.Succeed(w, write(writer))
+	info := must.Get(writer.Commit())(w)
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
@@ -146,7 +147,7 @@ func (w *world) committed(parts ...store.Part) []store.Part {
 			done[p.Shard] = roaring.New()
 		}
 		rows := roaring.New()
-		noError(w, rows.UnmarshalBinary(p.Accepted))
+		must.Succeed(w, rows.UnmarshalBinary(p.Accepted))
 		rows.AndNot(done[p.Shard])
 		done[p.Shard].Or(rows)
 		p.Rows = int64(rows.GetCardinality())
@@ -162,8 +163,7 @@ func (w *world) finish(parts ...store.Part) {
 	w.Helper()
 	var sources []results.Source
 	for _, part := range parts {
-		source, err := w.bucket.Open(w.Context(), part.Key)
-		noError(w, err)
+		source := must.Get(w.bucket.Open(w.Context(), part.Key))(w)
 		defer source.Close()
 		sources = append(sources, source)
 	}
@@ -305,7 +305,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	w := setup(t, 10)
 	old := w.part(0, 0, "a")
 	w.parts = []store.Part{old}
-	noError(t, w.bucket.Delete(t.Context(), old.Key))
+	must.Succeed(t, w.bucket.Delete(t.Context(), old.Key))
 	if _, err := w.ReadRow(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != maxRereads {
 		t.Errorf("error %v after %d reads; want ErrBusy after %d", err, w.gets, maxRereads)
 	}
@@ -328,7 +328,7 @@ func TestPreview_OfPartsAndResults(t *testing.T) {
 	w := setup(t, 30)
 	w.parts = []store.Part{w.part(0, 0, "a", ""), w.part(0, 4, "e"), w.part(2, 20, "u")}
 	shown := func(offset, limit int64) (text string, end int64) {
-		p := must(w.ReadPreview(t.Context(), w.job, offset, limit))(t)
+		p := must.Get(w.ReadPreview(t.Context(), w.job, offset, limit))(t)
 		for i, row := range p.Rows {
 			switch {
 			case row == nil:
@@ -436,28 +436,5 @@ func TestRemoved_ObjectsDeletedDuringARead(t *testing.T) {
 	}
 	if other := errors.New("x"); errors.Is(MissingAsRemoved(other), ErrRemoved) || !errors.Is(MissingAsRemoved(other), other) || MissingAsRemoved(nil) != nil {
 		t.Error("another error was changed")
-	}
-}
-
-// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// must returns a function that returns v and fails the test if err is not nil.
-func must[T any](v T, err error) func(fataler) T {
-	return func(t fataler) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -50,14 +51,13 @@ func (o countedObject) ReadAt(p []byte, at int64) (int, error) {
 func (w *world) shardsOf(c *CommittedRows, shards int) (rows []string) {
 	w.Helper()
 	for n := range shards {
-		err := c.EachRowOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.RowOutput) error {
+		must.Succeed(w, c.EachRowOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			if row.Index/10 != int64(n) {
 				return fmt.Errorf("row %d is not in shard %d", row.Index, n)
 			}
 			rows = append(rows, fmt.Sprint(row.Index, " ", row.Text, " ", out.Text))
 			return nil
-		})
-		noError(w, err)
+		}))
 	}
 	return rows
 }
@@ -84,7 +84,7 @@ func TestCommitted_ReadsAResultOnce(t *testing.T) {
 		size += a.Size
 	}
 	bucket := &counted{Bucket: w.bucket}
-	c := must(New(w, bucket, slog.New(slog.DiscardHandler)).OpenCommitted(t.Context(), w.job))(t)
+	c := must.Get(New(w, bucket, slog.New(slog.DiscardHandler)).OpenCommitted(t.Context(), w.job))(t)
 	defer c.Close()
 	if got := w.shardsOf(c, shards); !slices.Equal(got, want) {
 		t.Errorf("%d rows, the first %q, want %d", len(got), got[:min(len(got), 3)], len(want))
@@ -100,7 +100,7 @@ func TestCommitted_OfPartsHasGaps(t *testing.T) {
 	w := setup(t, 60)
 	w.parts = w.committed(w.part(1, 12, "m", "n"), w.part(4, 40, "p"), w.part(1, 10, "k"))
 	w.parts[0].Totals.TruncatedRows, w.parts[1].Totals.TruncatedRows = 2, 1
-	c := must(w.OpenCommitted(t.Context(), w.job))(t)
+	c := must.Get(w.OpenCommitted(t.Context(), w.job))(t)
 	defer c.Close()
 	want := []string{"10 input 10 k", "12 input 12 m", "13 input 13 n", "40 input 40 p"}
 	if got := w.shardsOf(c, 6); !slices.Equal(got, want) {
@@ -133,8 +133,7 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	put(layout.ManifestKey(job), func(to io.Writer) error {
 		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
-	in, err := w.openInput(t.Context(), &w.job)
-	noError(t, err)
+	in := must.Get(w.openInput(t.Context(), &w.job))(t)
 	defer in.close()
 	if row, err := in.row(9); err != nil || row.Text != "input 9" {
 		t.Errorf("row 9 is %q, %v", row.Text, err)
@@ -146,13 +145,12 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	}
 	w.parts = w.committed(w.part(1, 12, "m"))
 	w.job.Job.Status, w.job.Artifacts = rowmill.StatusCancelled, map[string]store.Artifact{}
-	d, err := w.OpenPartial(t.Context(), w.job)
-	noError(t, err)
+	d := must.Get(w.OpenPartial(t.Context(), w.job))(t)
 	defer d.Close()
 	var out bytes.Buffer
-	noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{Inputs: true}))
+	must.Succeed(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{Inputs: true}))
 	var got struct{ Inputs, Outputs []*string }
-	noError(t, json.Unmarshal(out.Bytes(), &got))
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &got))
 	for i, input := range got.Inputs {
 		if there := i < 10 || i == 12; (input != nil) != there || (got.Outputs[i] != nil) != (i == 12) {
 			t.Errorf("row %d has the input %v and the output %v", i, input, got.Outputs[i])

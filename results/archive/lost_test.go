@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -22,7 +23,7 @@ import (
 func TestPartial_LostPart(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(w *world, p store.Part){
-		"deleted": func(w *world, p store.Part) { noError(w, w.bucket.Delete(w.Context(), p.Key)) },
+		"deleted": func(w *world, p store.Part) { must.Succeed(w, w.bucket.Delete(w.Context(), p.Key)) },
 		"half": func(w *world, p store.Part) {
 			w.rewrite(p.Key, func(content []byte) []byte { return content[:len(content)/2] })
 		},
@@ -43,12 +44,12 @@ func TestPartial_LostPart(t *testing.T) {
 			w.job.Job.RowsDone = 5
 			damage(w, bad)
 			d, err := w.OpenPartial(t.Context(), w.job)
-			noError(t, err)
+			must.Succeed(t, err)
 			defer d.Close()
 			var out bytes.Buffer
-			noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{}))
+			must.Succeed(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.FileVariant{}))
 			var got struct{ Outputs []*string }
-			noError(t, json.Unmarshal(out.Bytes(), &got))
+			must.Succeed(t, json.Unmarshal(out.Bytes(), &got))
 			want := map[int]string{0: "a", 1: "b", 8: "c"}
 			for i, o := range got.Outputs {
 				if text, done := want[i]; done != (o != nil) || done && *o != text {
@@ -56,7 +57,7 @@ func TestPartial_LostPart(t *testing.T) {
 				}
 			}
 			failures, _, err := w.ListFailedAndMissing(t.Context(), w.job, FirstFailurePosition(), 100)
-			noError(t, err)
+			must.Succeed(t, err)
 			codes := map[string]int{}
 			for _, f := range failures {
 				codes[f.Code]++
@@ -81,13 +82,13 @@ func TestFindLost_MayAppear(t *testing.T) {
 	bad := w.part(0, 4, "x", "y")
 	w.parts = w.committed(w.part(0, 0, "a", "b"), bad)
 	w.end(time.Now())
-	noError(t, w.bucket.Delete(t.Context(), bad.Key))
+	must.Succeed(t, w.bucket.Delete(t.Context(), bad.Key))
 	if _, err := w.MarkLostParts(t.Context(), w.job, nil); !errors.Is(err, ErrBusy) || len(w.lost) > 0 {
 		t.Errorf("%v, %d parts are lost", err, len(w.lost))
 	}
 	// A volume that is not mounted has no object at all, and loses no part.
 	w.end(time.Now().Add(-time.Hour))
-	noError(t, w.bucket.Delete(t.Context(), layout.Deployment))
+	must.Succeed(t, w.bucket.Delete(t.Context(), layout.Deployment))
 	if _, err := w.MarkLostParts(t.Context(), w.job, nil); !errors.Is(err, rowmill.ErrUnavailable) || len(w.lost) > 0 {
 		t.Errorf("in an empty bucket: %v, %d parts are lost", err, len(w.lost))
 	}
@@ -105,9 +106,9 @@ func (w *world) end(at time.Time) {
 // rewrite replaces an object by what change makes of its bytes.
 func (w *world) rewrite(key string, change func([]byte) []byte) {
 	w.Helper()
-	o := must(w.bucket.Open(w.Context(), key))(w)
-	content := must(io.ReadAll(blob.NewReader(o)))(w)
-	noError(w, o.Close())
+	o := must.Get(w.bucket.Open(w.Context(), key))(w)
+	content := must.Get(io.ReadAll(blob.NewReader(o)))(w)
+	must.Succeed(w, o.Close())
 	w.write(key, func(to io.Writer) error {
 		_, err := to.Write(change(content))
 		return err
@@ -120,7 +121,7 @@ func TestLostRows(t *testing.T) {
 	w := setup(t, 30)
 	w.lost = w.committed(w.part(1, 10, "x", "y"), w.part(1, 19, "z"))
 	w.job.Lost.Rows = 3
-	l := must(w.readLostRows(t.Context(), w.job, []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
+	l := must.Get(w.readLostRows(t.Context(), w.job, []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}))(t)
 	var got []int64
 	for row := range int64(31) {
 		if l.has(row) {

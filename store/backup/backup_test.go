@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/backup"
 )
 
@@ -43,9 +44,7 @@ func tree(t testing.TB) (folder string, files map[string]file) {
 		if err == nil {
 			err = os.Chtimes(path, at, at)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	return folder, files
 }
@@ -55,13 +54,9 @@ func archive(t testing.TB) (text []byte, files map[string]file) {
 	t.Helper()
 	folder, files := tree(t)
 	h := backup.Header{Version: "1.2.3", Deployment: "d", At: time.Unix(1_800_000_000, 5).UTC()}
-	if err := h.CountFiles(folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, h.CountFiles(folder))
 	var out bytes.Buffer
-	if err := backup.Write(t.Context(), &out, h, folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, backup.Write(t.Context(), &out, h, folder))
 	return out.Bytes(), files
 }
 
@@ -105,15 +100,12 @@ func TestRestore_RestoresEveryByte(t *testing.T) {
 	text, want := archive(t)
 	directory := filepath.Join(t.TempDir(), "not", "there")
 	var last int64
-	h, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, func(h backup.Header, n int64) {
+	h := must.Get(backup.Restore(t.Context(), bytes.NewReader(text), directory, func(h backup.Header, n int64) {
 		if n < last || n > h.Bytes {
 			t.Errorf("%d bytes of %d after %d", n, h.Bytes, last)
 		}
 		last = n
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if got := found(t, directory); !maps.Equal(got, want) {
 		t.Errorf("restored %v", got)
 	}
@@ -171,28 +163,18 @@ func edited(t testing.TB, text []byte, edit func(h *tar.Header, text []byte) []b
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content = edit(h, append([]byte{}, content...))
 		if content == nil {
 			continue
 		}
 		h.Size = int64(len(content))
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(content); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.WriteHeader(h))
+		must.Get(w.Write(content))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	return out.Bytes()
 }
 
@@ -253,9 +235,7 @@ func TestRestore_IntoUsedDirectory(t *testing.T) {
 	t.Parallel()
 	text, _ := archive(t)
 	directory := t.TempDir()
-	if err := os.Mkdir(filepath.Join(directory, "restoring"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(directory, "restoring"), 0o700))
 	if _, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, nil); err == nil || !strings.Contains(err.Error(), "remove that folder") {
 		t.Errorf("with an unfinished restore in the directory: %v", err)
 	}
@@ -288,12 +268,8 @@ func TestWrite_RefusesChangedFolder(t *testing.T) {
 	} {
 		folder, _ := tree(t)
 		var h backup.Header
-		if err := h.CountFiles(folder); err != nil {
-			t.Fatal(err)
-		}
-		if err := change(folder); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.CountFiles(folder))
+		must.Succeed(t, change(folder))
 		var out bytes.Buffer
 		if err := backup.Write(t.Context(), &out, h, folder); err == nil {
 			t.Errorf("%s: written", name)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -28,19 +29,12 @@ func filled(b *testing.B, over bool) *bolt.Store {
 
 // BenchmarkFsync measures the disk alone: a page is written and synced.
 func BenchmarkFsync(b *testing.B) {
-	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(b.TempDir(), "f")))(b)
 	defer func() { _ = f.Close() }()
 	page := make([]byte, 4096)
 	storetest.MeasureLatency(b, func(i int) {
-		if _, err := f.WriteAt(page, int64(i%1000)*4096); err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(f.WriteAt(page, int64(i%1000)*4096))(b)
+		must.Succeed(b, f.Sync())
 	})
 }
 
@@ -68,9 +62,7 @@ func BenchmarkOver(b *testing.B) {
 		}()
 		storetest.TimeGet(b, s, stored)
 		close(stop)
-		if err := <-ended; err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, <-ended)
 	})
 	b.Run("list 100", func(b *testing.B) { storetest.TimeList(b, s) })
 	b.Run("orphans", func(b *testing.B) { storetest.TimeOrphans(b, s, false) })

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -27,10 +28,7 @@ func (w watch) Handle(_ context.Context, r slog.Record) error {
 func open(t testing.TB, config bolt.Config) *bolt.Store {
 	t.Helper()
 	config.Logger = slog.New(watch{slog.DiscardHandler, t})
-	s, err := bolt.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(bolt.Open(t.Context(), config))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -50,9 +48,7 @@ func TestListAllocates(t *testing.T) {
 		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Cancel(t.Context(), rec.Job.ID, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Cancel(t.Context(), rec.Job.ID, time.Now(), nil))(t)
 	}
 	allocated := testing.AllocsPerRun(10, func() {
 		if list, _, err := s.List(t.Context(), "a", jobs, ""); err != nil || len(list) != jobs {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -43,9 +44,7 @@ func TestCopy(t *testing.T) {
 		least := acknowledged
 		mu.Unlock()
 		path := filepath.Join(t.TempDir(), "copy.db")
-		if err := s.Copy(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Copy(t.Context(), path))
 		if err := s.Copy(t.Context(), path); !errors.Is(err, os.ErrExist) {
 			t.Fatalf("a copy over another: %v", err)
 		}

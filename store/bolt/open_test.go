@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/kv"
@@ -41,9 +42,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, bytes.Repeat([]byte("no record file\n"), 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(garbage, bytes.Repeat([]byte("no record file\n"), 4096), 0o600))
 	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 	form := file(t, dir, "form", func(tx *bbolt.Tx) error { return tx.Bucket([]byte("engine")).Put([]byte("form"), number(99)) })
 	before := file(t, dir, "before", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("engine")) })
@@ -70,20 +69,10 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 func file(t *testing.T, dir, name string, change func(*bbolt.Tx) error) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	s, err := bolt.Open(t.Context(), bolt.Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Update(change), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(bolt.Open(t.Context(), bolt.Config{Path: path}))(t)
+	must.Succeed(t, s.Close())
+	db := must.Get(bbolt.Open(path, 0o600, nil))(t)
+	must.Succeed(t, errors.Join(db.Update(change), db.Close()))
 	return path
 }
 
@@ -100,32 +89,18 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 	var done int64
 	commit := func(key string, n int64) {
 		t.Helper()
-		session, err := s.OpenSession(t.Context(), "n", time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		claimed, err := s.Claim(t.Context(), "job-1", session, store.Claim{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := must.Get(s.OpenSession(t.Context(), "n", time.Hour))(t)
+		claimed := must.Get(s.Claim(t.Context(), "job-1", session, store.Claim{}))(t)
 		done += n
 		f := store.Fence{JobID: "job-1", Session: session, Epoch: claimed.Epoch}
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}))
 	}
 	commit("before", 2)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("keyusage")) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, db.Close()))
 	s = open(t, bolt.Config{Path: path})
 	commit("after", 3)
 	storetest.WantKeys(t, s, "a", map[string]store.RowTotals{"": of(2), storetest.KeyID: of(3)})
@@ -142,25 +117,15 @@ func TestFlippedBitIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
+	text := must.Get(os.ReadFile(path))(t)
 	wrong := bytes.ReplaceAll(text, []byte("Pay 1000 dollars for job-1"), []byte("Pay 9000 dollars for job-1"))
 	if bytes.Equal(text, wrong) {
 		t.Fatal("the prompt is not in the file")
 	}
-	if err := os.WriteFile(path, wrong, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, wrong, 0o600))
 	s = open(t, bolt.Config{Path: path})
-	session, err := s.OpenSession(t.Context(), "n", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(t.Context(), "n", time.Hour))(t)
 	if rec, err := s.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("get: %v, %v, want ErrDamaged", rec.Spec.Inline, err)
 	}
@@ -179,9 +144,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db"), Metrics: reg})
-	if err := s.PutKey(t.Context(), store.APIKey{ID: "k"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.PutKey(t.Context(), store.APIKey{ID: "k"}))
 	n, err := testutil.GatherAndCount(reg, "rowmill_store_commit_seconds", "rowmill_store_commit_writes")
 	if err != nil || n != 2 {
 		t.Errorf("%d metrics, %v", n, err)
@@ -199,16 +162,12 @@ func TestSalvage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	if _, _, err := bolt.Salvage(t.Context(), config); !errors.Is(err, bolt.ErrNotDamaged) {
 		t.Fatalf("a whole file: %v", err)
 	}
 	whole, err := os.ReadFile(config.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	broken := bytes.Clone(whole)
 	for page := 2 * 4096; page < len(broken); page += 4096 { // free pages too: it is not known which are in use
 		if content := broken[page : page+4096]; bytes.Contains(content, []byte(storetest.JobID(25))) {
@@ -220,9 +179,7 @@ func TestSalvage(t *testing.T) {
 		func() error { return os.WriteFile(config.Path+".salvaged", whole[:5000], 0o600) },
 		func() error { return os.Link(config.Path, config.Path+".damaged") },
 	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, step())
 	}
 	losses, _, err := bolt.Salvage(t.Context(), config)
 	if err != nil || len(losses) == 0 {
@@ -235,9 +192,7 @@ func TestSalvage(t *testing.T) {
 	if jobs, _, err := s.List(t.Context(), "a", 100, ""); err != nil || len(jobs) == 0 {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
-	if err := errors.Join(s.Close(), os.WriteFile(config.Path, broken, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(s.Close(), os.WriteFile(config.Path, broken, 0o600)))
 	if _, _, err := bolt.Salvage(t.Context(), config); err == nil || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("a second damaged file: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
@@ -29,13 +30,8 @@ func child(t *testing.T, role, path string) (*exec.Cmd, *bufio.Scanner) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], path)
 	cmd.Env = append(os.Environ(), childEnv+"="+role)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // harmless if the test has waited already
@@ -70,9 +66,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if err := second.Wait(); err == nil {
 		t.Error("the second process ended well")
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Close())
 	if _, out := child(t, "hold", path); !out.Scan() || out.Text() != "open" {
 		t.Errorf("after the first has closed: %q", out.Text())
 	}
@@ -133,9 +127,7 @@ func TestKilled(t *testing.T) {
 		for acks := 0; acks < 40+13*round && out.Scan(); acks++ {
 			note(t, out.Text(), created, committed)
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Process.Kill())
 		for out.Scan() { // the output before the kill
 			note(t, out.Text(), created, committed)
 		}
@@ -166,14 +158,9 @@ func TestKilled(t *testing.T) {
 	var want store.RowTotals
 	for cursor := ""; ; {
 		jobs, next, err := s.List(t.Context(), "a", 100, cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, job := range jobs {
-			parts, err := s.ListParts(t.Context(), job.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			parts := must.Get(s.ListParts(t.Context(), job.ID))(t)
 			for _, p := range parts {
 				want = want.Plus(p.Totals)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/disktest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -56,23 +57,14 @@ func (p place) record(id string) {
 	if _, _, err := p.store.Create(p.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		p.Fatal(err)
 	}
-	session, err := p.store.OpenSession(p.Context(), "node", time.Hour)
-	if err != nil {
-		p.Fatal(err)
-	}
-	rec, err := p.store.Claim(p.Context(), id, session, store.Claim{})
-	if err != nil {
-		p.Fatal(err)
-	}
+	session := must.Get(p.store.OpenSession(p.Context(), "node", time.Hour))(p)
+	rec := must.Get(p.store.Claim(p.Context(), id, session, store.Claim{}))(p)
 	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
-	_, err = p.store.Finish(p.Context(), fence, func(rec *store.Record) error {
+	must.Get(p.store.Finish(p.Context(), fence, func(rec *store.Record) error {
 		rec.Artifacts = map[string]store.Artifact{layout.Full: {Key: layout.JobPrefix(id) + "results/full-1-a.parquet", Size: 1}}
 		return errors.Join(rec.Job.Become(rowmill.StatusStarting, time.Now()), rec.Job.Become(rowmill.StatusRunning, time.Now()),
 			rec.Job.Become(rowmill.StatusSucceeded, time.Now()))
-	})
-	if err != nil {
-		p.Fatal(err)
-	}
+	}))(p)
 }
 
 func (p place) object(id, name string) {
@@ -84,17 +76,12 @@ func (p place) object(id, name string) {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.Succeed(p, err)
 }
 
 func (p place) settle() deployment.Identity {
 	p.Helper()
-	found, err := p.pair().EnsureIdentity(p.Context())
-	if err != nil {
-		p.Fatal(err)
-	}
+	found := must.Get(p.pair().EnsureIdentity(p.Context()))(p)
 	return found
 }
 
@@ -371,9 +358,7 @@ func TestSettle_LaterFormat(t *testing.T) {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var format *deployment.NewerFormatError
 	if _, err := p.pair().EnsureIdentity(t.Context()); !errors.As(err, &format) || !strings.Contains(err.Error(), "s3://objects") {
 		t.Errorf("error = %v", err)
@@ -390,9 +375,7 @@ func TestAdopt(t *testing.T) {
 	adopt := func(p place) deployment.Identity {
 		p.Helper()
 		found, _, _, err := p.pair().AdoptIdentity(t.Context())
-		if err != nil {
-			p.Fatal(err)
-		}
+		must.Succeed(p, err)
 		if settled := p.settle(); settled != found {
 			p.Errorf("adopted %v, settled %v", found, settled)
 		}

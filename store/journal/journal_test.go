@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/journal"
@@ -23,10 +24,7 @@ import (
 
 func records(t *testing.T) store.Store {
 	t.Helper()
-	s, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "rowmill.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "rowmill.db")}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -37,10 +35,7 @@ func records(t *testing.T) store.Store {
 
 func open(t *testing.T, path string) *journal.AuditJournal {
 	t.Helper()
-	j, err := journal.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(journal.Open(path))(t)
 	t.Cleanup(func() {
 		if err := j.Close(); err != nil {
 			t.Error(err)
@@ -59,10 +54,7 @@ func entry(id string) store.AuditEntry {
 // lines returns the entries of a file, which must end with a complete line.
 func lines(t *testing.T, path string) (entries []store.AuditEntry) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		t.Fatalf("the file ends within a line: %q", text)
 	}
@@ -83,22 +75,16 @@ func TestEveryEntryHasALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := records(t)
 	first := open(t, path).WrapStore(s)
-	if err := first.AppendAudit(t.Context(), entry("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.AppendAudit(t.Context(), entry("a")))
 	again := open(t, path).WrapStore(s)
-	if err := again.AppendAudit(t.Context(), entry("b")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, again.AppendAudit(t.Context(), entry("b")))
 	if diff := cmp.Diff([]store.AuditEntry{entry("a"), entry("b")}, lines(t, path)); diff != "" {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v; want mode 0600", info, err)
 	}
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(path, path+".1"))
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -126,23 +112,17 @@ func TestNoEntryWithoutALine(t *testing.T) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	folder := filepath.Join(t.TempDir(), "folder")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "audit.jsonl")
 	gone := open(t, path).WrapStore(s)
-	if err := os.RemoveAll(folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(folder))
 	if err := gone.AppendAudit(t.Context(), entry("a")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without its folder: %v", err)
 	}
 	if kept, _, err := s.ListAudit(t.Context(), "acme", 100, ""); err != nil || len(kept) != 0 {
 		t.Errorf("%d entries are recorded, want none: %v", len(kept), err)
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(folder, 0o700))
 	if err := gone.AppendAudit(t.Context(), entry("")); err == nil {
 		t.Error("an entry without an id is recorded")
 	}
@@ -177,13 +157,9 @@ func (f failing) AppendAudit(context.Context, store.AuditEntry) error { return f
 func TestJournalIsAPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(path, 0o600))
 	reader, err := os.OpenFile(path, os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer reader.Close()
 	if err := open(t, path).WrapStore(records(t)).AppendAudit(t.Context(), entry("a")); err != nil {
 		t.Errorf("a line for a pipe: %v", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/jsonpreserve"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -46,13 +47,9 @@ func TestSpecRoundTrip(t *testing.T) {
 			want.Schema = json.RawMessage(`{"a": 1}`)
 		}
 		raw, err := encodeSpec(nil, want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := decodeSpec(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
@@ -112,10 +109,7 @@ func FuzzReadSections(f *testing.F) {
 func BenchmarkHeader(b *testing.B) {
 	rec := storetest.NewRecord("job-1", "account", "row")
 	h := jobHeader{Record: rec, Account: "account"}
-	plain, err := json.Marshal(h)
-	if err != nil {
-		b.Fatal(err)
-	}
+	plain := must.Get(json.Marshal(h))(b)
 	newer := append(bytes.Clone(plain[:len(plain)-1]), `,"new":{"member":[1]}}`...)
 	for _, bb := range []struct {
 		name   string
@@ -124,9 +118,7 @@ func BenchmarkHeader(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := jsonpreserve.Rewrite(bb.stored, h); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(jsonpreserve.Rewrite(bb.stored, h))(b)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/mem"
@@ -26,18 +27,14 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	t.Parallel()
 	ctx, backend, log := t.Context(), mem.New(time.Now), new(bytes.Buffer)
 	s, err := records.Open(ctx, backend, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range 3 {
 		if _, _, err := s.Create(ctx, storetest.NewRecord(storetest.JobID(i), "a", "row"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	session, err := s.OpenSession(ctx, "node", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	damaged := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, store.ErrDamaged) {
@@ -67,9 +64,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Errorf("second page: %v, %q, %v", jobs, next, err)
 	}
 	// The id of a record is damaged: lists hold the other jobs.
-	if err := backend.Update(ctx, func(t kv.Tx) error { t.Delete("jobs", []byte(second)); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, backend.Update(ctx, func(t kv.Tx) error { t.Delete("jobs", []byte(second)); return nil }))
 	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 2 {
 		t.Errorf("list: %d jobs, %v", len(jobs), err)
 	}
@@ -83,13 +78,9 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged part: its job cannot succeed.
 	claimed, err := s.Claim(ctx, third, session, store.Claim{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f, totals := store.Fence{JobID: third, Session: session, Epoch: claimed.Epoch}, store.RowTotals{Rows: 1, InputTokens: 1}
-	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}))
 	backend.DamageValue("parts", records.FirstKey(t, s, "parts"), last)
 	_, err = s.ListParts(ctx, third)
 	damaged("list parts", err)
@@ -106,9 +97,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged API key, file or audit entry: lists hold the others.
 	for _, id := range []string{"k1", "k2"} {
-		if err := s.PutKey(ctx, store.APIKey{ID: id, Account: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.PutKey(ctx, store.APIKey{ID: id, Account: "a"}))
 	}
 	backend.DamageValue("keys", []byte("k1"), last)
 	if keys, err := s.ListKeys(ctx); err != nil || len(keys) != 1 || keys[0].ID != "k2" {
@@ -130,9 +119,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 	for _, table := range []kv.Table{"specs", "texts"} {
 		ctx, backend := t.Context(), mem.New(time.Now)
 		s, err := records.Open(ctx, backend, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		must := func(what string, err error) {
 			t.Helper()
 			if err != nil {
@@ -191,18 +178,13 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 func TestADamagedDeliveryExpires(t *testing.T) {
 	t.Parallel()
 	ctx, backend, now := t.Context(), mem.New(time.Now), time.Now()
-	s, err := records.Open(ctx, backend, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(records.Open(ctx, backend, nil))(t)
 	for i, id := range []string{"msg-1", "msg-2"} {
 		d := store.WebhookDelivery{
 			ID: id, Account: "a", Endpoint: "one", Event: "job.succeeded", Payload: "{}", Created: now,
 			State: store.DeliveryDelivered, Expires: new(now.Add(time.Duration(i) * time.Hour)),
 		}
-		if err := s.CreateDelivery(ctx, d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.CreateDelivery(ctx, d))
 	}
 	backend.DamageValue("deliveries", []byte("msg-1"), last)
 	for hours := range 2 {
@@ -276,9 +258,7 @@ func TestRebuild(t *testing.T) {
 	s, err := records.Open(ctx, backend, nil)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	must(err)
 	id := storetest.JobID(0)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -27,23 +28,20 @@ func SetLayout(ctx context.Context, backend kv.Backend, layout int64) error {
 // FirstKey returns the first key of a table.
 func FirstKey(t testing.TB, s *Store, table kv.Table) (key []byte) {
 	t.Helper()
-	err := s.view(t.Context(), func(t *tx) error {
+	must.Succeed(t, s.view(t.Context(), func(t *tx) error {
 		for e, err := range t.Scan(kv.Range{Table: table}) {
 			key = bytes.Clone(e.Key)
 			return err
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return key
 }
 
 // Counts returns the number of keys in each table.
 func (s *Store) Counts(t testing.TB) map[string]int {
 	counts := map[string]int{}
-	err := s.view(t.Context(), func(t *tx) error {
+	must.Succeed(t, s.view(t.Context(), func(t *tx) error {
 		for _, table := range tables {
 			counts[string(table)] = 0
 			for _, err := range t.Scan(kv.Range{Table: table}) {
@@ -54,10 +52,7 @@ func (s *Store) Counts(t testing.TB) map[string]int {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return counts
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/bolt"
@@ -22,10 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a store over a backend.
 func open(t testing.TB, backend kv.Backend) *records.Store {
 	t.Helper()
-	s, err := records.Open(t.Context(), backend, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(records.Open(t.Context(), backend, nil))(t)
 	return s
 }
 
@@ -39,10 +37,7 @@ var backends = map[string]func(t *testing.T, clock func() time.Time) (open func(
 		config := bolt.Config{Path: filepath.Join(t.TempDir(), "data", "records.db"), Clock: clock}
 		return func(t testing.TB) kv.Backend {
 			t.Helper()
-			e, err := bolt.Open(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(bolt.Open(t.Context(), config))(t)
 			return e
 		}
 	},
@@ -64,9 +59,7 @@ func TestConformance(t *testing.T) {
 					Now:     now,
 					Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
 						t.Helper()
-						if err := s.(*records.Store).EditDocuments(t.Context(), edit); err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, s.(*records.Store).EditDocuments(t.Context(), edit))
 					},
 				}
 			})
@@ -82,12 +75,8 @@ func TestMoveCoversEveryTable(t *testing.T) {
 	from, to := open(t, mem.New(time.Now)), open(t, mem.New(time.Now))
 	storetest.FillStore(t, from, time.Now())
 	var entries []store.ExportEntry
-	if err := from.Export(t.Context(), func(e store.ExportEntry) error { entries = append(entries, e); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Import(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, from.Export(t.Context(), func(e store.ExportEntry) error { entries = append(entries, e); return nil }))
+	must.Succeed(t, to.Import(t.Context(), entries))
 	before, after := from.Counts(t), to.Counts(t)
 	for name, n := range before {
 		if n == 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/redis"
@@ -18,19 +19,10 @@ import (
 // clock returns the time of the server's clock.
 func clock(t testing.TB, server *redistest.Server) time.Time {
 	t.Helper()
-	text, err := server.Command("TIME")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(server.Command("TIME"))(t)
 	seconds, micros, _ := strings.Cut(text, "\n")
-	at, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(strconv.ParseInt(seconds, 10, 64))(t)
+	part := must.Get(strconv.ParseInt(micros, 10, 64))(t)
 	return time.Unix(at, part*1000)
 }
 
@@ -42,19 +34,14 @@ func TestConformanceOnRedis(t *testing.T) {
 		config := redis.Config{URL: server.URL(), Prefix: fmt.Sprintf("place%d:", places.Add(1))}
 		return storetest.Harness{
 			Open: func(t testing.TB) store.Store {
-				e, err := redis.Open(t.Context(), config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must.Get(redis.Open(t.Context(), config))(t)
 				return open(t, e)
 			},
 			Advance: func(d time.Duration) { <-time.After(d) },
 			Now:     func() time.Time { return clock(t, server) },
 			Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
 				t.Helper()
-				if err := s.(*records.Store).EditDocuments(t.Context(), edit); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.(*records.Store).EditDocuments(t.Context(), edit))
 			},
 			Sleeps: true,
 			TTL:    time.Second,

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
@@ -27,10 +28,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	server := redistest.Start(t, "appendfsync everysec")
 	ctx := t.Context()
 	connect := func() *redis.Backend {
-		e, err := redis.Open(ctx, redis.Config{URL: server.URL()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(redis.Open(ctx, redis.Config{URL: server.URL()}))(t)
 		return e
 	}
 	s, newer := open(t, connect()), connect()
@@ -38,9 +36,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	defer newer.Close()
 	setLayout := func(layout int64) {
 		t.Helper()
-		if err := records.SetLayout(ctx, newer, layout); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, records.SetLayout(ctx, newer, layout))
 	}
 	rec := store.Record{
 		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Unix(1e9, 0).UTC()},
@@ -49,19 +45,11 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if _, _, err := s.Create(ctx, rec, nil); err != nil {
 		t.Fatal(err)
 	}
-	session, err := s.OpenSession(ctx, "node", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(ctx, "node", time.Minute))(t)
+	claimed := must.Get(s.Claim(ctx, rec.Job.ID, session, store.Claim{}))(t)
 	f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
 	key := store.APIKey{ID: "k", Hash: []byte("h"), Account: "a"}
-	if err := s.PutKey(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.PutKey(ctx, key))
 	setLayout(records.Layout + 1)
 	before := everything(t, newer)
 
@@ -125,7 +113,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 func everything(t *testing.T, backend kv.Backend) string {
 	t.Helper()
 	var all strings.Builder
-	if err := backend.View(t.Context(), func(tx kv.Tx) error {
+	must.Succeed(t, backend.View(t.Context(), func(tx kv.Tx) error {
 		all.Reset()
 		for _, table := range records.Tables {
 			for e, err := range tx.Scan(kv.Range{Table: table}) {
@@ -136,8 +124,6 @@ func everything(t *testing.T, backend kv.Backend) string {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all.String()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -25,10 +26,7 @@ func counted(b *testing.B, server *redistest.Server) (report func(n int64)) {
 		for line := range strings.SplitSeq(command(b, server, "INFO"), "\r\n") {
 			name, text, _ := strings.Cut(line, ":")
 			if _, wanted := names[name]; wanted {
-				n, err := strconv.ParseInt(text, 10, 64)
-				if err != nil {
-					b.Fatal(err)
-				}
+				n := must.Get(strconv.ParseInt(text, 10, 64))(b)
 				values[name] = n
 			}
 		}
@@ -69,9 +67,7 @@ func BenchmarkStore(b *testing.B) {
 			b.Run("renew", func(b *testing.B) {
 				session := newSession(b, s)
 				storetest.MeasureLatency(b, func(int) {
-					if err := s.RenewSession(b.Context(), session); err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, s.RenewSession(b.Context(), session))
 				})
 			})
 			for _, jobs := range []int{1, 16, 64} {
@@ -89,9 +85,7 @@ func BenchmarkOrphans(b *testing.B) {
 	s := filled(b, server, false)
 	session := newSession(b, s)
 	for i := range 1000 {
-		if _, err := s.Claim(b.Context(), storetest.JobID(i), session, store.Claim{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.Claim(b.Context(), storetest.JobID(i), session, store.Claim{}))(b)
 	}
 	report := counted(b, server)
 	report(storetest.TimeOrphans(b, s, true))

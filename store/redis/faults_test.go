@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -24,19 +25,13 @@ func claimed(t testing.TB, s *redis.Store, id, session string, rows ...string) s
 	if _, _, err := s.Create(t.Context(), storetest.NewRecord(id, "a", append(rows, "row")...), nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := s.Claim(t.Context(), id, session, store.Claim{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := must.Get(s.Claim(t.Context(), id, session, store.Claim{}))(t)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 
 func newSession(t testing.TB, s *redis.Store) string {
 	t.Helper()
-	session, err := s.OpenSession(t.Context(), "n", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(t.Context(), "n", time.Hour))(t)
 	return session
 }
 
@@ -162,9 +157,7 @@ func TestKillLosesNothing(t *testing.T) {
 				t.Errorf("kill: %v", err)
 			}
 		})
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Restart(t.Context()))
 		for _, w := range writers {
 			w.holds(t, s, always)
 			w.store = s

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store/redis"
@@ -34,31 +35,23 @@ func TestLostTail(t *testing.T) {
 		t.Fatalf("append-only files %v, %v", files, err)
 	}
 	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// A crash of the server alone loses at most the last two seconds.
 	check := func(safe time.Time) {
 		t.Helper()
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Restart(t.Context()))
 		after := open(t, redis.Config{URL: server.URL()})
 		for _, w := range writers {
 			w.holds(t, after, safe)
 		}
 		storetest.CheckConsistency(t, after.Backend(), after)
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Kill())
 	}
 	check(killed.Add(-2 * time.Second))
 	random := rand.New(rand.NewPCG(seed.ForTest(t), 0))
 	for range 6 {
 		keep := len(whole)/4 + random.IntN(len(whole)*3/4)
-		if err := os.WriteFile(files[0], whole[:keep], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(files[0], whole[:keep], 0o600))
 		if check(time.Time{}); t.Failed() {
 			t.Fatalf("cut at %d of %d bytes", keep, len(whole))
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -31,10 +32,7 @@ func TestMove(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "records.db")
 		return storetest.Harness{
 			Open: func(t testing.TB) store.Store {
-				s, err := bolt.Open(t.Context(), bolt.Config{Path: path})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(bolt.Open(t.Context(), bolt.Config{Path: path}))(t)
 				return s
 			},
 			Now: time.Now,
@@ -62,9 +60,7 @@ func TestClearLeavesOthersAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Clear(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Clear(t.Context()))
 	if _, err := s.Get(t.Context(), "job"); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("a job after all was removed: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
@@ -23,9 +24,7 @@ func TestSetURL(t *testing.T) {
 	command(t, server, "ACL", "SETUSER", "mill", "on", ">before", ">after", "+@all", "~*", "&*")
 	at := func(password string) string { return "redis://mill:" + password + "@" + server.Addr() + "/0" }
 	s := open(t, redis.Config{URL: at("before"), Timeouts: hasty})
-	if err := s.SetURL(at("after")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetURL(at("after")))
 	command(t, server, "ACL", "SETUSER", "mill", "<before")
 	command(t, server, "CLIENT", "KILL", "TYPE", "normal") // forces new connections
 	if err := s.PutKey(t.Context(), store.APIKey{ID: "k", Account: "a", Role: "user", Hash: []byte("h"), Created: time.Unix(1, 0).UTC()}); err != nil {
@@ -71,9 +70,7 @@ func TestOpenRefuses(t *testing.T) {
 	t.Run("no server", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
-		if err := server.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Stop())
 		_, err := redis.Open(t.Context(), redis.Config{URL: server.URL(), Timeouts: hasty})
 		says(t, "open", err, server.Addr(), "cannot be reached")
 		_, err = redis.Open(t.Context(), redis.Config{URL: "redis+sentinel://" + server.Addr() + "/main", Timeouts: hasty})
@@ -87,9 +84,7 @@ func TestOpenRefuses(t *testing.T) {
 	t.Run("no TLS handshake", func(t *testing.T) {
 		t.Parallel()
 		silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program answers
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer silent.Close()
 		_, err = redis.Open(t.Context(), redis.Config{URL: "rediss://" + silent.Addr().String(), Timeouts: redis.Timeouts{Dial: 50 * time.Millisecond, Retry: time.Nanosecond}})
 		says(t, "open", err, silent.Addr().String(), "cannot be reached")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -70,12 +71,8 @@ func prepared(t *testing.T, s *redis.Store) store.Fence {
 		t.Fatal(err)
 	}
 	f := claimed(t, s, "job", newSession(t, s))
-	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Reserve(t.Context(), f, 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}))
+	must.Get(s.Reserve(t.Context(), f, 1, nil))(t)
 	return f
 }
 
@@ -84,9 +81,7 @@ func prepared(t *testing.T, s *redis.Store) store.Fence {
 func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f store.Fence, words ...string) {
 	t.Helper()
 	before, err := s.Get(t.Context(), f.JobID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	keys := command(t, server, "DBSIZE")
 	for name, err := range writes(t, s, f) {
 		says(t, name, err, words...)
@@ -116,9 +111,7 @@ func TestOutOfMemory(t *testing.T) {
 	// When memory runs out in the middle, no job is stored in part.
 	used, _, _ := strings.Cut(command(t, server, "INFO", "memory")[len("# Memory\r\nused_memory:"):], "\r")
 	var bytes int
-	if _, err := fmt.Sscan(used, &bytes); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(used, &bytes))(t)
 	command(t, server, "CONFIG", "SET", "maxmemory", fmt.Sprint(bytes+300_000))
 	row := strings.Repeat("x", 5000)
 	made := 0
@@ -212,9 +205,7 @@ func TestServerRestarts(t *testing.T) {
 	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Retry: time.Minute}})
 	once := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
 	f := prepared(t, s)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Stop())
 	// The first calls use broken connections.
 	retryUntil(t, func() bool {
 		_, err := once.Get(t.Context(), "job")
@@ -227,9 +218,7 @@ func TestServerRestarts(t *testing.T) {
 	go func() {
 		waited <- s.CommitParts(t.Context(), f, []store.Part{{Key: "q", Rows: 1, Totals: of(1)}})
 	}()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	if err := <-waited; err != nil {
 		t.Errorf("a commit that waits for the server: %v", err)
 	}
@@ -276,9 +265,7 @@ func TestFailover(t *testing.T) {
 	}
 	w := &writer{store: s, fence: claimed(t, s, "job", newSession(t, s))}
 	for range 50 {
-		if err := w.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.commit(t.Context()))
 	}
 	// Wait until the replica has all writes; writes that it lacks would be lost.
 	retryUntil(t, func() bool {
@@ -286,14 +273,10 @@ func TestFailover(t *testing.T) {
 		acked, _, _ = strings.Cut(acked, ",")
 		return found && strings.Contains(command(t, primary, "INFO", "replication"), "master_repl_offset:"+acked+"\r")
 	})
-	if err := primary.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, primary.Kill())
 	start := time.Now()
 	for range 50 {
-		if err := w.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.commit(t.Context()))
 	}
 	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
 	w.holds(t, s, always)
@@ -329,9 +312,7 @@ func TestFailedAt(t *testing.T) {
 	if at := s.FailedAt(); at.Unix() != 0 {
 		t.Errorf("failed at %v before a failure", at)
 	}
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Kill())
 	before := time.Now()
 	if _, err := s.Time(t.Context()); err == nil {
 		t.Error("a stopped server answers")

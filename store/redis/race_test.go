@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -135,9 +136,7 @@ func TestReservationsAreFewCalls(t *testing.T) {
 func scripts(t *testing.T, server *redistest.Server) (calls int) {
 	t.Helper()
 	text, err := server.Command("INFO", "commandstats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, line := range strings.Split(text, "\n") {
 		if rest, found := strings.CutPrefix(line, "cmdstat_evalsha:calls="); found {
 			n, _, _ := strings.Cut(rest, ",")

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store/redis"
 )
@@ -18,10 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open opens a store and closes it after the test.
 func open(t testing.TB, config redis.Config) *redis.Store {
 	t.Helper()
-	s, err := redis.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(redis.Open(t.Context(), config))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -34,14 +32,10 @@ func open(t testing.TB, config redis.Config) *redis.Store {
 func clock(t testing.TB, server *redistest.Server) time.Time {
 	t.Helper()
 	text, err := server.Command("TIME")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seconds, micros, _ := strings.Cut(text, "\n")
 	at, err := strconv.ParseInt(seconds, 10, 64)
 	part, bad := strconv.ParseInt(micros, 10, 64)
-	if err := errors.Join(err, bad); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, bad))
 	return time.Unix(at, part*1000)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
@@ -29,9 +30,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	session, err := s.OpenSession(t.Context(), "n", time.Hour)
 	must(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -61,16 +62,11 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 			f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: c.Epoch}
 			err = s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: all.Rows, Totals: all}})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	sum := 0
 	for _, hash := range strings.Fields(command(t, server, "KEYS", "*:keyusage")) {
-		n, err := strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", hash, "SAMPLES", "0")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", hash, "SAMPLES", "0"))))(t)
 		sum += n
 	}
 	if each := sum / (keys * models); each > most || sum == 0 {
@@ -107,19 +103,14 @@ func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status)
 	} else if err == nil {
 		err = s.KeepInput(t.Context(), f.JobID, time.Now().Add(time.Hour))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // memory returns the size of all keys in bytes.
 func memory(t *testing.T, server *redistest.Server) (sum int) {
 	t.Helper()
 	for _, key := range strings.Fields(command(t, server, "KEYS", "*")) {
-		n, err := strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", key, "SAMPLES", "0")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(strings.TrimSpace(command(t, server, "MEMORY", "USAGE", key, "SAMPLES", "0"))))(t)
 		sum += n
 	}
 	return sum

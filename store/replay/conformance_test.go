@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/records"
@@ -52,10 +53,7 @@ func TestConformance(t *testing.T) {
 			Open: func(t testing.TB) store.Store {
 				t.Helper()
 				engine = engine.Reopen()
-				below, err := records.Open(t.Context(), engine, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				below := must.Get(records.Open(t.Context(), engine, nil))(t)
 				s := replay.New(replay.Config{Store: below, Log: slog.New(slog.NewTextHandler(said, nil)), CheckInterval: 50 * time.Millisecond})
 				t.Cleanup(func() {
 					if err := s.Close(); err != nil {

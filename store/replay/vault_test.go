@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/records"
@@ -40,10 +41,7 @@ func newVault(t *testing.T) *vault {
 
 func (v *vault) open() {
 	v.t.Helper()
-	s, err := records.Open(context.Background(), v.engine, nil)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	s := must.Get(records.Open(context.Background(), v.engine, nil))(v.t)
 	v.Store = s
 }
 
@@ -144,9 +142,7 @@ func (v *vault) nodeWith(remembers replay.Config) *node {
 
 func (n *node) must(err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, err)
 }
 
 func (n *node) check() { n.t.Helper(); n.must(n.CheckLostWrites(n.t.Context())) }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -82,9 +83,7 @@ func testAuditUnderInserts(s *suite) {
 	var got []string
 	for cursor, made := "", 10; ; made++ {
 		page, next, err := s.ListAudit(s.Context(), "a", 3, cursor)
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.Succeed(s, err)
 		for _, e := range page {
 			got = append(got, e.ID)
 		}

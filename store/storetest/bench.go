@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -32,10 +33,7 @@ const KeyID = "0123456789ab"
 // belongs to KeyID.
 func SumUsage(t testing.TB, s store.Ledger, account string, from, to time.Time) (totals store.RowTotals, cost rowmill.Money) {
 	t.Helper()
-	usage, err := s.UsageByKey(t.Context(), account, from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := must.Get(s.UsageByKey(t.Context(), account, from, to))(t)
 	for _, u := range usage {
 		if u.Key != KeyID {
 			t.Errorf("account %s used %+v with key %q, want only usage with key %s", account, u.Usage, u.Key, KeyID)
@@ -48,10 +46,7 @@ func SumUsage(t testing.TB, s store.Ledger, account string, from, to time.Time) 
 // WantKeys compares the account's total usage of all models by API key.
 func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]store.RowTotals) {
 	t.Helper()
-	usage, err := s.UsageByKey(t.Context(), account, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := must.Get(s.UsageByKey(t.Context(), account, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))(t)
 	got := map[string]store.RowTotals{}
 	for _, u := range usage {
 		got[u.Key] = got[u.Key].Plus(u.Totals)
@@ -85,9 +80,7 @@ func FillJobs(b *testing.B, s store.Store, n int, ended bool) {
 		}()
 	}
 	for range writers {
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, <-done)
 	}
 }
 
@@ -120,9 +113,7 @@ func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 // TimeGet measures the time to read one of the n jobs of FillJobs.
 func TimeGet(b *testing.B, s store.Store, n int) {
 	MeasureLatency(b, func(i int) {
-		if _, err := s.Get(b.Context(), JobID(i*7919%n)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.Get(b.Context(), JobID(i*7919%n)))(b)
 	})
 }
 
@@ -149,20 +140,14 @@ func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 // and reports the commits per second. It calls count before the first commit, and then
 // report with the number of commits.
 func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func(n int64))) {
-	session, err := s.OpenSession(b.Context(), "n", time.Hour)
-	if err != nil {
-		b.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(b.Context(), "n", time.Hour))(b)
 	fences := make(chan store.Fence, jobs)
 	for i := range jobs {
 		id := fmt.Sprintf("job-%d-%s-%d", i, session, jobs)
 		if _, _, err := s.Create(b.Context(), NewRecord(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
 			b.Fatal(err)
 		}
-		rec, err := s.Claim(b.Context(), id, session, store.Claim{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		rec := must.Get(s.Claim(b.Context(), id, session, store.Claim{}))(b)
 		fences <- store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	}
 	report := count()
@@ -176,9 +161,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 				Key: fmt.Sprintf("jobs/%s/parts/%d", f.JobID, i), Shard: int(i % 64), Rows: 100, Size: 50_000,
 				Totals: store.RowTotals{Rows: 100, InputTokens: 5000, OutputTokens: 2000},
 			}
-			if err := s.CommitParts(b.Context(), f, []store.Part{part}); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, s.CommitParts(b.Context(), f, []store.Part{part}))
 			fences <- f
 		}
 	})
@@ -199,8 +182,6 @@ func TimePoll(b *testing.B, s store.Store, n int) {
 		if err != nil || len(ids) != n {
 			b.Fatal(len(ids), err)
 		}
-		if _, err := s.Revisions(b.Context(), ids, ""); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.Revisions(b.Context(), ids, ""))(b)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -183,9 +184,7 @@ func testFinish(s *suite) {
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
 		return moveThrough(r, rowmill.StatusSucceeded)
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	if rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.JobCost != 0.25 || rec.Artifacts["full"].Size != 3 || rec.Job.Completed == nil {
 		s.Errorf("the finished record is %s, want the values of the change", asJSON(s, rec))
 	}
@@ -340,7 +339,7 @@ func testAddArtifact(s *suite) {
 	before := s.finish(f, rowmill.StatusSucceeded)
 	for _, variant := range []string{"v", "w"} {
 		for i := range 2 {
-			rec := must(s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)}))(s)
+			rec := must.Get(s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)}))(s)
 			if got := rec.Artifacts[variant]; got != (store.Artifact{Key: "k0"}) {
 				s.Errorf("after call %d the artifact is %+v, want the artifact of the first call", i, got)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -14,7 +15,7 @@ import (
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()
-	rec := must(s.Claim(s.Context(), id, session, store.Claim{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
+	rec := must.Get(s.Claim(s.Context(), id, session, store.Claim{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
 	if n := len(rec.Claims); n == 0 || rec.Claims[n-1] != (store.Claim{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
 		s.Errorf("the claims are %+v, want the owner with epoch %d as the last one", rec.Claims, rec.Epoch)
 	}
@@ -39,7 +40,7 @@ func (s *suite) wantClaims(when, id string, want ...string) {
 // wantOrphanClaims compares the processes in the field Claims of an orphan.
 func (s *suite) wantOrphanClaims(when, id string, want ...string) {
 	s.Helper()
-	orphans := must(s.Orphans(s.Context(), 100))(s)
+	orphans := must.Get(s.Orphans(s.Context(), 100))(s)
 	i := slices.IndexFunc(orphans, func(o store.OrphanJob) bool { return o.JobID == id })
 	if i < 0 {
 		s.Errorf("%s: the job is not among the orphans, want it there", when)

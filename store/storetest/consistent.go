@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -21,7 +22,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 	t.Helper()
 	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
 	all := tables{}
-	if err := engine.View(t.Context(), func(tx kv.Tx) error {
+	must.Succeed(t, engine.View(t.Context(), func(tx kv.Tx) error {
 		for _, name := range names {
 			all[name] = map[string][]byte{}
 			for e, err := range tx.Scan(kv.Range{Table: name}) {
@@ -32,9 +33,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	listed := map[kv.Table]int{}
 	used := map[string]store.RowTotals{} // sum of the parts of all jobs, by account
 	for id, raw := range all["jobs"] {
@@ -70,10 +69,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		if ended && h.Reserved != 0 {
 			t.Errorf("job %s is %s and has %v reserved, want no reservation", id, h.Job.Status, h.Reserved)
 		}
-		parts, err := s.ListParts(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parts := must.Get(s.ListParts(t.Context(), id))(t)
 		var sum store.RowTotals
 		for _, p := range parts {
 			sum = sum.Plus(p.Totals)
@@ -85,10 +81,7 @@ func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 		}
 		listed["parts"] += len(parts)
 		done := sum.Rows
-		lost, err := s.LostParts(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lost := must.Get(s.LostParts(t.Context(), id))(t)
 		listed["parts"] += len(lost)
 		for _, p := range lost {
 			sum = sum.Plus(p.Totals)

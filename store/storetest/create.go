@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -34,9 +35,7 @@ func testCreateAndGet(s *suite) {
 func testCreateTwice(s *suite) {
 	rec := s.newRecord("a")
 	first, _, err := s.Create(s.Context(), rec, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	rec.Job.Model = "another"
 	s.wantError("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
 	rec.Spec.Account = "b"
@@ -99,9 +98,7 @@ func testRecordSurvivesWhole(s *suite) {
 		},
 	}
 	stored, _, err := s.Create(s.Context(), rec, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	s.wantSame("job as stored", rec.Job, stored.Job)
 	s.wantSame("specification as stored", rec.Spec, stored.Spec)
 	s.reopen()
@@ -135,7 +132,7 @@ func testIdempotency(s *suite) {
 		s.Fatalf("second create: existed %v, %v; want the first job", existed, err)
 	}
 	s.wantSame("the first job", first, again)
-	found := must(s.Lookup(s.Context(), "a", idem))(s)
+	found := must.Get(s.Lookup(s.Context(), "a", idem))(s)
 	s.wantSame("the job looked up", first, found)
 
 	other := idem
@@ -221,9 +218,7 @@ func (s *suite) continuation(job string, again bool) store.Record {
 func testIdempotencyExpires(s *suite) {
 	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: s.TTL}
 	first, _, err := s.Create(s.Context(), s.newRecord("a"), &idem)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	s.Advance(2 * s.TTL)
 	s.wantError("lookup of an expired key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
 	idem = store.Idempotency{Key: "k", BodyHash: "another body", TTL: long}
@@ -334,9 +329,7 @@ func testListUnderInserts(s *suite) {
 		var last time.Time
 		for {
 			jobs, next, err := s.List(s.Context(), account, limit, cursor)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, j := range jobs {
 				if seen[j.ID] {
 					t.Fatalf("%s is listed twice", j.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -37,12 +38,12 @@ func (s *suite) createDelivery(d store.WebhookDelivery) {
 // putDelivery replaces a delivery; it must succeed.
 func (s *suite) putDelivery(d store.WebhookDelivery) store.WebhookDelivery {
 	s.Helper()
-	return must(s.PutDelivery(s.Context(), d))(s)
+	return must.Get(s.PutDelivery(s.Context(), d))(s)
 }
 
 func (s *suite) getDelivery(id string) store.WebhookDelivery {
 	s.Helper()
-	d := must(s.GetDelivery(s.Context(), id))(s)
+	d := must.Get(s.GetDelivery(s.Context(), id))(s)
 	return d
 }
 
@@ -50,7 +51,7 @@ func (s *suite) getDelivery(id string) store.WebhookDelivery {
 // the start.
 func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	s.Helper()
-	due := must(s.DueDeliveries(s.Context(), *s.timeAt(seconds), limit))(s)
+	due := must.Get(s.DueDeliveries(s.Context(), *s.timeAt(seconds), limit))(s)
 	for _, d := range due {
 		ids = append(ids, d.ID)
 	}

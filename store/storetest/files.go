@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -57,7 +58,7 @@ func testFiles(s *suite) {
 	changed := s.file("a", "batch", 4)
 	changed.Size++
 	s.wantError("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))
-	got := must(s.GetFile(s.Context(), "file-0003"))(s)
+	got := must.Get(s.GetFile(s.Context(), "file-0003"))(s)
 	s.wantEqual("a file", s.file("a", "other", 3), got)
 	list := func(account, purpose string) func(store.PageRequest) ([]string, bool, error) {
 		return func(page store.PageRequest) (ids []string, more bool, err error) {
@@ -98,7 +99,7 @@ func testFiles(s *suite) {
 	s.wantError("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.PageRequest{}))
 	expired := func(hours, limit int) (ids []string) {
 		s.Helper()
-		files := must(s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit))(s)
+		files := must.Get(s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit))(s)
 		for _, f := range files {
 			ids = append(ids, f.ID)
 		}
@@ -132,9 +133,7 @@ func (s *suite) batch(account, dialect string) string {
 	deadline := s.start.Add(time.Hour).Truncate(time.Second)
 	rec.Spec.Raw = &rowmill.RawBatch{Dialect: dialect, Path: "/v1/p", InputFile: "file-1", Window: "1h", Deadline: &deadline, Metadata: map[string]string{"k": "v"}}
 	stored, _, err := s.Create(s.Context(), rec, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	s.wantEqual("the stored batch", rec.Spec.Raw, stored.Spec.Raw)
 	return stored.Job.ID
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -56,14 +57,14 @@ func (s *suite) spend(f store.Fence, key string, totals store.RowTotals) {
 // usage returns the usage of an account for the days around today.
 func (s *suite) usage(account string) []store.Usage {
 	s.Helper()
-	usage := must(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
+	usage := must.Get(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
 }
 
 // usageByKey is like usage, but by day, model and API key.
 func (s *suite) usageByKey(account string) []store.KeyUsage {
 	s.Helper()
-	usage := must(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
+	usage := must.Get(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
 }
 
@@ -295,9 +296,7 @@ func testUsageOutlivesJobs(s *suite) {
 		} else {
 			_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
 		}
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.Succeed(s, err)
 		s.wantError(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
 		s.must(s.DropParts(s.Context(), f.JobID))
 		s.wantUsage("a", map[string]store.RowTotals{"m": want})
@@ -397,9 +396,7 @@ func testUsageIsTheSumOverParts(s *suite) {
 				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that the keys of parts repeat
 				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.RowTotals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
 			}
-			if err := s.CommitParts(s.Context(), f, parts); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.CommitParts(s.Context(), f, parts))
 		}
 		want, byKey := map[string]store.RowTotals{}, map[string]map[string]store.RowTotals{"m": {}, "k": {}}
 		for i, f := range fences {

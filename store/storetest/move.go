@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -81,12 +82,10 @@ func (s *suite) fillStore() {
 	ended := s.createSpendingJob("b", "m2") // a job without an API key
 	s.update(ended, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
 	s.spend(ended, "all", store.RowTotals{Rows: 2, InputTokens: 10, OutputTokens: 10})
-	if _, err := s.Finish(s.Context(), ended, func(r *store.Record) error {
+	must.Get(s.Finish(s.Context(), ended, func(r *store.Record) error {
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "jobs/x/results/full", Size: 7}}
 		return moveThrough(r, rowmill.StatusSucceeded)
-	}); err != nil {
-		s.Fatal(err)
-	}
+	}))(s)
 	kept := s.createCancelled("b", s.time())
 	s.must(s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)))
 	losing := s.createSpendingJob("c", "m3")
@@ -126,7 +125,7 @@ func (s *suite) fillStore() {
 
 // time returns the time of the store.
 func (s *suite) time() time.Time {
-	now := must(s.Time(s.Context()))(s)
+	now := must.Get(s.Time(s.Context()))(s)
 	return now
 }
 
@@ -292,14 +291,10 @@ func testMoveGoesOn(a, b *suite) {
 	}
 	spent := b.usage("a")
 	again := []store.Part{{Key: "p1", Rows: 2, Totals: store.RowTotals{Rows: 2}}, {Key: "p4", Shard: 1, Rows: 1, Totals: store.RowTotals{Rows: 1}}}
-	if err := b.CommitParts(b.Context(), f, again); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, b.CommitParts(b.Context(), f, again))
 	b.wantSame("usage after parts that were known", spent, b.usage("a"))
 	last := store.Part{Key: "p5", Shard: 1, Rows: 2, Totals: store.RowTotals{Rows: 2, InputTokens: 2}}
-	if err := b.CommitParts(b.Context(), f, []store.Part{last}); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, b.CommitParts(b.Context(), f, []store.Part{last}))
 	b.wantParts(movedOpen, "p3", "p4", "p5")
 	var charged rowmill.Money
 	for _, u := range b.usage("a") {
@@ -364,9 +359,7 @@ func testMoveRefused(a, _ *suite) {
 	if !errors.Is(err, rowmill.ErrConflict) {
 		a.Errorf("export while a session is open: %v, want ErrConflict", err)
 	}
-	if err := a.CloseSession(a.Context(), session); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, a.CloseSession(a.Context(), session))
 	stop := errors.New("stop")
 	if err := a.movable().Export(a.Context(), func(store.ExportEntry) error { return stop }); !errors.Is(err, stop) {
 		a.Errorf("export with a visit that fails: %v, want the error of visit", err)
@@ -381,9 +374,7 @@ func testMoveCleared(a, _ *suite) {
 	nothing := a.readEverything()
 	a.fillStore()
 	entries, texts, _ := a.exportAll()
-	if err := a.movable().Clear(a.Context()); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, a.movable().Clear(a.Context()))
 	if left, _, _ := a.exportAll(); len(left) > 0 {
 		a.Errorf("a cleared store has %d entries, want none", len(left))
 	}

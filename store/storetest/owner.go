@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -44,7 +45,7 @@ func testSessions(s *suite) {
 }
 
 func testSessionExpires(s *suite) {
-	id := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
+	id := must.Get(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	f := s.claim(s.create("a"), id)
 	for range 3 { // a renewed session lives longer than its ttl
 		s.Advance(s.TTL * 6 / 10)
@@ -85,7 +86,7 @@ func (s *suite) wantLeaseLost(when string, f store.Fence) {
 func testClaim(s *suite) {
 	id, session := s.create("a"), s.session()
 	created := s.get(id)
-	rec := must(s.Claim(s.Context(), id, session, store.Claim{}))(s)
+	rec := must.Get(s.Claim(s.Context(), id, session, store.Claim{}))(s)
 	if rec.Session != session || rec.Epoch <= created.Epoch || rec.Job.Status != rowmill.StatusSubmitted || rec.Version <= created.Version {
 		s.Errorf("the claimed record has session %q, epoch %d, status %s, version %d; want the session, a larger epoch, submitted, a larger version", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
 	}
@@ -96,7 +97,7 @@ func testClaim(s *suite) {
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	s.update(f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusStarting) })
 	s.must(s.CloseSession(s.Context(), session))
-	next := must(s.Claim(s.Context(), id, s.session(), store.Claim{}))(s)
+	next := must.Get(s.Claim(s.Context(), id, s.session(), store.Claim{}))(s)
 	if next.Job.Status != rowmill.StatusStarting || next.Epoch <= rec.Epoch {
 		s.Errorf("the next owner gets status %s and epoch %d, want starting and an epoch above %d", next.Job.Status, next.Epoch, rec.Epoch)
 	}
@@ -183,7 +184,7 @@ func testFencing(s *suite) {
 // orphans returns the ids of up to limit orphans.
 func (s *suite) orphans(limit int) []string {
 	s.Helper()
-	found := must(s.Orphans(s.Context(), limit))(s)
+	found := must.Get(s.Orphans(s.Context(), limit))(s)
 	out := []string{}
 	for _, o := range found {
 		out = append(out, o.JobID)
@@ -205,7 +206,7 @@ func testOrphansFair(s *suite) {
 	}
 	ended := s.create("small")
 	s.must(s.Cancel(s.Context(), ended, s.start, nil))
-	found := must(s.Orphans(s.Context(), 100))(s)
+	found := must.Get(s.Orphans(s.Context(), 100))(s)
 	// The n-th orphan of each account comes before all n+1-th orphans, and the orphans of
 	// an account come oldest first.
 	rank := map[string]int{}
@@ -294,7 +295,7 @@ func testOrphansTakeTurns(s *suite) {
 }
 
 func testOrphansOfTheDead(s *suite) {
-	expiring := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
+	expiring := must.Get(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	closed, live := s.session(), s.session()
 	a := s.claim(s.create("a"), expiring)
 	b := s.claim(s.create("a"), closed)
@@ -332,9 +333,7 @@ func testOneOwner(s *suite) {
 			case "close":
 				if len(open) > 0 {
 					session := rapid.SampledFrom(open).Draw(t, "closed")
-					if err := s.CloseSession(s.Context(), session); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, s.CloseSession(s.Context(), session))
 					alive[session] = false
 				}
 			case "claim":
@@ -380,9 +379,7 @@ func testOneOwner(s *suite) {
 				}
 			}
 		}
-		if _, err := s.Cancel(s.Context(), id, time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Cancel(s.Context(), id, time.Now(), nil))(t)
 	})
 }
 

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
 // parts lists the parts of a job; it must succeed.
 func (s *suite) parts(id string) []store.Part {
 	s.Helper()
-	parts := must(s.ListParts(s.Context(), id))(s)
+	parts := must.Get(s.ListParts(s.Context(), id))(s)
 	return parts
 }
 
@@ -175,7 +176,7 @@ func testLoseParts(s *suite) {
 	s.must(s.CommitParts(s.Context(), f, parts))
 	usage := func() (sum store.RowTotals) {
 		s.Helper()
-		days := must(s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0)))(s)
+		days := must.Get(s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0)))(s)
 		for _, u := range days {
 			sum = sum.Plus(u.Totals)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -128,9 +129,7 @@ func testReserveEndsWithTheJob(s *suite) {
 			} else {
 				_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
 			}
-			if err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, err)
 			if got := s.get(f.JobID).Reserved; got != 0 {
 				s.Errorf("a job that has %s has %v reserved, want 0", end, got)
 			}

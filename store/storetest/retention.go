@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -84,7 +85,7 @@ func testEndIsTheStores(s *suite) {
 	behind, ahead, near := s.createCancelled("a", now.Add(-100*days)), s.createCancelled("a", now.Add(100*days)), s.createCancelled("a", now.Add(-time.Second))
 	f := s.createRunning(1)
 	s.commit(f, store.Part{Key: "all", Rows: 1, Complete: true})
-	finished := must(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
+	finished := must.Get(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
 	s.wantUnchanged(finished)
 	s.reopen()
 	s.wantRetained("a", now.Add(-2*time.Minute), 10)
@@ -122,7 +123,7 @@ func testRemoveData(s *suite) {
 	s.wantError("the data of a job that has it is gone", rowmill.ErrConflict)(s.MarkDataDeleted(s.Context(), f.JobID))
 	s.wantRetained("a", now, 10, f.JobID)
 
-	removed := must(s.RemoveData(s.Context(), f.JobID, now))(s)
+	removed := must.Get(s.RemoveData(s.Context(), f.JobID, now))(s)
 	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
 	s.wantSame("record without data", before, removed)
 	s.wantUnchanged(removed)

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
 func testKeys(s *suite) {
 	listed := func() []store.APIKey {
 		s.Helper()
-		keys := must(s.ListKeys(s.Context()))(s)
+		keys := must.Get(s.ListKeys(s.Context()))(s)
 		return keys
 	}
 	if keys := listed(); len(keys) != 0 {
@@ -102,7 +103,7 @@ func testListValues(s *suite) {
 		"b":  {"b", "b/1", "b/10", "b/2"},
 		"d":  nil,
 	} {
-		got := must(s.ListValues(s.Context(), prefix))(s)
+		got := must.Get(s.ListValues(s.Context(), prefix))(s)
 		s.wantEqual(fmt.Sprintf("prefix %q", prefix), want, append([]string(nil), got...))
 	}
 }

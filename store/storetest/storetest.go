@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -186,9 +187,7 @@ type suite struct {
 // is the error.
 func (s *suite) must(results ...any) {
 	s.Helper()
-	if err := lastError(s, results); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, lastError(s, results))
 }
 
 // errAny stands for any error, where the contract names no specific error.
@@ -213,23 +212,6 @@ func lastError(t testing.TB, results []any) error {
 		t.Fatalf("the last result of the call is a %T, want an error", last)
 	}
 	return err
-}
-
-// must returns a function that returns v, or ends the test if err is not nil.
-func must[T any](v T, err error) func(fataler) T {
-	return func(t fataler) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-// A fataler can end a test: a testing.TB or a *rapid.T.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
 }
 
 // wantEqual compares two values, with their Go types.
@@ -281,7 +263,7 @@ func (s *suite) create(account string) string {
 // session opens a session that lives longer than the test.
 func (s *suite) session() string {
 	s.Helper()
-	id := must(s.OpenSession(s.Context(), "node", long))(s)
+	id := must.Get(s.OpenSession(s.Context(), "node", long))(s)
 	s.sessions = append(s.sessions, id)
 	return id
 }
@@ -289,7 +271,7 @@ func (s *suite) session() string {
 // claim makes session the owner of a job and returns the fence.
 func (s *suite) claim(id, session string) store.Fence {
 	s.Helper()
-	rec := must(s.Claim(s.Context(), id, session, store.Claim{}))(s)
+	rec := must.Get(s.Claim(s.Context(), id, session, store.Claim{}))(s)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 
@@ -313,7 +295,7 @@ func (s *suite) createRunning(rows int64) store.Fence {
 // update changes a record under a fence. It must succeed.
 func (s *suite) update(f store.Fence, change func(*store.Record) error) store.Record {
 	s.Helper()
-	rec := must(s.Update(s.Context(), f, change))(s)
+	rec := must.Get(s.Update(s.Context(), f, change))(s)
 	return rec
 }
 
@@ -323,7 +305,7 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	if rows := s.get(f.JobID).Job.NumRows; rows != nil && status == rowmill.StatusSucceeded {
 		s.commit(f, store.Part{Key: "all", Rows: *rows, Complete: true})
 	}
-	rec := must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))(s)
+	rec := must.Get(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))(s)
 	return rec
 }
 

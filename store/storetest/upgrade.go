@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -97,19 +98,13 @@ func (g *memberCheck) readMembers(add bool) {
 		}
 		value := g.decode(doc)
 		addMembers(value, kind+" "+id+":", add && kind != DocAudit, func(path string, member any) {
-			raw, err := json.Marshal(member)
-			if err != nil {
-				g.Fatal(err)
-			}
+			raw := must.Get(json.Marshal(member))(g)
 			g.now[path] = raw
 		})
 		if !add || kind == DocAudit {
 			return doc
 		}
-		raw, err := json.Marshal(value)
-		if err != nil {
-			g.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(value))(g)
 		return raw
 	})
 	if add {
@@ -247,9 +242,7 @@ func (g *memberCheck) keysAndAudit() {
 	g.Helper()
 	ctx := g.Context()
 	key := store.APIKey{ID: "k", Hash: []byte("one"), Account: "a", Role: "user", Created: g.start}
-	if err := g.PutKey(ctx, key); err != nil {
-		g.Fatal(err)
-	}
+	must.Succeed(g, g.PutKey(ctx, key))
 	key.Name, key.LastUsed = "renamed", &g.start
 	g.keepsMembers("PutKey over an existing key", func() error { return g.PutKey(ctx, key) })
 	key.Hash = []byte("two")

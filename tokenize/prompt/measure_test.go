@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/tokenize"
 )
 
@@ -253,7 +254,5 @@ func check(t interface {
 }, err error,
 ) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }

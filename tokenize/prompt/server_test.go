@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -32,13 +33,11 @@ var (
 func TestCount_EqualsTheServersReport(t *testing.T) {
 	t.Parallel()
 	folder := model(t)
-	enc, err := tokenize.Open(filepath.Join(folder, "tokenizer.json"))
-	check(t, err)
+	enc := must.Get(tokenize.Open(filepath.Join(folder, "tokenizer.json")))(t)
 	for _, name := range []string{"qwen-3", "llama-3", "gemma", "harmony"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			template, err := prompt.FindTemplate(name)
-			check(t, err)
+			template := must.Get(prompt.FindTemplate(name))(t)
 			server := serve(t, folder, name)
 			for _, system := range borderSystems {
 				for _, extras := range []map[string]any{
@@ -83,8 +82,7 @@ type server string
 
 func serve(t *testing.T, folder, template string) server {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join("testdata", "templates", template+".jinja"))
-	check(t, err)
+	file := must.Get(filepath.Abs(filepath.Join("testdata", "templates", template+".jinja")))(t)
 	return server(llama.Start(t, llama.Chat, llama.Options{
 		Slots: 1, Context: 4096,
 		Args: []string{"--model", filepath.Join(folder, "model.gguf"), "--chat-template-file", file},
@@ -100,10 +98,9 @@ func (s server) run(t *testing.T, system, text string, extras map[string]any) in
 	}
 	body := map[string]any{"messages": messages, "max_tokens": 1}
 	maps.Copy(body, extras)
-	data, err := json.Marshal(body)
-	check(t, err)
+	data := must.Get(json.Marshal(body))(t)
 	res, err := http.Post(string(s)+"/v1/chat/completions", "application/json", bytes.NewReader(data))
-	check(t, err)
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var answer struct {
 		Usage struct {

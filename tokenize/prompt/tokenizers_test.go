@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -30,11 +31,10 @@ func tiny(t *testing.T) string {
 		vocab[string(shown)] = int(b)
 	}
 	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}
-	data, err := json.Marshal(map[string]any{
+	data := must.Get(json.Marshal(map[string]any{
 		"added_tokens": []any{}, "pre_tokenizer": level,
 		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{"a b"}},
-	})
-	check(t, err)
+	}))(t)
 	return string(data)
 }
 
@@ -47,8 +47,8 @@ func TestTokenizers(t *testing.T) {
 		"page.json": "<html>", "empty.json": "",
 	} {
 		path := filepath.Join(dir, file)
-		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		check(t, os.WriteFile(path, []byte(content), 0o600))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	in := prompt.Tokenizers{Dir: dir}
 	for _, name := range []string{"o200k_harmony", "cl100k_base"} {
@@ -94,8 +94,8 @@ func TestTokenizers_FindOf(t *testing.T) {
 		"Piece.json": `{"model":{"type":"Unigram","vocab":[["a",0]]},"added_tokens":[]}`, "Above.json": good,
 	} {
 		path := filepath.Join(dir, file)
-		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		check(t, os.WriteFile(path, []byte(content), 0o600))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	in := prompt.Tokenizers{Dir: dir}
 	for _, id := range []string{"Flat", "acme/Flat", "Folder", "acme/Own", "acme/Flat-7B"} {
@@ -139,8 +139,7 @@ func TestCatalog_NamesTheTemplates(t *testing.T) {
 // efforts.
 func TestHarmony_OverheadIsConstant(t *testing.T) {
 	t.Parallel()
-	enc, err := tokenize.Load("o200k_harmony")
-	check(t, err)
+	enc := must.Get(tokenize.Load("o200k_harmony"))(t)
 	line := func(day time.Time) string { return fmt.Sprintf("Current date: %s\n\n", day.Format(time.DateOnly)) }
 	first := time.Date(2025, 8, 5, 0, 0, 0, 0, time.UTC)
 	for day := first; day.Year() < 2036; day = day.AddDate(0, 0, 1) {
@@ -148,8 +147,7 @@ func TestHarmony_OverheadIsConstant(t *testing.T) {
 			t.Fatalf("%q has %d tokens, %q %d", line(day), got, line(first), want)
 		}
 	}
-	template, err := prompt.FindTemplate("harmony")
-	check(t, err)
+	template := must.Get(prompt.FindTemplate("harmony"))(t)
 	bare := template.Measure(enc, prompt.JobPrompt{}).Overhead()
 	for _, effort := range []string{"low", "medium", "high"} {
 		job := prompt.JobPrompt{Extras: map[string]any{"reasoning_effort": effort}}
@@ -172,11 +170,3 @@ const harmonyPrompt = "<|start|>system<|message|>You are ChatGPT, a large langua
 	"# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
 	"<|start|>developer<|message|># Instructions\n\nBe kind.\n\n<|end|>" +
 	"<|start|>user<|message|>Hello there.<|end|><|start|>assistant"
-
-// check ends the test after an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -147,9 +148,7 @@ func TestSettingsSayWhatGoes(t *testing.T) {
 	if _, _, err := p.Store.Create(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Store.Cancel(t.Context(), id, p.Now, func(*store.Record) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Store.Cancel(t.Context(), id, p.Now, func(*store.Record) {}))(t)
 	p.Now = p.Now.AddDate(0, 0, 2)
 	p.Run("settings preview").WantOutput(0, "2026-03-01T12:00:00Z", "2026-03-08T12:00:00Z")
 	if p.Run("settings set --retention-days 7").WantOutput(0); strings.Contains(p.Err.String(), "will go") {

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/backup"
 )
 
@@ -57,9 +58,7 @@ func archive(t *testing.T, size int) []byte {
 	if err == nil {
 		err = backup.Write(t.Context(), &out, h, folder)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out.Bytes()
 }
 
@@ -75,9 +74,7 @@ func beside(t *testing.T, v *vault) *clitest.Program {
 func run(p *clitest.Program, args ...string) (code int) {
 	p.RunArgs(args...)
 	said := p.Err.String()
-	if _, err := fmt.Sscanf(said[strings.LastIndex(said, "exit code "):], "exit code %d", &code); err != nil {
-		p.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(said[strings.LastIndex(said, "exit code "):], "exit code %d", &code))(p)
 	return code
 }
 

@@ -9,14 +9,12 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/internal/certtest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func loaded(t *testing.T) settings.Settings {
 	t.Helper()
-	set, err := settings.Load(settings.Sources{Environ: []string{"HOME=" + t.TempDir()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(settings.Load(settings.Sources{Environ: []string{"HOME=" + t.TempDir()}}))(t)
 	return set
 }
 
@@ -27,18 +25,9 @@ func TestOfSettings(t *testing.T) {
 	if found := CheckSettings(loaded(t), time.Now()); len(found) != 0 {
 		t.Errorf("the defaults: %+v", found)
 	}
-	authority, err := certtest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := authority.Issue(t.TempDir(), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ReadCertificate(files.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(certtest.NewAuthority())(t)
+	files := must.Get(authority.Issue(t.TempDir(), "127.0.0.1"))(t)
+	cert := must.Get(ReadCertificate(files.Cert))(t)
 	for name, test := range map[string]struct {
 		change func(*settings.Settings)
 		now    time.Time

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,9 +52,7 @@ func start(t *testing.T) *program {
 func (p *program) file(name, text string) string {
 	p.Helper()
 	path := filepath.Join(p.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		p.Fatal(err)
-	}
+	must.Succeed(p, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,9 +33,7 @@ func install(t *testing.T, script string) {
 	}
 	text := "#!/bin/sh\n" +
 		`[ "$1 $2" = "` + query + ` --format=csv,noheader,nounits" ] || { echo "Invalid combination of input arguments: $*"; exit 1; }` + "\n" + script
-	if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(text), 0o700))
 }
 
 func TestSMI(t *testing.T) {

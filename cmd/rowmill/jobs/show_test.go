@@ -9,18 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func zip(t *testing.T, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write([]byte(text)))(t)
+	must.Succeed(t, w.Close())
 	return out.Bytes()
 }
 
@@ -105,13 +103,9 @@ func TestWhereTheKeyComesFrom(t *testing.T) {
 				c.environ = append(c.environ, fill(pair))
 			}
 			if test.profile != "" {
-				if err := os.Mkdir(filepath.Join(c.dir, "rowmill"), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Mkdir(filepath.Join(c.dir, "rowmill"), 0o700))
 				path := write(t, c.dir, "rowmill/config.yaml", fill(test.profile))
-				if err := os.Chmod(path, test.mode); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Chmod(path, test.mode))
 			}
 			args := []string{"list"}
 			for _, arg := range test.args {

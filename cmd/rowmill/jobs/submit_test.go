@@ -17,14 +17,13 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -48,9 +47,7 @@ func TestSubmitAttachedWritesResults(t *testing.T) {
 	err := json.Unmarshal([]byte(`{"inputs":["one","two\r\nlines",""],"model":"m","system_prompt":"be\nbrief",
 		"json_schema":{"type":"object"},"sampling_params":{"temperature":0.2,"stop":"END","bad_words":["x"]},
 		"job_priority":0,"random_seed_per_input":true,"dedup":false,"truncate_rows":false,"name":"n","description":"d","(key)":"k"}`), &want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]any{want}, []any{any(s.submissions[0])}); diff != "" {
 		t.Error(diff)
 	}

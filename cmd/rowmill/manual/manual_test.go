@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/manual"
 	"github.com/rowmill/rowmill/internal/golden"
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 func tree() *cobra.Command {
@@ -50,19 +51,11 @@ func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	root := tree()
 	root.SetArgs([]string{"manual", dir})
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	pages, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, root.Execute())
+	pages := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	var all []string
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page))(t)
 		if !strings.Contains(page, "completion") { // except the library's completion commands
 			all = append(all, string(text))
 		}
@@ -81,9 +74,7 @@ func TestPageAsRead(t *testing.T) {
 		t.Skip("SKIPPED, NOT TESTED: no groff in PATH")
 	}
 	submit, _, err := tree().Find([]string{"jobs", "submit"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), "groff", "-Kutf8", "-man", "-Tutf8", "-ww", "-P-cbou")
 	cmd.Stdin = strings.NewReader(manual.RenderPage(submit, `"2026-11-26" "Rowmill 1.2.3" "Rowmill"`))
 	var warnings bytes.Buffer

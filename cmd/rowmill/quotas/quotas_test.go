@@ -15,16 +15,9 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	apiquotas "github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -103,7 +96,7 @@ func TestQuotasOfAnotherAccount(t *testing.T) {
 	p.Run("quotas set --priority 0 --rows 3 --account acme").WantOutput(0, "account acme", "3")
 	p.Run("quotas get").WantOutput(0, "account default", "1,000")
 	text, record := access.NewKey("acme", caller.RoleUser, "test", p.Now)
-	noError(t, p.Store.PutKey(t.Context(), record))
+	must.Succeed(t, p.Store.PutKey(t.Context(), record))
 	p.Key = text
 	p.Run("quotas get").WantOutput(4, "administrator's key")
 }
@@ -156,22 +149,22 @@ func TestUsage(t *testing.T) {
 	p.Run("usage").WantOutput(0, "account default, 2026-02-01 to 2026-02-28").WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
 	_, key := access.NewKey("acme", caller.RoleUser, "nightly", p.Now)
-	noError(t, p.Store.PutKey(t.Context(), key))
+	must.Succeed(t, p.Store.PutKey(t.Context(), key))
 	record := store.Record{
 		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: p.Now, KeyID: &key.ID},
 		Spec: rowmill.Spec{Account: "acme", Model: rowmill.Model{ID: "m", InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := p.Store.Create(t.Context(), record, nil)
-	noError(t, err)
+	must.Succeed(t, err)
 	session, err := p.Store.OpenSession(t.Context(), "node", 100*time.Hour)
-	noError(t, err)
+	must.Succeed(t, err)
 	record, err = p.Store.Claim(t.Context(), "job-1", session, store.Claim{})
-	noError(t, err)
+	must.Succeed(t, err)
 	owner := store.Fence{JobID: "job-1", Session: session, Epoch: record.Epoch}
 	for _, key := range []string{"a", "b"} {
 		totals := store.RowTotals{Rows: 1500, Failed: 1, Deduplicated: 300, InputTokens: 2_000_000, OutputTokens: 1_000_000}
 		part := store.Part{Key: key, Rows: 1500, Totals: totals}
-		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
+		must.Succeed(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
 		p.Now = p.Now.AddDate(0, 0, 1)
 	}
 	p.Run("usage --account acme --from 2026-02-01").WantOutput(0).WantTable(

@@ -13,15 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 )
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // load calls Load with the content of a file and a HOME.
 func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings, error) {
@@ -29,7 +22,7 @@ func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings,
 	src := Sources{Flags: flags, Environ: append([]string{"HOME=/home/someone"}, environ...)}
 	if file != "" {
 		src.File = filepath.Join(t.TempDir(), "rowmill.yaml")
-		noError(t, os.WriteFile(src.File, []byte(file), 0o600))
+		must.Succeed(t, os.WriteFile(src.File, []byte(file), 0o600))
 	}
 	return Load(src)
 }
@@ -37,8 +30,7 @@ func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings,
 // valid is load for settings without an error.
 func valid(t *testing.T, file string, environ []string, flags ...Flag) Settings {
 	t.Helper()
-	s, err := load(t, file, environ, flags...)
-	noError(t, err)
+	s := must.Get(load(t, file, environ, flags...))(t)
 	return s
 }
 
@@ -129,7 +121,7 @@ func TestListsFromEnvironmentAndFlags(t *testing.T) {
 		t.Error(diff, err)
 	}
 	s, err = load(t, file, []string{"ROWMILL_ENGINES=http://d"}, Flag{"--engine", "engines", []string{"http://x", "http://y"}})
-	noError(t, err)
+	must.Succeed(t, err)
 	if len(s.Engines) != 2 || s.Engines[1].URL != "http://y" {
 		t.Error("flags did not replace the engines:", s.Engines)
 	}
@@ -229,7 +221,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"api": "one\n two \n\n", "gpu": "three\n"} {
-		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := valid(t, "engines: [{url: 'http://a', api_key_credential: gpu}]", []string{"CREDENTIALS_DIRECTORY=" + dir, "ROWMILL_API_KEY_CREDENTIAL=api"})
 	if got := s.APIKeys(); !slices.Equal(got, []string{"one", "two"}) || s.Engines[0].APIKey.Reveal() != "three" {
@@ -289,10 +281,9 @@ func TestTracing(t *testing.T) {
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "key")
-	noError(t, os.WriteFile(name, []byte("from-a-file\n"), 0o600))
-	s, err := load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}, {url: 'http://b', api_key_env: GPU_KEY}]",
-		[]string{"ROWMILL_API_KEY=from-the-environment", "GPU_KEY=from-a-variable"}, Flag{"--api-key-file", "api_key_file", []string{name}})
-	noError(t, err)
+	must.Succeed(t, os.WriteFile(name, []byte("from-a-file\n"), 0o600))
+	s := must.Get(load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}, {url: 'http://b', api_key_env: GPU_KEY}]",
+		[]string{"ROWMILL_API_KEY=from-the-environment", "GPU_KEY=from-a-variable"}, Flag{"--api-key-file", "api_key_file", []string{name}}))(t)
 	if s.APIKey.Reveal() != "from-a-file" || s.Engines[0].APIKey.Reveal() != "from-a-file" {
 		t.Errorf("keys read: %q, %q", s.APIKey.Reveal(), s.Engines[0].APIKey.Reveal())
 	}
@@ -300,7 +291,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Errorf("key read from a variable: %q", s.Engines[1].APIKey.Reveal())
 	}
 	var printed strings.Builder
-	noError(t, s.Print(&printed))
+	must.Succeed(t, s.Print(&printed))
 	fmt.Fprintf(&printed, "%v %+v %#v %s", s, s, s, s.APIKey)
 	if strings.Contains(printed.String(), "from-") {
 		t.Error("a secret was printed:\n" + printed.String())
@@ -315,9 +306,8 @@ func TestPrintRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := valid(t, "", nil)
 	var printed strings.Builder
-	noError(t, s.Print(&printed))
-	again, err := load(t, printed.String(), nil)
-	noError(t, err)
+	must.Succeed(t, s.Print(&printed))
+	again := must.Get(load(t, printed.String(), nil))(t)
 	if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}

@@ -6,20 +6,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // A fault that the code has outgrown would be planted nowhere, or would not compile. The
 // first faults of all files are compiled together, then the second ones, and so on.
 func TestPlants(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	plants, err := read(root, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../../.."))(t)
+	plants := must.Get(read(root, nil))(t)
 	if len(plants) < 10 {
 		t.Errorf("%d faults can be planted, want ten", len(plants))
 	}
@@ -33,25 +29,15 @@ func TestPlants(t *testing.T) {
 				later = append(later, p)
 				continue
 			}
-			text, err := p.in(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(p.in(root))(t)
 			overlay.Replace[file] = filepath.Join(t.TempDir(), "planted.go")
-			if err := os.WriteFile(overlay.Replace[file], []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(overlay.Replace[file], []byte(text), 0o600))
 			packages = append(packages, "./"+filepath.Dir(p.file))
 		}
 		plants = later
-		doc, err := json.Marshal(overlay)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(json.Marshal(overlay))(t)
 		name := filepath.Join(t.TempDir(), "overlay.json")
-		if err := os.WriteFile(name, doc, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, doc, 0o600))
 		build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", name}, packages...)...)
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 var record = flag.Bool("record", false, "write what Node.js says into testdata and properties.txt")
@@ -73,14 +75,12 @@ func questions() []question {
 
 func recorded(t testing.TB) []question {
 	t.Helper()
-	file := must(os.Open(recordFile))(t)
+	file := must.Get(os.Open(recordFile))(t)
 	defer file.Close()
 	var all []question
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var q [4]string
-		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(lines.Bytes(), &q))
 		all = append(all, question{q[0], q[1], q[2], q[3]})
 	}
 	return all
@@ -99,7 +99,7 @@ func nodeJS(t *testing.T, script string, input []byte) []byte {
 	}
 	cmd := exec.CommandContext(t.Context(), node, script)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
-	out := must(cmd.Output())(t)
+	out := must.Get(cmd.Output())(t)
 	return out
 }
 
@@ -117,9 +117,7 @@ func ask(t *testing.T, all []question) {
 	}
 	for i, line := range answers {
 		var two [2]string
-		if err := json.Unmarshal([]byte(line), &two); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &two))
 		all[i].unicode, all[i].without = two[0], two[1]
 	}
 }
@@ -134,17 +132,11 @@ func TestRecord(t *testing.T) {
 	for _, q := range all {
 		encoder := json.NewEncoder(&lines)
 		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode([]string{q.pattern, q.text, q.unicode, q.without}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, encoder.Encode([]string{q.pattern, q.text, q.unicode, q.without}))
 	}
-	if err := os.WriteFile(recordFile, lines.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(recordFile, lines.Bytes(), 0o644))
 	scripts := strings.Join(slices.Sorted(maps.Keys(unicode.Scripts)), "\n")
-	if err := os.WriteFile("properties.txt", nodeJS(t, "testdata/properties.js", []byte(scripts)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("properties.txt", nodeJS(t, "testdata/properties.js", []byte(scripts)), 0o644))
 }
 
 func TestPatternsMeanWhatECMA262Says(t *testing.T) {
@@ -264,7 +256,7 @@ func agree(t *testing.T, pattern, text string) {
 		return
 	}
 	parsed := parser{text: []rune(pattern), most: size}
-	root := must(parsed.parse())(t)
+	root := must.Get(parsed.parse())(t)
 	left := steps
 	found, err := newProgram(root, parsed.groups, parsed.wanted).match(text, &left)
 	if err == nil && found != p.linear.MatchString(text) {
@@ -310,9 +302,7 @@ func TestPropertiesHaveTheirCharacters(t *testing.T) {
 			continue
 		}
 		var s charSet
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &s))
 		theirs[names[i]] = s
 	}
 	ours, _ := binaryPropertySet("Assigned")
@@ -360,9 +350,7 @@ func TestWorkIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, err := Compile(c.pattern, size)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			left := 1 << 25
 			if _, err = p.Match(c.text, &left); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
@@ -377,7 +365,7 @@ func TestWorkIsBounded(t *testing.T) {
 // TestStepsAreTheSame pins the cost of a match, which must not differ between machines.
 func TestStepsAreTheSame(t *testing.T) {
 	t.Parallel()
-	p := must(Compile(cases[0].pattern, size))(t)
+	p := must.Get(Compile(cases[0].pattern, size))(t)
 	for range 2 {
 		left := steps
 		if found, err := p.Match("someone@mail.example.org", &left); !found || err != nil || steps-left != 129 {
@@ -453,15 +441,4 @@ func FuzzMatch(f *testing.F) {
 		}
 		agree(t, pattern, text)
 	})
-}
-
-// must returns a function that returns v, or fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }

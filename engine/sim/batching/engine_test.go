@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // small is an engine without jitter and front end whose KV cache has the given
 // number of blocks.
 func small(t testing.TB, blocks, seqs, tokens int) *Engine {
 	t.Helper()
-	e := must(New(smallConfig(t, blocks, seqs, tokens)))(t)
+	e := must.Get(New(smallConfig(t, blocks, seqs, tokens)))(t)
 	return e
 }
 
@@ -30,9 +32,7 @@ func smallConfig(t testing.TB, blocks, seqs, tokens int) Config {
 
 func add(t testing.TB, e *Engine, now time.Duration, r *Request) *Request {
 	t.Helper()
-	if err := e.Add(now, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Add(now, r))
 	return r
 }
 
@@ -125,7 +125,7 @@ func TestFrontEndIsSerialAndOverlaps(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 100, 8, 64)
 	c.Profile.FrontEnd = 3 * time.Millisecond
-	e := must(New(c))(t)
+	e := must.Get(New(c))(t)
 	start := time.Second
 	for range 4 {
 		add(t, e, start, &Request{PromptTokens: 10, OutputTokens: 2})
@@ -276,7 +276,7 @@ func TestRemove(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 100, 2, 64)
 	c.Profile.FrontEnd = time.Millisecond
-	e := must(New(c))(t)
+	e := must.Get(New(c))(t)
 	rows := make([]*Request, 5)
 	for i := range rows {
 		rows[i] = add(t, e, 0, &Request{PromptTokens: 40, OutputTokens: 10})
@@ -309,7 +309,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 10, 2, 64)
 	c.QueueLimit = 1
-	e := must(New(c))(t)
+	e := must.Get(New(c))(t)
 	for _, r := range []*Request{
 		{PromptTokens: 0, OutputTokens: 1}, {PromptTokens: 5, OutputTokens: -1}, {PromptTokens: 15, Prompt: prompt("a")},
 	} {
@@ -373,16 +373,5 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(500, round); n != 0 {
 		t.Errorf("%v allocations per step", n)
-	}
-}
-
-// must returns a function that returns v, or fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestStepTime compares with the formula computed apart from this package, in
@@ -38,7 +40,7 @@ func TestStepTime(t *testing.T) {
 
 func lookup(t testing.TB, name string) GPUProfile {
 	t.Helper()
-	p := must(FindProfile(name))(t)
+	p := must.Get(FindProfile(name))(t)
 	return p
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // TestProperties adds and removes requests at any moment and checks after each
@@ -16,10 +18,7 @@ func TestProperties(t *testing.T) {
 		c := smallConfig(t, blocks, rapid.IntRange(1, 6).Draw(rt, "seqs"), rapid.IntRange(8, 80).Draw(rt, "tokens"))
 		c.NoJitter = rapid.Bool().Draw(rt, "steady")
 		c.Profile.FrontEnd = time.Duration(rapid.IntRange(0, 5).Draw(rt, "front")) * time.Millisecond
-		e, err := New(c)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		e := must.Get(New(c))(rt)
 		w := world{t: rt, e: e, hashes: map[uint64]string{}}
 		for range rapid.IntRange(1, 60).Draw(rt, "actions") {
 			switch rapid.IntRange(0, 12).Draw(rt, "action") {

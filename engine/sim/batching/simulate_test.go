@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // uniform is a source of n rows of the same lengths for Simulate.
@@ -31,7 +33,7 @@ func TestPredictions(t *testing.T) {
 		"qwen3-235b/h100": 32.5, "qwen3-235b/h200": 37,
 	} {
 		const rows = 20000
-		result := must(Simulate(Config{Profile: lookup(t, name)}, 1, uniform(rows, 300, 150), 256))(t)
+		result := must.Get(Simulate(Config{Profile: lookup(t, name)}, 1, uniform(rows, 300, 150), 256))(t)
 		got := rows / result.Makespan.Seconds()
 		t.Logf("%s: %.2f rows/s, published %.1f", name, got, want)
 		if math.Abs(got/want-1) > 0.02 {
@@ -50,7 +52,7 @@ func TestFewInFlight(t *testing.T) {
 	c := Config{Profile: lookup(t, "llama-3.1-8b/h100")}
 	var spans [2]time.Duration
 	for i, window := range []int{64, 256} {
-		result := must(Simulate(c, 2, uniform(12000, 300, 150), window))(t)
+		result := must.Get(Simulate(c, 2, uniform(12000, 300, 150), window))(t)
 		spans[i] = result.Makespan
 	}
 	if ratio := float64(spans[0]) / float64(spans[1]); ratio < 1.4 || ratio > 1.6 {
@@ -63,7 +65,7 @@ func TestSimulateIsDeterministic(t *testing.T) {
 	t.Parallel()
 	run := func(seed int64) Result {
 		c := Config{Profile: lookup(t, "gpt-oss-20b/h100"), Seed: seed, MaxSeqs: 32}
-		result := must(Simulate(c, 3, uniform(1000, 100, 40), 40))(t)
+		result := must.Get(Simulate(c, 3, uniform(1000, 100, 40), 40))(t)
 		return result
 	}
 	if first, again := run(1), run(1); first != again {
@@ -82,17 +84,14 @@ func TestSimulateHandsRowsOutInTurn(t *testing.T) {
 	var given [4]int
 	var order []int
 	source := uniform(4*8, 100, 50)
-	result, err := Simulate(c, 4, func(engine int) *Request {
+	result := must.Get(Simulate(c, 4, func(engine int) *Request {
 		r := source(engine)
 		if r != nil {
 			given[engine]++
 			order = append(order, engine)
 		}
 		return r
-	}, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 8))(t)
 	if given != [4]int{8, 8, 8, 8} || order[0] != 0 || order[1] != 1 || order[4] != 0 {
 		t.Errorf("rows given: %v in the order %v", given, order)
 	}
@@ -122,7 +121,7 @@ func BenchmarkSimulate(b *testing.B) {
 				pool[i].Prompt = make([]uint64, 0, 18)
 				free = append(free, &pool[i])
 			}
-			e := must(New(c))(b)
+			e := must.Get(New(c))(b)
 			now, serial, done := time.Duration(0), uint64(0), 0
 			for b.Loop() {
 				for done == 0 { // a step ends 1.7 rows
@@ -134,9 +133,7 @@ func BenchmarkSimulate(b *testing.B) {
 								r.Prompt = append(r.Prompt, mixHash(serial, 0x9e3779b97f4a7c15))
 							}
 						}
-						if err := e.Add(now, r); err != nil {
-							b.Fatal(err)
-						}
+						must.Succeed(b, e.Add(now, r))
 					}
 					took, finished := e.Step(now)
 					now += took

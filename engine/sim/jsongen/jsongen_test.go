@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 // generous is a limit no value of these tests reaches.
@@ -17,10 +19,7 @@ const generous = 1 << 20
 
 func compile(t testing.TB, schema string) *Generator {
 	t.Helper()
-	g, err := Compile([]byte(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(Compile([]byte(schema)))(t)
 	return g
 }
 
@@ -189,10 +188,7 @@ func TestSameSeedSameValue(t *testing.T) {
 	for seed := range 20 {
 		var both [2][]byte
 		for i := range both {
-			g, err := Compile(schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(Compile(schema))(t)
 			random := rand.NewPCG(uint64(seed), 0)
 			both[i], _ = g.Append(nil, random, generous)
 		}
@@ -230,10 +226,7 @@ func TestViolate(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`{"type":"object","required":["a"]}`, `{"type":"object"}`, `{"type":["object","string"]}`, `{"type":"integer"}`} {
 		g := compile(t, schema)
-		value, err := g.GenerateViolation()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(g.GenerateViolation())(t)
 		if !json.Valid(value) || g.Validate(value) == nil {
 			t.Errorf("%s: %s does not violate it, or is no JSON", schema, value)
 		}
@@ -297,9 +290,7 @@ func TestAnySchemaYieldsConformingValues(t *testing.T) {
 		document := schemaOf(t, 3)
 		document["$defs"] = map[string]any{"leaf": schemaOf(t, 0)}
 		schema, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		g, err := Compile(schema)
 		if err != nil {
 			t.Fatalf("%s: %v", schema, err)

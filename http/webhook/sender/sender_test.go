@@ -17,18 +17,11 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/records"
 )
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -115,10 +108,10 @@ func (r *rig) sender() *Sender {
 func (r *rig) endpoint(host string) webhook.Endpoint {
 	r.Helper()
 	all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
-	must(r, err)
+	must.Get(r, err)
 	e := webhook.NewEndpoint(time.Now())
 	e.URL = "http://" + host + "/hook"
-	must(r, errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")))
+	must.Get(r, errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")))
 	return e
 }
 
@@ -138,7 +131,7 @@ func (r *rig) endJob() {
 func (r *rig) log(e webhook.Endpoint) []store.WebhookDelivery {
 	r.Helper()
 	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.PageRequest{Limit: 100})
-	must(r, err)
+	must.Get(r, err)
 	return found
 }
 
@@ -196,9 +189,7 @@ func TestSender_GivesUp(t *testing.T) {
 		}
 		old, soon := r.log(e)[0], time.Now().Add(2*dropEvery)
 		old.Expires = &soon
-		if _, err := r.store.PutDelivery(r.Context(), old); err != nil {
-			r.Fatal(err)
-		}
+		must.Get(r.store.PutDelivery(r.Context(), old))(r)
 		time.Sleep(4 * dropEvery)
 		if log := r.log(e); len(log) != 0 {
 			r.Errorf("the log still has %+v", log)
@@ -376,9 +367,9 @@ func TestSender_DeletedEndpoint(t *testing.T) {
 		e := r.endpoint("one")
 		r.endJob()
 		all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
-		must(r, err)
+		must.Get(r, err)
 		all.Remove(e.ID)
-		must(r, all.Save(r.Context(), r.store, "a"))
+		must.Get(r, all.Save(r.Context(), r.store, "a"))
 		r.sender()
 		time.Sleep(2 * time.Second)
 		if log := r.log(e); r.count() != 0 || log[0].State != store.DeliveryFailed || log[0].Attempts[0].Error == "" {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/internal/must"
 )
 
 const events = `go: downloading something
@@ -25,16 +27,11 @@ const events = `go: downloading something
 func TestTable(t *testing.T) {
 	t.Parallel()
 	document := filepath.Join(t.TempDir(), "engines.md")
-	if err := os.WriteFile(document, []byte("before\n"+from+"\nold\n"+to+"\nafter\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(document, []byte("before\n"+from+"\nold\n"+to+"\nafter\n"), 0o600))
 	if err := run([]string{document}, strings.NewReader(events), io.Discard); !errors.Is(err, errFailed) {
 		t.Errorf("got %v, want that checks failed", err)
 	}
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(document))(t)
 	const want = "before\n" + from + `
 | check | vLLM 0.32.0 | Ollama |
 |---|---|---|
@@ -85,9 +82,7 @@ func TestTableKeepsWhatWasNotTried(t *testing.T) {
 ` + to},
 	} {
 		document := filepath.Join(t.TempDir(), "engines.md")
-		if err := os.WriteFile(document, []byte(old), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(document, []byte(old), 0o600))
 		if err := run([]string{document}, strings.NewReader(tried(c.version)), io.Discard); err != nil {
 			t.Error(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -36,14 +37,8 @@ func place(records move.Records, bucket blob.Bucket, name string) move.Location 
 func single(t *testing.T) move.Location {
 	t.Helper()
 	folder := t.TempDir()
-	records, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/rowmill.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := dir.Open(dir.Config{Root: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(bolt.Open(t.Context(), bolt.Config{Path: folder + "/rowmill.db"}))(t)
+	bucket := must.Get(dir.Open(dir.Config{Root: folder}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(bucket.Close(), records.Close()); err != nil {
 			t.Error(err)
@@ -56,16 +51,10 @@ func single(t *testing.T) move.Location {
 func shared(t *testing.T) move.Location {
 	t.Helper()
 	server, objects := redistest.Start(t, "appendfsync everysec"), s3test.Start(t)
-	records, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := s3.Open(t.Context(), s3.Config{
+	records := must.Get(redis.Open(t.Context(), redis.Config{URL: server.URL()}))(t)
+	bucket := must.Get(s3.Open(t.Context(), s3.Config{
 		Endpoint: objects.Endpoint, Region: s3test.Region, Bucket: objects.Bucket, Prefix: "p", AccessKey: objects.AccessKey, SecretKey: objects.SecretKey,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(bucket.Close(), records.Close()); err != nil {
 			t.Error(err)
@@ -83,9 +72,7 @@ func put(t *testing.T, bucket blob.Bucket, key, text string) {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // filled returns a directory place with records and objects of every kind.
@@ -135,22 +122,15 @@ func moved(ctx context.Context, from, to move.Location, again bool) (move.Conten
 func objects(t *testing.T, bucket blob.Bucket) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	found, err := bucket.List(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(bucket.List(t.Context(), ""))(t)
 	for _, info := range found {
 		if info.Key == layout.Deployment || strings.HasPrefix(info.Key, layout.Probes) {
 			continue
 		}
 		object, err := bucket.Open(t.Context(), info.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := io.ReadAll(blob.NewReader(object))
-		if err := errors.Join(err, object.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, object.Close()))
 		all[info.Key] = string(text)
 	}
 	return all
@@ -159,14 +139,8 @@ func objects(t *testing.T, bucket blob.Bucket) map[string]string {
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	first, second, third := filled(t), shared(t), single(t)
-	there, err := moved(t.Context(), first, second, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := moved(t.Context(), second, third, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := must.Get(moved(t.Context(), first, second, false))(t)
+	back := must.Get(moved(t.Context(), second, third, false))(t)
 	if !maps.Equal(there.Kinds, back.Kinds) || there.Objects != 42 || back.Objects != there.Objects || back.Bytes != there.Bytes {
 		t.Errorf("there %+v, back %+v", there, back)
 	}
@@ -210,9 +184,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			to := single(t)
-			if err := fill(to); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, fill(to))
 			for _, again := range []bool{false, true} {
 				if _, err := moved(t.Context(), from, to, again); err == nil || !strings.Contains(err.Error(), "not empty") {
 					t.Errorf("again %v: %v", again, err)
@@ -283,9 +255,7 @@ func TestUnfinished(t *testing.T) {
 				t.Errorf("it is filled as if it were empty: %v", err)
 			}
 			put(t, to.Bucket, "jobs/job-of-before/results/x", "left")
-			if _, err := moved(t.Context(), from, to, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(moved(t.Context(), from, to, true))(t)
 			if diff := cmp.Diff(objects(t, from.Bucket), objects(t, to.Bucket)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
@@ -302,10 +272,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
 	ctx := t.Context()
-	identity, err := from.ReadSourceIdentity(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(from.ReadSourceIdentity(ctx))(t)
 	for steps := range 4 {
 		to := single(t)
 		m, err := move.Begin(ctx, to, false, quiet)
@@ -318,9 +285,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		if err == nil && steps > 2 {
 			_, _, err = m.End(ctx, from.Records, nil, identity)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var unfinished *deployment.UnfinishedMoveError
 		switch _, err := to.EnsureIdentity(ctx); {
 		case steps > 2 && err != nil:
@@ -342,23 +307,15 @@ func TestRecordsChangeDuringMove(t *testing.T) {
 	t.Parallel()
 	from, to, ctx := filled(t), single(t), t.Context()
 	identity, err := from.ReadSourceIdentity(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, err := move.SummarizeRecords(ctx, from.Records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := move.Begin(ctx, to, false, quiet)
 	if err == nil {
 		err = m.CopyRecords(ctx, from.Records)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := from.Records.PutValue(ctx, "settings/z", json.RawMessage("1"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Get(from.Records.PutValue(ctx, "settings/z", json.RawMessage("1"), 0))(t)
 	if _, _, err := m.End(ctx, from.Records, &before, identity); err == nil || !strings.Contains(err.Error(), "records changed during the move") {
 		t.Errorf("the end: %v", err)
 	}

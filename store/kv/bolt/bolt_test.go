@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/bolt"
@@ -22,10 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, config bolt.Config) *bolt.Backend {
 	t.Helper()
-	e, err := bolt.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(bolt.Open(t.Context(), config))(t)
 	return e
 }
 
@@ -77,9 +75,7 @@ func TestTheFileMustBePresent(t *testing.T) {
 	}
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	check(write())
 	check(os.Rename(path, path+".away"))
@@ -95,14 +91,7 @@ func TestTheFileMustBePresent(t *testing.T) {
 // edit changes the file while no backend has it open.
 func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Update(change); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(bbolt.Open(path, 0o600, nil))(t)
+	must.Succeed(t, db.Update(change))
+	must.Succeed(t, db.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -21,10 +22,7 @@ const tableValues kv.Table = "values"
 
 func openHere(t testing.TB) *Backend {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db")}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -63,9 +61,7 @@ func waiting(s *Backend, n int) {
 // commits returns the number of transactions of the file.
 func commits(t testing.TB, s *Backend) (n int) {
 	t.Helper()
-	if err := s.View(t.Context(), func(t kv.Tx) error { n = t.(*tx).btx.ID(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.View(t.Context(), func(t kv.Tx) error { n = t.(*tx).btx.ID(); return nil }))
 	return n
 }
 
@@ -116,7 +112,7 @@ func TestWritesShareACommit(t *testing.T) {
 	waiting(s, 40)
 	release()
 	wg.Wait()
-	err := s.View(t.Context(), func(tx kv.Tx) error {
+	must.Succeed(t, s.View(t.Context(), func(tx kv.Tx) error {
 		for i := range 40 {
 			value, err := tx.Get(tableValues, fmt.Appendf(nil, "k%d", i))
 			if err != nil {
@@ -129,10 +125,7 @@ func TestWritesShareACommit(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if got := commits(t, s) - before; got != 1 {
 		t.Errorf("%d commits, want 1", got)
 	}
@@ -161,7 +154,7 @@ func TestBatchIsBounded(t *testing.T) {
 	if got := commits(t, s) - before; got != 3 {
 		t.Errorf("ten writes in batches of four took %d commits, want 3", got)
 	}
-	err := s.View(t.Context(), func(tx kv.Tx) error {
+	must.Succeed(t, s.View(t.Context(), func(tx kv.Tx) error {
 		n := 0
 		for range tx.Scan(kv.Range{Table: tableValues}) {
 			n++
@@ -170,10 +163,7 @@ func TestBatchIsBounded(t *testing.T) {
 			t.Errorf("%d values, want 10", n)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestContextEndsTheWait(t *testing.T) {
@@ -231,9 +221,7 @@ func TestReadsCostNoSync(t *testing.T) {
 	s := openHere(t)
 	before := commits(t, s)
 	for range 10 {
-		if err := s.Update(t.Context(), func(kv.Tx) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Update(t.Context(), func(kv.Tx) error { return nil }))
 	}
 	if got := commits(t, s); got != before {
 		t.Errorf("%d commits, want none", got-before)

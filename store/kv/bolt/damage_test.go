@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -37,9 +38,7 @@ func salvaged(t *testing.T, path string) (map[string]string, error) {
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return entries, nil
 }
 
@@ -49,37 +48,23 @@ func salvaged(t *testing.T, path string) (map[string]string, error) {
 func TestADamagedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "records.db")
-	s, err := Open(t.Context(), Config{Path: whole})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), Config{Path: whole}))(t)
 	for i := range 300 { // branches with leaves, a bucket with overflow pages, and inline buckets
 		if i%50 == 0 {
 			putLarge(t, s, i)
 			continue
 		}
-		err := s.Update(t.Context(), func(t kv.Tx) error {
+		must.Succeed(t, s.Update(t.Context(), func(t kv.Tx) error {
 			t.Put(kv.Table(fmt.Sprint("table-", i%7)), fmt.Append(nil, i), bytes.Repeat([]byte("x"), 200))
 			if i%100 == 1 {
 				t.Put(kv.Table(fmt.Sprint("inline-", i)), []byte("k"), nil)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	stored, err := salvaged(t, whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
+	stored := must.Get(salvaged(t, whole))(t)
+	text := must.Get(os.ReadFile(whole))(t)
 	const damages = 200
 	random, refused, lost, most := rand.New(rand.NewPCG(1, 2)), 0, 0, 0
 	used := bytes.LastIndexFunc(text, func(r rune) bool { return r != 0 })
@@ -108,9 +93,7 @@ func TestADamagedFileIsRefused(t *testing.T) {
 			broken[at] ^= byte(1 + random.IntN(255))
 		}
 		path := filepath.Join(t.TempDir(), fmt.Sprint("records-", i))
-		if err := os.WriteFile(path, broken, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, broken, 0o600))
 		s, err := Open(t.Context(), Config{Path: path, MapBytes: 1 << 20})
 		if err == nil {
 			if err := s.Close(); err != nil {

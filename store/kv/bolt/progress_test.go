@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/bolt"
 	"github.com/rowmill/rowmill/store/records"
@@ -18,10 +19,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	backend := open(t, bolt.Config{Path: path})
-	s, err := records.Open(t.Context(), backend, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(records.Open(t.Context(), backend, nil))(t)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -33,25 +31,15 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)
 	}
-	session, err := s.OpenSession(t.Context(), "n", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claimed, err := s.Claim(t.Context(), "job-big", session, store.Claim{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(t.Context(), "n", time.Hour))(t)
+	claimed := must.Get(s.Claim(t.Context(), "job-big", session, store.Claim{}))(t)
 	f := store.Fence{JobID: "job-big", Session: session, Epoch: claimed.Epoch}
 	before := backend.PagesWritten()
 	const commits = 20
 	for i := range commits {
 		one := store.RowTotals{Rows: 1, InputTokens: 100}
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Update(t.Context(), f, func(r *store.Record) error { r.Job.Message = fmt.Sprint(i); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}))
+		must.Get(s.Update(t.Context(), f, func(r *store.Record) error { r.Job.Message = fmt.Sprint(i); return nil }))(t)
 	}
 	// Meta, freelist, root and a leaf for each of the seven buckets are about eleven
 	// pages of 4 KiB. The prompt alone would be 256 pages.

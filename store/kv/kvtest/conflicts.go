@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -15,10 +16,7 @@ func testConflicts(s *suite) {
 	if s.Serial {
 		s.Skip("transactions run one after the other")
 	}
-	session, err := s.OpenSession(s.Context(), "node", time.Hour)
-	if err != nil {
-		s.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(s.Context(), "node", time.Hour))(s)
 	get := func(key string) func(kv.Tx) error {
 		return func(t kv.Tx) error { _, err := t.Get(table, []byte(key)); return err }
 	}
@@ -78,9 +76,7 @@ func testConflicts(s *suite) {
 		{"a key of Want before a scan is written after the scan", wanted, func() {}, 2},
 		{"a transaction fails because of a value that has changed since", fails, put("b"), 2},
 		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.AreAlive(session); return err }, func() {
-			if err := s.CloseSession(s.Context(), session); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, s.CloseSession(s.Context(), session))
 		}, 2},
 	} {
 		s.update(func(t kv.Tx) error {

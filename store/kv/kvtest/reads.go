@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -160,7 +161,7 @@ func testScanRanges(s *suite) {
 		}
 		return nil
 	})
-	err := s.View(s.Context(), func(t kv.Tx) error {
+	must.Succeed(s, s.View(s.Context(), func(t kv.Tx) error {
 		var got []string
 		ranges := []kv.Range{{Table: other, From: []byte("b")}, {Table: "never"}, {Table: table, Reverse: true, Limit: 2}, {Table: other}}
 		for e, err := range t.Scan(ranges...) {
@@ -175,10 +176,7 @@ func testScanRanges(s *suite) {
 			s.Errorf("the scan has %v, want %v", got, want)
 		}
 		return nil
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))
 }
 
 // testIDsGrow checks that each value carries the id of its transaction, and that ids
@@ -190,7 +188,7 @@ func testIDsGrow(s *suite) {
 	s.put("third", "")
 	s.put("first", "again")
 	ids := map[string]uint64{}
-	err := s.View(s.Context(), func(t kv.Tx) error {
+	must.Succeed(s, s.View(s.Context(), func(t kv.Tx) error {
 		for e, err := range t.Scan(kv.Range{Table: table}) {
 			if err != nil {
 				return err
@@ -198,10 +196,7 @@ func testIDsGrow(s *suite) {
 			ids[string(e.Key)] = e.Tx
 		}
 		return nil
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))
 	if order := []uint64{0, ids["with first"], ids["second"], ids["third"], ids["first"]}; !slices.IsSorted(order) || len(slices.Compact(order)) != 5 {
 		s.Errorf("the ids of transactions are %v, want them to grow in the order of the commits", ids)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -223,16 +224,13 @@ func testAddsDoNotConflict(s *suite) {
 // alive reports whether a session is alive, as a transaction sees it.
 func (s *suite) alive(session string) (alive bool) {
 	s.Helper()
-	err := s.View(s.Context(), func(t kv.Tx) error {
+	must.Succeed(s, s.View(s.Context(), func(t kv.Tx) error {
 		both, err := t.AreAlive("never", session)
 		if err == nil {
 			alive = both[1] && !both[0]
 		}
 		return err
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))
 	return alive
 }
 
@@ -273,10 +271,7 @@ func testSessions(s *suite) {
 // testFenceHoldsAtCommit closes a session while transactions that require the session
 // write. A transaction that starts after the close must fail.
 func testFenceHoldsAtCommit(s *suite) {
-	session, err := s.OpenSession(s.Context(), "node", time.Hour)
-	if err != nil {
-		s.Fatal(err)
-	}
+	session := must.Get(s.OpenSession(s.Context(), "node", time.Hour))(s)
 	errDead := errors.New("dead")
 	var closed atomic.Bool
 	s.runConcurrently(20, func(worker, round int) error {

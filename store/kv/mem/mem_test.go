@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/kvtest"
 	"github.com/rowmill/rowmill/store/kv/mem"
@@ -35,27 +36,18 @@ func TestStates(t *testing.T) {
 	e := mem.New(time.Now)
 	put := func(e *mem.Backend, value string) {
 		t.Helper()
-		err := e.Update(t.Context(), func(tx kv.Tx) error { tx.Put("table", []byte("key"), []byte(value)); return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Update(t.Context(), func(tx kv.Tx) error { tx.Put("table", []byte("key"), []byte(value)); return nil }))
 	}
 	want := func(e *mem.Backend, value string) {
 		t.Helper()
-		err := e.View(t.Context(), func(tx kv.Tx) error {
+		must.Succeed(t, e.View(t.Context(), func(tx kv.Tx) error {
 			if found, err := tx.Get("table", []byte("key")); err != nil || string(found) != value {
 				t.Errorf("the value is %q, %v, want %q", found, err, value)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	session, err := e.OpenSession(t.Context(), "node", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(e.OpenSession(t.Context(), "node", time.Hour))(t)
 	put(e, "1")
 	one := e.Snapshot()
 	put(e, "2")
@@ -65,9 +57,7 @@ func TestStates(t *testing.T) {
 	put(e, "3")
 	want(fork, "2")
 	put(fork, "4")
-	if err := fork.CloseSession(t.Context(), session); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fork.CloseSession(t.Context(), session))
 	want(e, "3")
 	e.Restore(two)
 	want(e, "2")

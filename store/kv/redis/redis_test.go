@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/kvtest"
@@ -20,10 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, config redis.Config) *redis.Backend {
 	t.Helper()
-	e, err := redis.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(redis.Open(t.Context(), config))(t)
 	return e
 }
 
@@ -39,12 +37,8 @@ func TestConformance(t *testing.T) {
 			Damage: func(t testing.TB, table kv.Table, key []byte, at int) {
 				t.Helper()
 				e := open(t, config)
-				if err := e.Damage(context.Background(), table, key, at); err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, e.Damage(context.Background(), table, key, at))
+				must.Succeed(t, e.Close())
 			},
 			TTL: 2 * time.Second,
 		}
@@ -64,9 +58,7 @@ func TestAnotherBackendWrites(t *testing.T) {
 	key := []byte("key")
 	put := func(e *redis.Backend, value string) {
 		t.Helper()
-		if err := e.Update(t.Context(), func(tx kv.Tx) error { tx.Put(table, key, []byte(value)); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Update(t.Context(), func(tx kv.Tx) error { tx.Put(table, key, []byte(value)); return nil }))
 	}
 	failed := errors.New("the transaction's own error")
 	for i, end := range map[string]func(kv.Tx) error{
