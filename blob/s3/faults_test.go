@@ -112,7 +112,13 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, b := through(t, server, func(c *Config) { c.StallTimeout = time.Second })
+			p, b := through(t, server, func(c *Config) {
+				// A short timeout also ends requests that a busy server answers late. The
+				// server may then start an upload after its removal.
+				if strings.HasSuffix(name, "is silent") {
+					c.StallTimeout = 3 * time.Second
+				}
+			})
 			var met atomic.Int32
 			p.inject(first(2, tt.operation, func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 				met.Add(1)
