@@ -92,6 +92,17 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 	}
 }
 
+// The address of another node is refused before a connection is made.
+func TestAddressesOfOtherNodesAreNeverAnInput(t *testing.T) {
+	t.Parallel()
+	d, _ := downloader(t, func(c *input.Config) {
+		c.AllowPrivateNetworks = true
+		c.OwnAddresses = func() []string { return []string{"192.0.2.1:8088"} }
+	})
+	_, err := d.Fetch(t.Context(), "http://192.0.2.1:8088/hidden?"+secret, io.Discard)
+	wantFailure(t, err, "this service itself or to one of its inference servers")
+}
+
 // resolver resolves every name to a single address.
 func resolver(t *testing.T, ip netip.Addr) *net.Resolver {
 	t.Helper()
