@@ -81,16 +81,12 @@ func ToSDKJob(job rowmill.Job) rowmill.Job {
 	return job
 }
 
-// removedIfNull lists the fields of a job that ToSDKListItem removes if they are null.
-var removedIfNull = []string{
-	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
-	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
-}
-
-// zeroValues has the number fields that clients calculate with, and the JSON value that
-// replaces null in each.
-var zeroValues = map[string]json.RawMessage{
+// nullsInLists has the fields that a list item keeps if they are null, and the JSON value
+// that then replaces null. Clients calculate with the numbers; for the time see
+// WithCompletionTime.
+var nullsInLists = map[string]json.RawMessage{
 	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
+	"datetime_completed": json.RawMessage("null"),
 }
 
 // ToSDKListItem returns the fields of a job for a list, with as few nulls as possible.
@@ -106,15 +102,14 @@ func ToSDKListItem(record any) (map[string]json.RawMessage, error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	isNull := func(name string) bool { return string(fields[name]) == "null" }
-	for _, name := range removedIfNull {
-		if isNull(name) {
-			delete(fields, name)
+	for name, value := range fields {
+		if string(value) != "null" {
+			continue
 		}
-	}
-	for name, none := range zeroValues {
-		if isNull(name) {
-			fields[name] = none
+		if shown, isKept := nullsInLists[name]; isKept {
+			fields[name] = shown
+		} else {
+			delete(fields, name)
 		}
 	}
 	return fields, nil
