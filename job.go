@@ -31,16 +31,15 @@ func IsJobID(id string) bool {
 // are null until their values are known. Only Become changes the status; the stores
 // refuse any other change.
 type Job struct {
-	ID          string          `json:"job_id"`
-	Status      Status          `json:"status"`
-	RunType     RunType         `json:"run_type"`
-	Model       string          `json:"model"` // id of the Spec's model, or name of the Function
-	Priority    Priority        `json:"job_priority"`
-	Name        *string         `json:"name"`
-	Description *string         `json:"description"`
-	System      *string         `json:"system_prompt"`
-	Schema      json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
-	Sampling    map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
+	ID       string   `json:"job_id"`
+	Status   Status   `json:"status"`
+	RunType  RunType  `json:"run_type"`
+	Model    string   `json:"model"` // id of the Spec's model, or name of the Function
+	Priority Priority `json:"job_priority"`
+	Labels
+	System   *string         `json:"system_prompt"`
+	Schema   json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
+	Sampling map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
 
 	Created   time.Time  `json:"datetime_created"`
 	Started   *time.Time `json:"datetime_started"`   // when the first row could be sent to an engine
@@ -66,6 +65,27 @@ type Job struct {
 	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
 	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision that the job runs; null for a standalone model
+}
+
+// MaxNameRunes is the longest name of a job, in Unicode code points.
+const MaxNameRunes = 45
+
+// Labels holds texts for people that a client can give a job.
+type Labels struct {
+	Name        *string `json:"name"`
+	Description *string `json:"description"`
+}
+
+// A Label is one of the texts of Labels.
+type Label struct {
+	Field    string   // name of the field in the API
+	Text     **string // points to nil if the client gave no text
+	MaxRunes int      // limit of the text, in Unicode code points
+}
+
+// ListLabels returns all labels in the order of the API.
+func (l *Labels) ListLabels() []Label {
+	return []Label{{"name", &l.Name, MaxNameRunes}, {"description", &l.Description, 512}}
 }
 
 // JobUsage holds the tokens and the cost of a job.

@@ -112,7 +112,7 @@ func (m manyJobs) List(_ context.Context, account string, limit int, cursor stri
 	var page []*rowmill.Job
 	for ; len(page) < limit && from < m.n; from++ {
 		name := fmt.Sprint(from)
-		page = append(page, &rowmill.Job{ID: fmt.Sprintf("job-00000000-0000-7000-8000-%012d", from), Name: &name, Status: rowmill.StatusSucceeded, RunType: rowmill.RunFull, Model: "m"})
+		page = append(page, &rowmill.Job{ID: fmt.Sprintf("job-00000000-0000-7000-8000-%012d", from), Labels: rowmill.Labels{Name: &name}, Status: rowmill.StatusSucceeded, RunType: rowmill.RunFull, Model: "m"})
 	}
 	if from == m.n {
 		return page, "", nil

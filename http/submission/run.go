@@ -35,7 +35,7 @@ func (in *Parser) NewRunJob(ctx context.Context, call *FunctionCall, input json.
 	}
 	if !call.isStored() {
 		name := "draft of " + call.Name
-		job.name = &name
+		job.labels.Name = &name
 	}
 	job.Spec.Dedup = false        // there is only one row
 	job.Spec.TruncateRows = false // the client waits for the answer and must learn if the input is too long

@@ -154,12 +154,11 @@ type CheckedJob struct {
 	ID   string
 	Spec rowmill.Spec // without rows, account and quotas
 
-	sub         *Submission
-	call        *FunctionCall // nil for a model without a Function
-	file        store.File    // the file that inputs names
-	name        *string
-	description *string
-	warnings    []string
+	sub      *Submission
+	call     *FunctionCall // nil for a model without a Function
+	file     store.File    // the file that inputs names
+	labels   rowmill.Labels
+	warnings []string
 }
 
 func (job *CheckedJob) warn(text string) { job.warnings = append(job.warnings, text) }
@@ -204,7 +203,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
-	made.Name, made.Description = job.name, job.description
+	made.Labels = job.labels
 	made.Warnings = append(made.Warnings, job.warnings...)
 	if job.sub.inline {
 		rows := job.sub.rows.count

@@ -19,12 +19,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// MaxNameRunes is the longest name of a job, in Unicode code points.
-const MaxNameRunes = 45
-
 const (
-	maxSystemBytes      = 1 << 20 // bytes of decoded text
-	maxDescriptionRunes = 512     // Unicode code points
+	maxSystemBytes = 1 << 20 // bytes of decoded text
 
 	// The name of the ID column must not begin with reservedPrefix and must not be in
 	// reservedColumns, because results have columns of these names, or may have them in a
@@ -70,8 +66,9 @@ func (sub *Submission) validate(job *CheckedJob) {
 			sub.problems.Add(fieldPriority, "%v", err)
 		}
 	}
-	job.name = sub.readLabel(fieldName, MaxNameRunes)
-	job.description = sub.readLabel(fieldText, maxDescriptionRunes)
+	for _, label := range job.labels.ListLabels() {
+		*label.Text = sub.readLabel(label.Field, label.MaxRunes)
+	}
 
 	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // the range that every engine accepts
 	if seed, fixed := spec.Sampling["seed"].(int64); fixed {

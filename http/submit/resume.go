@@ -152,8 +152,8 @@ func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, e
 	}
 	var name string
 	if body.Read("name", "a string", &name) {
-		if want.name = &name; len([]rune(name)) > submission.MaxNameRunes {
-			body.AddProblem("name", "has more than %d characters; shorten it", submission.MaxNameRunes)
+		if want.name = &name; len([]rune(name)) > rowmill.MaxNameRunes {
+			body.AddProblem("name", "has more than %d characters; shorten it", rowmill.MaxNameRunes)
 		}
 	}
 	body.Read("again", "true or false", &want.again)
@@ -181,7 +181,8 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	}
 	record := submission.NewRecord(rowmill.NewJobID(), spec, now)
 	made := &record.Job
-	made.Model, made.Function, made.Name, made.Description = was.Model, was.Function, cmp.Or(want.name, was.Name), was.Description
+	made.Model, made.Function, made.Labels = was.Model, was.Function, was.Labels
+	made.Name = cmp.Or(want.name, was.Name)
 	made.System, made.Schema, made.Sampling, made.Continues = was.System, was.Schema, was.Sampling, &was.ID
 	return record, nil
 }

@@ -151,7 +151,7 @@ var statuses = map[string]rowmill.Status{
 func (e *Endpoint) NewSampleEvent(kind string, at time.Time) (id, text string, err error) {
 	name := "test"
 	var rows int64
-	job := rowmill.Job{ID: sampleJobID, Status: statuses[kind], RunType: rowmill.RunFull, Name: &name, NumRows: &rows}
+	job := rowmill.Job{ID: sampleJobID, Status: statuses[kind], RunType: rowmill.RunFull, Labels: rowmill.Labels{Name: &name}, NumRows: &rows}
 	var raw *rowmill.RawBatch
 	if isBatchEventType(kind) {
 		raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI}

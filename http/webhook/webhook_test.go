@@ -148,7 +148,7 @@ func TestBody(t *testing.T) {
 	at := time.Unix(1_800_000_000, 123_456_789)
 	rows, cost, name := int64(7), 0.25, "<nightly>"
 	job := rowmill.Job{
-		ID: "job-0190f0a0-0000-7000-8000-0000000000ab", Status: rowmill.StatusFailed, RunType: rowmill.RunFull, Name: &name, Model: "m", NumRows: &rows, JobUsage: rowmill.JobUsage{JobCost: &cost},
+		ID: "job-0190f0a0-0000-7000-8000-0000000000ab", Status: rowmill.StatusFailed, RunType: rowmill.RunFull, Labels: rowmill.Labels{Name: &name}, Model: "m", NumRows: &rows, JobUsage: rowmill.JobUsage{JobCost: &cost},
 		FailureReason: &rowmill.Failure{Code: "c", Message: "why"},
 	}
 	job.FailedRows = 3

@@ -70,7 +70,7 @@ func testRecordSurvivesWhole(s *suite) {
 	rec := store.Record{
 		Job: rowmill.Job{
 			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
-			Name: pointer("näme"), Description: pointer(""), System: pointer("be \"brief\" \u2028 <b>&"),
+			Labels: rowmill.Labels{Name: pointer("näme"), Description: pointer("")}, System: pointer("be \"brief\" \u2028 <b>&"),
 			Schema:   json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
 			Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
 			Created:  time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC),

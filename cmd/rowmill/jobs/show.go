@@ -66,8 +66,9 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
 		line("", f.AdditionalContext)
 	}
-	line("name", terminal.Deref(job.Name))
-	line("description", terminal.Deref(job.Description))
+	for _, label := range job.ListLabels() {
+		line(label.Field, terminal.Deref(*label.Text))
+	}
 	line("model", job.Model)
 	line("priority", strconv.Itoa(int(job.Priority)))
 	line("rows", formatRows(job))
