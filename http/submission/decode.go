@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -27,45 +28,18 @@ const (
 // filePrefix is the beginning of the field inputs if inputs names an uploaded file.
 const filePrefix = "file:"
 
-// Names of the fields of a submission.
-const (
-	fieldInputs   = "inputs"
-	fieldModel    = "model"
-	fieldColumn   = "column_name"
-	fieldIDColumn = "id_column_name"
-	fieldFormat   = "input_format"
-	fieldSystem   = "system_prompt"
-	fieldSchema   = "json_schema"
-	fieldSampling = "sampling_params"
-	fieldPriority = "job_priority"
-	fieldEstimate = "cost_estimate"
-	fieldSeeds    = "random_seed_per_input"
-	fieldTruncate = "truncate_rows"
-	fieldDedup    = "dedup"
-	fieldRepair   = "repair"
-	fieldName     = "name"
-	fieldText     = "description"
-)
-
-// knownFields lists the known fields of a submission. Unknown fields are ignored.
-var knownFields = map[string]bool{
-	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldFormat: true, fieldSystem: true,
-	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
-	fieldTruncate: true, fieldDedup: true, fieldRepair: true, fieldName: true, fieldText: true,
-}
-
 // decode reads the whole body of a submission: the rows, and the other fields as JSON
 // texts.
 func (sub *Submission) decode(s *jsonScanner) error {
 	seen := map[string]bool{}
 	err := s.readObjectMembers(func(name string) error {
-		known := knownFields[name]
+		isKnown := slices.ContainsFunc(knownFields, func(f field) bool { return f.name == name })
 		if seen[name] {
 			e := request.Errorf(http.StatusBadRequest, request.CodeInvalid, "%s: occurs twice in the body; send it once", name)
 			e.Fields = []rowmill.FieldError{{Field: name, Message: "occurs twice in the body; send it once"}}
 			return e
 		}
-		if known { // do not remember unknown names: there may be millions
+		if isKnown { // do not remember unknown names: there may be millions
 			seen[name] = true
 		}
 		first, err := s.readValueStart()
@@ -75,7 +49,7 @@ func (sub *Submission) decode(s *jsonScanner) error {
 		if name == fieldInputs {
 			return sub.readInputs(s, first)
 		}
-		return sub.readField(s, name, first)
+		return sub.readField(s, name, first, isKnown)
 	})
 	if err != nil {
 		return err
@@ -164,19 +138,18 @@ func unquote(raw []byte) (text string, err error) {
 
 // readField reads the value of a field other than inputs. first is the first byte of
 // the value, which was already read.
-func (sub *Submission) readField(s *jsonScanner, name string, first byte) error {
+func (sub *Submission) readField(s *jsonScanner, name string, first byte, isKnown bool) error {
 	raw, err := s.readValue(first, maxFieldBytes)
-	known := knownFields[name]
 	switch {
-	case errors.Is(err, errTooLong) && known:
+	case errors.Is(err, errTooLong) && isKnown:
 		sub.problems.Add(name, "is longer than %d bytes of JSON", maxFieldBytes)
 	case errors.Is(err, errTooLong): // an unknown field is ignored
 	case err != nil:
 		return err
-	case known && string(raw) != "null":
+	case isKnown && string(raw) != "null":
 		sub.fields[name] = append(json.RawMessage(nil), raw...)
 	}
-	if !known {
+	if !isKnown {
 		sub.addUnknown(name)
 	}
 	return nil

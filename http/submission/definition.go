@@ -21,14 +21,11 @@ const MaxDefinition = 16 << 20
 func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
-	for _, field := range []struct {
-		name string
-		into any
-	}{
-		{fieldName, &f.Name}, {fieldText, &f.Description}, {"prompt", &f.Prompt}, {fieldSystem, &f.System}, {fieldModel, &f.Model},
-	} {
-		body.Read(field.name, "a string", field.into)
-	}
+	body.Read("name", "a string", &f.Name)
+	body.Read("description", "a string", &f.Description)
+	body.Read("prompt", "a string", &f.Prompt)
+	body.Read(fieldSystem, "a string", &f.System)
+	body.Read(fieldModel, "a string", &f.Model)
 	for _, entry := range body.ReadInnerObjects(fieldInputs) {
 		in := rowmill.FunctionInput{Required: true}
 		entry.Read("name", "a string", &in.Name)
@@ -42,7 +39,7 @@ func ReadDefinition(body *request.JSONObject, models *served.Models, otherFields
 		body.Problems.AddWithCode(request.CodeInvalid, function.Check(&f)...)
 	}
 	if models.HasModel(f.Name) {
-		body.AddProblem(fieldName, "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
+		body.AddProblem("name", "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
 		body.AddProblem(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", len(*f.System), maxSystemBytes)

@@ -77,19 +77,18 @@ func (r *rowFacts) firstRowLacking(field string) (row int64, found bool) {
 	return r.first[0], true
 }
 
-// checkRows adds the invalid rows to the problems of the submission. prompt is the
-// Function's prompt, or nil. standalone is true for a model without a Function, which
-// does not accept rows that are objects.
-func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
+// checkRows adds the invalid rows to the problems of the submission. Only a Function accepts
+// rows that are objects.
+func (sub *Submission) checkRows(job *CheckedJob) {
 	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
-	if standalone {
+	if job.call == nil && job.Spec.Model.ID != "" { // an unknown model may be the misspelt name of a Function
 		for _, index := range sub.seen.first {
 			bad = append(bad, badRow{index, "is an object; every row must be a string (only a Function accepts objects)"})
 		}
 		more += int(sub.seen.objects) - len(sub.seen.first)
 	}
-	if prompt != nil {
-		for _, in := range prompt.Inputs() {
+	if job.call != nil {
+		for _, in := range job.call.prompt.Inputs() {
 			if row, lacks := sub.seen.firstRowLacking(in.Name); in.Required && lacks {
 				bad = append(bad, badRow{row, fmt.Sprintf("has no field %q, which the Function requires", in.Name)})
 			}

@@ -52,8 +52,8 @@ func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, d
 		return nil, rowmill.Invalid(field, "must be an object: a definition as in POST /v1/functions")
 	}
 	f := ReadDefinition(&body, in.Models, "")
-	if f.Name != name && !body.Problems.Has(fieldName) {
-		body.AddProblem(fieldName, "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
+	if f.Name != name && !body.Problems.Has("name") {
+		body.AddProblem("name", "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
 	}
 	if problems.AddNested(field, body.Problems); body.Problems.Len() > 0 {
 		return nil, nil //nolint:nilnil // the problems say why there is no call

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/textfmt"
@@ -53,7 +54,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("%s is %q, theirs %q", name, raw, theirs[name])
 			}
 		}
-		if sub.checkRows(nil, true); sub.problems.Len() > 0 || !sub.inline {
+		if sub.checkRows(&CheckedJob{Spec: rowmill.Spec{Model: rowmill.Model{ID: "m"}}}); sub.problems.Len() > 0 || !sub.inline {
 			return
 		}
 		var want []string

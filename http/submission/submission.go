@@ -95,9 +95,7 @@ func (sub *Submission) Close() { sub.rows.abort() }
 // problems as a *rowmill.InvalidError.
 func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, error) {
 	var model string
-	if wrong := json.Unmarshal(sub.fields[fieldModel], &model); wrong != nil {
-		model = "" // the default model, or validate reports the problem
-	}
+	_ = json.Unmarshal(sub.fields[fieldModel], &model) // after an error, findModel takes the default or adds a problem
 	call, err := sub.FindCall(ctx, account, model)
 	if err != nil {
 		return nil, err

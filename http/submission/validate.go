@@ -2,6 +2,7 @@ package submission
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,15 @@ import (
 )
 
 const (
+	// Names of the fields that several functions use. listFields has all fields.
+	fieldInputs   = "inputs"
+	fieldModel    = "model"
+	fieldColumn   = "column_name"
+	fieldIDColumn = "id_column_name"
+	fieldSystem   = "system_prompt"
+	fieldSchema   = "json_schema"
+	fieldSampling = "sampling_params"
+
 	maxSystemBytes = 1 << 20 // bytes of decoded text
 
 	// The name of the ID column must not begin with reservedPrefix and must not be in
@@ -32,63 +42,100 @@ var reservedColumns = map[string]bool{
 	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
 }
 
+// A field describes one field of a submission.
+type field struct {
+	name string
+	want string       // type of the value, for the problem
+	into any          // pointer to the variable in the job that gets the value
+	rule func() error // checks the variable if the field is present; nil if there is no rule
+
+	read func() // decodes and checks the field in place of want, into and rule, also if it is absent
+}
+
+// listFields returns all fields of a submission in the order of their checks. A rule may use
+// the fields before its own.
+func (sub *Submission) listFields(job *CheckedJob) []field {
+	spec := &job.Spec
+	requireFile := func(rule error) error { // returns rule if the rows are in a file
+		return cmp.Or(refuseIf(sub.inline, "is only for files, uploaded or given by a URL; leave it out"), rule)
+	}
+	fields := []field{
+		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
+		{name: fieldInputs, read: func() { sub.checkInputs(job) }},
+		{name: fieldColumn, want: "a string", into: &spec.Column, rule: func() error {
+			return requireFile(refuseIf(spec.Column == "", "is empty; leave it out to use the first column"))
+		}},
+		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
+		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
+		{name: fieldSystem, read: func() { sub.readPrompt(job) }},
+		{name: fieldSchema}, // readPrompt reads it too
+		{name: fieldSampling, read: func() { spec.Sampling = sub.resolveSampling(job) }},
+		{name: "random_seed_per_input", want: "a boolean", into: &spec.SeedPerRow, rule: job.ignoreSeeds},
+		{name: "cost_estimate", want: "a boolean", into: &spec.Estimate},
+		{name: "dedup", want: "a boolean", into: &spec.Dedup, rule: func() error {
+			return refuseIf(spec.Dedup && spec.SeedPerRow, "runs equal rows once, but random_seed_per_input gives each row its own seed and so its own answer; leave one of the two fields out")
+		}},
+		{name: "repair", want: "a boolean", into: &spec.Repair, rule: func() error {
+			return refuseIf(spec.Repair && len(spec.Schema) == 0, "extracts JSON from text, for which it needs json_schema; send json_schema, or leave repair out")
+		}},
+		{name: "truncate_rows", want: "a boolean", into: &spec.TruncateRows},
+		{name: "job_priority", want: "the integer " + rowmill.PriorityValues, into: &spec.Priority, rule: func() error { return spec.Priority.Validate() }},
+	}
+	for _, label := range job.labels.ListLabels() {
+		fields = append(fields, field{name: label.Field, want: "a string", into: label.Text, rule: func() error {
+			count := utf8.RuneCountInString(**label.Text)
+			return refuseIf(count > label.MaxRunes, "has %d characters; it may have at most %d, so shorten it", count, label.MaxRunes)
+		}})
+	}
+	return fields
+}
+
+// refuseIf returns an error if a field breaks a rule.
+func refuseIf(isBroken bool, format string, args ...any) error {
+	if isBroken {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
+// knownFields has all fields for the reader of the body, which needs only their names. Other
+// fields are ignored.
+var knownFields = new(Submission).listFields(&CheckedJob{})
+
 // validate checks every rule for the fields, sets the job's specification, and adds the
 // problems to the submission.
 func (sub *Submission) validate(job *CheckedJob) {
-	spec, f := &job.Spec, job.call
-	spec.URL = sub.url
-	spec.Model = sub.findModel(job)
-	if f == nil {
-		sub.checkRows(nil, spec.Model.ID != "")
-		sub.checkInputs(job)
-		sub.checkPrompt(job)
-	} else {
-		sub.checkRows(f.prompt, false)
-		sub.checkInputs(job)
-		sub.copyFunction(job)
-	}
-	spec.Sampling = sub.resolveSampling(job)
-
-	sub.decodeField(fieldSeeds, "a boolean", &spec.SeedPerRow)
-	sub.decodeField(fieldEstimate, "a boolean", &spec.Estimate)
-	if spec.SeedPerRow && spec.Model.Kind == rowmill.KindEmbedding {
-		job.warn(fmt.Sprintf("random_seed_per_input was ignored: %s is an embedding model and uses no random numbers", spec.Model.ID))
-		spec.SeedPerRow = false
-	}
-	sub.setDedup(spec)
-	if sub.decodeField(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
-		sub.problems.Add(fieldRepair, "extracts JSON from text, for which it needs json_schema; send json_schema, or leave repair out")
-	}
-	spec.TruncateRows = true
-	sub.decodeField(fieldTruncate, "a boolean", &spec.TruncateRows)
-	if sub.decodeField(fieldPriority, "the integer "+rowmill.PriorityValues, &spec.Priority) {
-		if err := spec.Priority.Validate(); err != nil {
-			sub.problems.Add(fieldPriority, "%v", err)
+	spec := &job.Spec
+	spec.URL, spec.Dedup, spec.TruncateRows = sub.url, sub.Dedup, true
+	for _, f := range sub.listFields(job) {
+		if f.read != nil {
+			f.read()
+		} else if f.into != nil && sub.decodeField(f.name, f.want, f.into) && f.rule != nil {
+			if err := f.rule(); err != nil {
+				sub.problems.Add(f.name, "%s", err)
+			}
 		}
 	}
-	for _, label := range job.labels.ListLabels() {
-		*label.Text = sub.readLabel(label.Field, label.MaxRunes)
-	}
-
-	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // the range that every engine accepts
+	spec.Dedup = spec.Dedup && !spec.SeedPerRow // rows with seeds of their own are never equal
+	spec.Seed = rand.Int64N(math.MaxInt32 + 1)  // the range that every engine accepts
 	if seed, fixed := spec.Sampling["seed"].(int64); fixed {
 		spec.Seed = seed
 	}
 	if len(sub.unknown) > 0 {
 		job.warn(sub.unknownWarning())
 	}
-	if f == nil { // the schema of a Function was compiled when it was published
+	if job.call == nil { // the schema of a Function was compiled when it was published
 		checkSchemaCompiles(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
-// setDedup sets in spec whether equal rows run once. The submission decides, or else
-// the configuration. Rows with seeds of their own are never equal.
-func (sub *Submission) setDedup(spec *rowmill.Spec) {
-	spec.Dedup = sub.Dedup && !spec.SeedPerRow
-	if sub.decodeField(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
-		sub.problems.Add(fieldDedup, "runs equal rows once, but random_seed_per_input gives each row its own seed and so its own answer; leave one of the two fields out")
+// ignoreSeeds removes the seeds of the rows, with a warning, if the model embeds.
+func (job *CheckedJob) ignoreSeeds() error {
+	if model := job.Spec.Model; job.Spec.SeedPerRow && model.Kind == rowmill.KindEmbedding {
+		job.warn(fmt.Sprintf("random_seed_per_input was ignored: %s is an embedding model and uses no random numbers", model.ID))
+		job.Spec.SeedPerRow = false
 	}
+	return nil
 }
 
 // unknownWarning returns the warning about unknown fields.
@@ -168,57 +215,39 @@ func (sub *Submission) copyFunction(job *CheckedJob) {
 	spec.Function = &rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
-// checkInputs checks the field inputs, and the fields that may only be used if inputs
-// names a file.
+// checkInputs checks the rows and the field inputs.
 func (sub *Submission) checkInputs(job *CheckedJob) {
-	spec := &job.Spec
-	table := sub.url != "" || sub.file != ""
+	sub.checkRows(job)
 	if sub.url != "" {
 		if err := input.ValidateURL(sub.url); err != nil {
 			sub.problems.Add(fieldInputs, "%s", err)
 		}
-	} else if !table && !sub.inline && !sub.problems.Has(fieldInputs) {
+	} else if sub.file == "" && !sub.inline && !sub.problems.Has(fieldInputs) {
 		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
-	}
-	if sub.decodeField(fieldColumn, "a string", &spec.Column) {
-		switch {
-		case !table && sub.inline:
-			sub.problems.Add(fieldColumn, "is only for files, uploaded or given by a URL; leave it out")
-		case spec.Column == "":
-			sub.problems.Add(fieldColumn, "is empty; leave it out to use the first column")
-		}
-	}
-	if sub.decodeField(fieldFormat, "a string", &spec.Format) {
-		switch err := input.ValidateFormat(spec.Format); {
-		case !table && sub.inline:
-			sub.problems.Add(fieldFormat, "is only for files, uploaded or given by a URL; leave it out")
-		case err != nil:
-			sub.problems.Add(fieldFormat, "%s", err)
-		}
-	}
-	if sub.url != "" && job.call == nil && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
-		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
-	}
-	if !sub.decodeField(fieldIDColumn, "a string", &spec.IDColumn) {
-		return
-	}
-	switch id := spec.IDColumn; {
-	case !table && sub.inline:
-		sub.problems.Add(fieldIDColumn, "is only for files, uploaded or given by a URL; leave it out")
-	case id == "":
-		sub.problems.Add(fieldIDColumn, "is empty; leave it out to have no ID column")
-	case strings.HasPrefix(id, reservedPrefix):
-		sub.problems.Add(fieldIDColumn, "must not begin with the reserved prefix %s; rename the column", reservedPrefix)
-	case reservedColumns[id], id == job.ID:
-		sub.problems.Add(fieldIDColumn, "must not be %q, which is a column of the results; rename the column", id)
-	case id == spec.Column:
-		sub.problems.Add(fieldIDColumn, "must differ from column_name, which names the column with the rows")
 	}
 }
 
-// checkPrompt checks the system prompt and the schema, and sets them in the job.
-func (sub *Submission) checkPrompt(job *CheckedJob) {
+// checkIDColumn checks the name of the ID column.
+func checkIDColumn(job *CheckedJob) error {
+	id := job.Spec.IDColumn
+	return cmp.Or(
+		refuseIf(id == "", "is empty; leave it out to have no ID column"),
+		refuseIf(strings.HasPrefix(id, reservedPrefix), "must not begin with the reserved prefix %s; rename the column", reservedPrefix),
+		refuseIf(reservedColumns[id] || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
+		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
+	)
+}
+
+// readPrompt reads the system prompt and the schema, or copies those of the Function.
+func (sub *Submission) readPrompt(job *CheckedJob) {
 	spec := &job.Spec
+	if job.call != nil {
+		sub.copyFunction(job)
+		return
+	}
+	if sub.url != "" && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
+		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
+	}
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
 	if sub.decodeField(fieldSystem, "a string", &spec.System) {
 		if size := len(spec.System); size > maxSystemBytes {
@@ -327,17 +356,4 @@ func decodeWithNumbers(raw json.RawMessage) (value any, err error) {
 	decoder.UseNumber()
 	err = decoder.Decode(&value)
 	return value, err
-}
-
-// readLabel reads a text field of at most limit code points. It returns nil if the
-// field is absent.
-func (sub *Submission) readLabel(field string, limit int) *string {
-	var label string
-	if !sub.decodeField(field, "a string", &label) {
-		return nil
-	}
-	if count := utf8.RuneCountInString(label); count > limit {
-		sub.problems.Add(field, "has %d characters; it may have at most %d, so shorten it", count, limit)
-	}
-	return &label
 }
