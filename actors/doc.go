@@ -54,6 +54,8 @@
 //	compactionRequest *
 //	                committer →      state of this compaction? It starts  yes, repeated; answered without
 //	                System           if it is unknown                     the node actor
+//	jobQuestion     System, peer →   a question for an actor of a job,    answered
+//	                node             such as getRow or LocateRows
 //	getRow          System → job     where is this row?                   answered
 //	LocateRows *    System → job     which node has how many rows?        answered
 //	facts *         System → System  send the facts about your node       answered without the node actor, which may be blocked

@@ -128,27 +128,29 @@ const whereTimeout = time.Second
 // rowmill.ErrNotFound if the owner is not a member of the cluster, has not counted the
 // rows yet, has lost the job meanwhile, or runs a version without this request.
 func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowDistribution, err error) {
-	job := rec.Job.ID
-	question := &peerv1.LocateRowsRequest{Job: job}
 	owner, err := s.ownerOf(rec)
-	var res *peerv1.LocateRowsResponse
-	switch {
-	case err != nil:
+	if err != nil {
 		return w, err
-	case owner.Self:
-		var body any
-		body, err = s.actors.Root.RequestFuture(s.node, nodeRequest{body: question}, whereTimeout).Result()
-		err = errorFromAnswer(body, err)
-		res, _ = body.(*peerv1.LocateRowsResponse)
-	default:
-		ctx, cancel := context.WithTimeout(ctx, whereTimeout)
-		defer cancel()
+	}
+	ctx, cancel := context.WithTimeout(ctx, whereTimeout)
+	defer cancel()
+	question := &peerv1.LocateRowsRequest{Job: rec.Job.ID}
+	var res *peerv1.LocateRowsResponse
+	if owner.Self {
+		res, err = nodeService{s}.LocateRows(ctx, question)
+	} else {
 		res, err = askPeer(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
 	}
-	if refused := refusalCode(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
-		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)
+	return readRowDistribution(res), notFoundIfUnknown(err)
+}
+
+// notFoundIfUnknown adds rowmill.ErrNotFound to the error of a question about a job, if the
+// asked node does not know the job or the question.
+func notFoundIfUnknown(err error) error {
+	if code := refusalCode(err); code == codeUnknownJob || code == peer.CodeUnknownKind {
+		return fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)
 	}
-	return readRowDistribution(res), err
+	return err
 }
 
 // ownerOf returns the node that the record names as the job's owner. On a single node

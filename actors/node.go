@@ -99,6 +99,8 @@ func (n *node) Receive(c actor.Context) {
 		m(c)
 	case nodeRequest:
 		n.onRequest(c, m)
+	case jobQuestion:
+		n.onQuestion(c, m)
 	case jobOver:
 		n.jobs.onJobOver(c, m)
 	case jobHarmless:
@@ -159,17 +161,13 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	case *peerv1.DismissRequest:
 		n.work.onDismiss(c, body)
 	case *assign.Heartbeat:
-		n.forward(c, n.jobs.claims.owned[body.Job].pid, body.Job, body)
+		n.forward(c, n.ownerOf(body.Job), body.Job, body)
 	case *assign.Assignment:
 		var worker *actor.PID
 		if h := n.work.workers.find(body.Job, body.Worker); h != nil {
 			worker = h.pid
 		}
 		n.forward(c, worker, body.Job, body)
-	case getRow:
-		n.askJob(c, body.job, body)
-	case *peerv1.LocateRowsRequest:
-		n.askJob(c, body.Job, body)
 	case *hint:
 		respondIfAsked(c, accepted{})
 		n.jobs.onHint(c, body, m.remote)
@@ -184,14 +182,18 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	}
 }
 
-// askJob passes a question on to the actor of an owned job, which answers the sender.
-func (n *node) askJob(c actor.Context, job string, question any) {
-	if owned := n.jobs.claims.owned[job].pid; owned != nil {
-		c.RequestWithCustomSender(owned, question, c.Sender())
+// onQuestion passes a question on to an actor of the job, which answers the sender.
+func (n *node) onQuestion(c actor.Context, m jobQuestion) {
+	if to := m.to(n, m.job); to != nil {
+		c.RequestWithCustomSender(to, m.body, c.Sender())
 		return
 	}
-	respondIfAsked(c, refuse(codeUnknownJob, "job %s is not owned here", job))
+	respondIfAsked(c, refuse(codeUnknownJob, "job %s is not known here", m.job))
 }
+
+// ownerOf returns the actor of a job that this node owns; nil if this node does not own
+// the job.
+func (n *node) ownerOf(job string) *actor.PID { return n.jobs.claims.owned[job].pid }
 
 // forward sends a message to the actor to and answers the sender; if to is nil, it refuses
 // the message.

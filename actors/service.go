@@ -26,36 +26,27 @@ type nodeService struct{ of *System }
 // The actors answer at once, except if they must stop a worker before the answer.
 const answerTimeout = 10 * time.Second
 
-// askNodeActor sends a request to the node actor and returns its answer.
-func (s nodeService) askNodeActor(ctx context.Context, body any) (any, error) {
+// ask sends a request to the node actor, and returns an answer of type A.
+func ask[A any](ctx context.Context, s nodeService, request any) (said A, err error) {
 	wait, limit := answerTimeout, false
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left < wait {
 			wait, limit = left, true
 		}
 	}
-	answer, err := s.of.actors.Root.RequestFuture(s.of.node, nodeRequest{body, true}, wait).Result()
-	switch refused, is := answer.(*peer.Refusal); {
+	answer, err := s.of.actors.Root.RequestFuture(s.of.node, request, wait).Result()
+	refused, is := answer.(*peer.Refusal)
+	switch {
 	case is:
-		return nil, refused
-	case err == nil:
-		return answer, nil
-	case limit: // the node may still handle the request, so do not return a refusal
+		return said, refused
+	case err != nil && limit: // the node may still handle the request, so do not return a refusal
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return said, ctx.Err()
+	case err != nil:
+		return said, refuse(codeBusy, "the node did not answer in time")
 	}
-	return nil, refuse(codeBusy, "the node did not answer in time")
-}
-
-// askNodeActorFor sends a request to the node actor, and returns an answer of type A.
-func askNodeActorFor[A any](ctx context.Context, s nodeService, body any) (said A, err error) {
-	answer, err := s.askNodeActor(ctx, body)
-	if err != nil {
-		return said, err
-	}
-	said, is := answer.(A)
-	if !is {
-		return said, fmt.Errorf("the request %T got an answer of type %T", body, answer)
+	if said, is = answer.(A); !is {
+		return said, fmt.Errorf("the request %T got an answer of type %T", request, answer)
 	}
 	return said, nil
 }
@@ -66,7 +57,7 @@ func (s nodeService) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	answer, err := askNodeActorFor[*invited](ctx, s, m)
+	answer, err := ask[*invited](ctx, s, nodeRequest{m, true})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +70,7 @@ func (s nodeService) Report(ctx context.Context, r *peerv1.ReportRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.askNodeActor(ctx, m)
+	_, err = ask[any](ctx, s, nodeRequest{m, true})
 	return &peerv1.ReportResponse{}, err
 }
 
@@ -89,25 +80,25 @@ func (s nodeService) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peer
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.askNodeActor(ctx, m)
+	_, err = ask[any](ctx, s, nodeRequest{m, true})
 	return &peerv1.AssignResponse{}, err
 }
 
 // Dismiss stops a worker.
 func (s nodeService) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
-	_, err := s.askNodeActor(ctx, r)
+	_, err := ask[any](ctx, s, nodeRequest{r, true})
 	return &peerv1.DismissResponse{}, err
 }
 
 // Hint tells the node about a job without an owner, or about a cancelled job.
 func (s nodeService) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
-	_, err := s.askNodeActor(ctx, r)
+	_, err := ask[any](ctx, s, nodeRequest{r, true})
 	return &peerv1.HintResponse{}, err
 }
 
 // Drain makes the node drain and leave the cluster.
 func (s nodeService) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
-	_, err := s.askNodeActor(ctx, drain{})
+	_, err := ask[any](ctx, s, nodeRequest{drain{}, true})
 	return &peerv1.DrainResponse{}, err
 }
 
@@ -118,7 +109,7 @@ func (s nodeService) IsDownloading(_ context.Context, r *peerv1.IsDownloadingReq
 
 // LocateRows returns how many rows of a job each node has, if this node owns the job.
 func (s nodeService) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
-	return askNodeActorFor[*peerv1.LocateRowsResponse](ctx, s, r)
+	return ask[*peerv1.LocateRowsResponse](ctx, s, jobQuestion{r.GetJob(), (*node).ownerOf, r})
 }
 
 // RunCompaction returns the state of a compaction. If this node does not know the

@@ -180,14 +180,8 @@ func (s *System) NotifyCancelled(jobID string) {
 // input. It returns rowmill.ErrNotFound if this node does not own the job, or the input
 // is not read yet.
 func (s *System) LocateRow(ctx context.Context, job string, row int64) (assign.RowLocation, error) {
-	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: getRow{job, row}}, answerTimeout).Result()
-	if err != nil {
-		return assign.RowLocation{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
-	}
-	if p, ok := body.(assign.RowLocation); ok {
-		return p, nil
-	}
-	return assign.RowLocation{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
+	place, err := ask[assign.RowLocation](ctx, nodeService{s}, jobQuestion{job, (*node).ownerOf, getRow{job, row}})
+	return place, notFoundIfUnknown(err)
 }
 
 // Attach takes an inference server into use, like the servers in Config.Engines. The

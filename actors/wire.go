@@ -49,10 +49,18 @@ type (
 	accepted struct{} // the answer to requests that need no other answer
 )
 
+// jobQuestion is a question about a job. The node actor passes it on to an actor of the
+// job, which answers the sender.
+type jobQuestion struct {
+	job  string
+	to   func(n *node, job string) *actor.PID // returns the actor; nil if this node has none
+	body any
+}
+
 // nodeRequest is a request to the node actor. If the message has a sender, the node
 // answers it.
 type nodeRequest struct {
-	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, getRow, drain, or a dismissal, hint or row request of the contract
+	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, drain, or a dismissal or hint of the contract
 	remote bool // the request comes from another node; otherwise from the System or a job of this node
 }
 

@@ -200,7 +200,7 @@ func TestAddressesAndHealth(t *testing.T) {
 		{admin + "/metrics", 200, "rowmill_build_info{"},
 		{admin + "/metrics", 200, "process_open_fds"},
 		{admin + "/debug/pprof/", 200, "goroutine"},
-		{admin + "/debug/jobs/job-unknown/rows/17", 404, "job-unknown is not owned here"},
+		{admin + "/debug/jobs/job-unknown/rows/17", 404, "job-unknown is not known here"},
 		{admin + "/debug/jobs/job-unknown/rows/last", 400, "number in the input"},
 		{admin + "/v1/list-jobs", 404, ""},
 	} {
