@@ -1,8 +1,6 @@
 package records_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/redis"
 	"github.com/rowmill/rowmill/store/records"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // TestRecordsUpgradedUnderARunningNode raises the layout while a node works, as a newer
@@ -53,41 +52,16 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	setLayout(records.Layout + 1)
 	before := everything(t, newer)
 
-	second := rec
-	second.Job.ID = "job-2"
-	change := func(r *store.Record) error { r.Job.Message = "changed"; return nil }
-	for what, write := range map[string]func(context.Context) error{
-		"Create": func(ctx context.Context) error { _, _, err := s.Create(ctx, second, nil); return err },
-		"Claim": func(ctx context.Context) error {
-			_, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
-			return err
-		},
-		"Release": func(ctx context.Context) error { return s.Release(ctx, f) },
-		"Update":  func(ctx context.Context) error { _, err := s.Update(ctx, f, change); return err },
-		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, rec.Job.ID, time.Now(), nil); return err },
-		"CommitParts": func(ctx context.Context) error {
-			return s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1}})
-		},
-		"ReplaceParts": func(ctx context.Context) error {
-			return s.ReplaceParts(ctx, f, store.Part{Key: "p", Rows: 1, Complete: true})
-		},
-		"DropParts":    func(ctx context.Context) error { return s.DropParts(ctx, rec.Job.ID) },
-		"Reserve":      func(ctx context.Context) error { _, err := s.Reserve(ctx, f, 1, nil); return err },
-		"ShowRunning":  func(ctx context.Context) error { return s.MarkShownRunning(ctx, rec.Job.ID) },
-		"OpenSession":  func(ctx context.Context) error { _, err := s.OpenSession(ctx, "node", time.Minute); return err },
-		"RenewSession": func(ctx context.Context) error { return s.RenewSession(ctx, session) },
-		"PutKey":       func(ctx context.Context) error { return s.PutKey(ctx, store.APIKey{ID: "other", Hash: []byte("h")}) },
-		"ReplaceKey": func(ctx context.Context) error {
-			return s.ReplaceKey(ctx, store.APIKey{ID: "k", Hash: []byte("i")}, key.Hash)
-		},
-		"PutValue": func(ctx context.Context) error { _, err := s.PutValue(ctx, "v", json.RawMessage(`1`), 0); return err },
-		"AppendAudit": func(ctx context.Context) error {
-			return s.AppendAudit(ctx, store.AuditEntry{ID: "e", At: time.Now(), Account: "a", Action: "act", Details: json.RawMessage(`{}`)})
-		},
-		"Ping": s.Ping,
-	} {
-		if err := write(ctx); !errors.Is(err, store.ErrNewer) || !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrNewer", what, err)
+	c := &storetest.Caller{Store: s, Fence: f, Ctx: ctx}
+	for _, o := range append(storetest.Operations("Finish"), storetest.Operations("Cancel")...) {
+		switch {
+		case o.Kind == storetest.Reads && o.Method != "Ping", o.Method == "CloseSession":
+			continue
+		case o.Method == "DropExpiredDeliveries": // no delivery has expired
+			continue
+		}
+		if err := o.Call(c); !errors.Is(err, store.ErrNewer) || !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrNewer", o.Method, err)
 		}
 	}
 	if diff := cmp.Diff(before, everything(t, newer)); diff != "" {

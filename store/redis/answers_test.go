@@ -2,8 +2,8 @@ package redis_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"regexp"
 	"sync"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -34,7 +33,10 @@ var isWrite = regexp.MustCompile(`\r\nrowmill:\r\n\$36\r\n|^\*\d+\r\n\$3\r\n(set
 
 func newGap(t *testing.T, server *redistest.Server) *gap {
 	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := &gap{Listener: l, server: server.Addr()}
 	g.all.Go(func() {
 		for {
@@ -105,136 +107,27 @@ func TestLostAnswers(t *testing.T) {
 	server := redistest.Start(t)
 	g := newGap(t, server)
 	s := open(t, redis.Config{URL: "redis://" + g.Addr().String()})
-	ctx := t.Context()
-	get := func(id string) store.Record {
-		t.Helper()
-		rec := must.Get(s.Get(ctx, id))(t)
-		return rec
-	}
-	check := func(ok bool, what string, got any) {
-		t.Helper()
-		if !ok {
-			t.Errorf("%s: %+v", what, got)
-		}
-	}
-	session := newSession(t, s)
-	limit := 100.0
 	for round, lose := range []int32{0, 1, 1, 2} { // the first round loads all scripts
-		id := func(name string) string { return name + string(rune('0'+round)) }
-		must := func(what string, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatalf("%s with %d answers lost: %v", what, lose, err)
-			}
-			if left := g.lose.Load(); left > 0 {
-				t.Fatalf("%s: %d answers were not lost", what, left)
+		for _, end := range []string{"Finish", "Cancel"} {
+			c := &storetest.Caller{Store: s, Fence: store.Fence{JobID: fmt.Sprint(end, round)}, Ctx: t.Context()}
+			c.RunAll(t, end, func(o storetest.Operation) error {
+				if o.Kind != storetest.Reads {
+					g.lose.Store(lose)
+				}
+				err := o.Call(c)
+				if left := g.lose.Load(); left > 0 {
+					t.Fatalf("%s: %d answers were not lost", o.Method, left)
+				}
+				return err
+			})
+			if entries, _, err := s.ListAudit(t.Context(), c.JobID, 10, ""); err != nil || len(entries) != 1 {
+				t.Errorf("the audit record has %+v, %v", entries, err)
 			}
 		}
-		arm := func() { g.lose.Store(lose) }
-		losing := func(*store.Record) { arm() } // drops the answer to the write after this change
-
-		arm()
-		_, existed, err := s.Create(ctx, storetest.NewRecord(id("job"), "a", "row"), nil)
-		must("create", err)
-		check(!existed, "a created job existed", existed)
-		arm()
-		idem := store.Idempotency{Key: id("k"), BodyHash: "h", TTL: time.Hour}
-		_, existed, err = s.Create(ctx, storetest.NewRecord(id("idem"), "b", "row"), &idem)
-		must("create with a key", err)
-		check(!existed, "a created job existed", existed)
-
-		arm()
-		rec, err := s.Claim(ctx, id("job"), session, store.Claim{})
-		must("claim", err)
-		check(rec.Epoch > 0 && rec.Version == 2 && rec.Session == session, "claimed", rec)
-		f := store.Fence{JobID: id("job"), Session: session, Epoch: rec.Epoch}
-
-		rec, err = s.Update(ctx, f, func(r *store.Record) error {
-			losing(r)
-			r.Shards++
-			return errors.Join(r.Job.Become(rowmill.StatusStarting, time.Now()), r.Job.Become(rowmill.StatusRunning, time.Now()))
-		})
-		must("update", err)
-		check(rec.Shards == 1 && rec.Version == 3 && get(id("job")).Shards == 1, "updated", rec)
-
-		arm()
-		must("commit", s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 4, Totals: of(4)}}))
-		rec = get(id("job"))
-		check(rec.Version == 4 && rec.Job.RowsDone == 4, "committed", rec)
-
-		arm()
-		must("replace", s.ReplaceParts(ctx, f, store.Part{Key: "q", Rows: 4, Totals: of(4), Complete: true}))
-		check(get(id("job")).Version == 5, "replaced", get(id("job")))
-
-		arm()
-		rec, err = s.Reserve(ctx, f, 1, &limit)
-		must("reserve", err)
-		check(rec.Version == 6 && rec.Reserved == rowmill.MoneyFromUSD(1), "reserved", rec)
-
-		arm()
-		must("release", s.Release(ctx, f))
-		check(get(id("job")).Version == 7 && get(id("job")).Session == "", "released", get(id("job")))
-
-		rec, err = s.Cancel(ctx, id("idem"), time.Now(), losing)
-		must("cancel", err)
-		check(rec.Job.Status == rowmill.StatusCancelled, "cancelled", rec)
-
-		rec, err = s.Claim(ctx, id("job"), session, store.Claim{})
-		must("claim again", err)
-		f.Epoch = rec.Epoch
-		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
-			losing(r)
-			rows := int64(4)
-			r.Job.NumRows = &rows
-			return r.Job.Become(rowmill.StatusSucceeded, time.Now())
-		})
-		must("finish", err)
-		check(rec.Job.Status == rowmill.StatusSucceeded && rec.Reserved == 0, "finished", rec)
-
-		arm()
-		rec, err = s.AddArtifact(ctx, id("job"), "v", store.Artifact{Key: "k"})
-		must("add an artifact", err)
-		check(rec.Artifacts["v"].Key == "k", "artifact", rec)
-
-		arm()
-		must("drop", s.DropParts(ctx, id("job")))
-		arm()
-		rec, err = s.RemoveData(ctx, id("job"), time.Now())
-		must("remove data", err)
-		check(rec.DataRemoved != nil, "data removed", rec)
-		arm()
-		must("data gone", s.MarkDataDeleted(ctx, id("job")))
-		arm()
-		must("show running", s.MarkShownRunning(ctx, id("job")))
-		check(get(id("job")).ShownRunning, "shown", get(id("job")))
-		arm()
-		version, err := s.PutValue(ctx, id("v"), json.RawMessage(`1`), 0)
-		must("put a value", err)
-		check(version == 1, "version", version)
-		arm()
-		must("put a key", s.PutKey(ctx, store.APIKey{ID: id("k")}))
-		arm()
-		must("replace a key", s.ReplaceKey(ctx, store.APIKey{ID: id("k"), Hash: []byte{1}}, nil))
-		arm()
-		must("delete a key", s.DeleteKey(ctx, id("k")))
-		arm()
-		must("append to the audit record", s.AppendAudit(ctx, store.AuditEntry{
-			ID: id("e"), At: time.Now(), Account: id("a"), Action: "key.create", Details: json.RawMessage(`{}`),
-		}))
-		entries, _, err := s.ListAudit(ctx, id("a"), 10, "")
-		must("list the audit record", err)
-		check(len(entries) == 1, "entries", entries)
-
-		arm()
-		other, err := s.OpenSession(ctx, "n", time.Hour)
-		must("open a session", err)
-		arm()
-		must("renew", s.RenewSession(ctx, other))
-		arm()
-		must("close a session", s.CloseSession(ctx, other))
 	}
-	if sum, _ := storetest.SumUsage(t, s, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)); sum != of(16) {
-		t.Errorf("usage %+v, want that of four parts", sum)
+	want := store.RowTotals{Rows: 8 * 14, InputTokens: 8 * 14 * 3, OutputTokens: 8 * 14 * 5} // each job runs four of its ten rows twice
+	if sum, _ := storetest.SumUsage(t, s, "a", time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)); sum != want {
+		t.Errorf("usage %+v, want %+v", sum, want)
 	}
 }
 
@@ -275,7 +168,9 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := s.CommitParts(t.Context(), f, nil); err != nil { // loads the script
 		t.Fatal(err)
 	}
-	must.Succeed(t, server.Pause())
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.CommitParts(t.Context(), f, part); !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a commit to a server that hangs: %v, want ErrOutcomeUnknown", err)
 	}
@@ -287,7 +182,9 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := s.Ping(hurried); !errors.Is(err, rowmill.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ping of a server that hangs: %v", err)
 	}
-	must.Succeed(t, server.Resume())
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
 	// The write takes effect late, and its repeat then finds it.
 	retry(t, func() error { return s.CommitParts(t.Context(), f, part) })
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
@@ -295,7 +192,9 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	storetest.CheckConsistency(t, s.Backend(), s)
 
-	must.Succeed(t, server.Stop())
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	err := s.CommitParts(t.Context(), f, part) // on a broken connection, so the outcome is unknown
 	for range 40 {
 		if !errors.Is(err, store.ErrOutcomeUnknown) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,54 +151,16 @@ func testContext(s *suite) {
 	s.commit(f, store.Part{Key: "a", Rows: 1})
 	before := s.get(f.JobID)
 	ctx := endedContext()
-	nothing := func(*store.Record) error { return nil }
-	var err error
-	calls := map[string]func(){
-		"Create":           func() { _, _, err = s.Create(ctx, s.newRecord("ended"), nil) },
-		"Lookup":           func() { _, err = s.Lookup(ctx, "a", store.Idempotency{Key: "k"}) },
-		"Get":              func() { _, err = s.Get(ctx, f.JobID) },
-		"Active":           func() { _, err = s.ListActiveJobs(ctx, []string{"a"}, s.start, 1) },
-		"List":             func() { _, _, err = s.List(ctx, "a", 1, "") },
-		"Orphans":          func() { _, err = s.Orphans(ctx, 1) },
-		"Claim":            func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Claim{}) },
-		"Release":          func() { err = s.Release(ctx, f) },
-		"Update":           func() { _, err = s.Update(ctx, f, nothing) },
-		"Finish":           func() { _, err = s.Finish(ctx, f, nothing) },
-		"Cancel":           func() { _, err = s.Cancel(ctx, f.JobID, s.start, nil) },
-		"AddArtifact":      func() { _, err = s.AddArtifact(ctx, f.JobID, "v", store.Artifact{}) },
-		"CommitParts":      func() { err = s.CommitParts(ctx, f, []store.Part{{Key: "b", Rows: 1}}) },
-		"ReplaceParts":     func() { err = s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 1, Complete: true}) },
-		"ListParts":        func() { _, err = s.ListParts(ctx, f.JobID) },
-		"DropParts":        func() { err = s.DropParts(ctx, f.JobID) },
-		"OpenSession":      func() { _, err = s.OpenSession(ctx, "n", long) },
-		"RenewSession":     func() { err = s.RenewSession(ctx, f.Session) },
-		"CloseSession":     func() { err = s.CloseSession(ctx, f.Session) },
-		"LiveSessions":     func() { _, err = s.CountLiveSessions(ctx) },
-		"PutKey":           func() { err = s.PutKey(ctx, store.APIKey{ID: "k"}) },
-		"ReplaceKey":       func() { err = s.ReplaceKey(ctx, store.APIKey{ID: "k"}, nil) },
-		"AppendAudit":      func() { err = s.AppendAudit(ctx, s.entry("a", 1)) },
-		"ListAudit":        func() { _, _, err = s.ListAudit(ctx, "a", 1, "") },
-		"AuditAfter":       func() { _, err = s.AuditAfter(ctx, s.start, "", 1) },
-		"ListKeys":         func() { _, err = s.ListKeys(ctx) },
-		"DeleteKey":        func() { err = s.DeleteKey(ctx, "k") },
-		"GetValue":         func() { _, _, err = s.GetValue(ctx, "v") },
-		"PutValue":         func() { _, err = s.PutValue(ctx, "v", json.RawMessage(`1`), 0) },
-		"ListValues":       func() { _, err = s.ListValues(ctx, "") },
-		"AccountsWithData": func() { _, err = s.AccountsWithData(ctx) },
-		"RetainedJobs":     func() { _, err = s.RetainedJobs(ctx, "a", s.start, 1) },
-		"RemoveData":       func() { _, err = s.RemoveData(ctx, f.JobID, s.start) },
-		"DataGone":         func() { err = s.MarkDataDeleted(ctx, f.JobID) },
-		"ShowRunning":      func() { err = s.MarkShownRunning(ctx, f.JobID) },
-		"Ping":             func() { err = s.Ping(ctx) },
-	}
-	for name, call := range calls {
-		if call(); !errors.Is(err, ctx.Err()) {
-			s.Errorf("%s: %v, want %v", name, err, ctx.Err())
+	for _, o := range slices.Concat(Operations("Finish"), Operations("Cancel")) {
+		c := &Caller{Store: s.Store, Fence: f, Ctx: ctx}
+		if o.Kind == CreatesJob {
+			c.JobID = "ended"
 		}
+		s.wantError(o.Method, ctx.Err())(o.Call(c))
 	}
 	s.wantUnchanged(before)
 	s.wantParts(f.JobID, "a")
-	s.update(f, nothing) // the update succeeds, because the session is alive
+	s.update(f, func(*store.Record) error { return nil }) // the update succeeds, because the session is alive
 	if jobs, _, err := s.List(s.Context(), "ended", 1, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("a create with an ended context stored the jobs %v, %v; want none", ids(jobs), err)
 	}

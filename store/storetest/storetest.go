@@ -49,6 +49,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		name string
 		run  func(*suite)
 	}{
+		{"Operations", testOperations},
 		{"CreateAndGet", testCreateAndGet},
 		{"CreateTwice", testCreateTwice},
 		{"CreateRefuses", testCreateRefuses},

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -149,73 +148,39 @@ func testUnknownMembers(s *suite) {
 	rec.Job.FailureReason = &rowmill.Failure{Message: "none yet"}
 	rec.Spec.Function = &rowmill.FunctionPrompt{Inputs: []rowmill.FunctionInput{{Name: "b"}, {Name: "a"}}, Prompt: "{{a}}"}
 	rec.Spec.Model.InputPrice, rec.Spec.URL, rec.Spec.CostQuota = 2, "https://h/p", &money
-	s.must(s.Create(ctx, rec, nil))
-	session := s.session()
-	var f store.Fence
-	claim := func() error {
-		claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
-		f = store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
-		return err
-	}
-	g.keepsMembers("Claim", claim)
-	g.keepsMembers("Release", func() error { return s.Release(ctx, f) })
-	g.keepsMembers("Claim again", claim)
-	g.keepsMembers("Reserve", func() error { _, err := s.Reserve(ctx, f, 1, nil); return err })
-	g.keepsMembers("Update", func() error {
-		_, err := s.Update(ctx, f, func(r *store.Record) error {
-			r.Job.NumRows, r.Job.Message, r.Job.Estimate.Low, r.Job.FailureReason.Message = pointer(int64(4)), "on", 1, "more"
-			r.Job.Function.Revision, r.Job.Name = 2, nil
-			now := s.start
-			r.DownloadStarted = &now
-			return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning)
-		})
-		return err
-	})
-	totals := store.RowTotals{Rows: 1, InputTokens: 3, OutputTokens: 5}
-	part := func(key string, shard int) store.Part {
-		return store.Part{Key: key, Shard: shard, Rows: 1, Accepted: []byte("set"), Totals: totals}
-	}
-	for i, key := range []string{"p0", "p1", "p2"} {
-		g.keepsMembers("CommitParts of "+key, func() error { return s.CommitParts(ctx, f, []store.Part{part(key, i/2)}) })
-	}
-	g.keepsMembers("CommitParts repeated", func() error { return s.CommitParts(ctx, f, []store.Part{part("p0", 0)}) })
-	g.keepsMembers("ReplaceParts", func() error {
-		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
-	}, "part "+f.JobID+" p0", "part "+f.JobID+" p1")
-	g.keepsMembers("ReplaceParts repeated", func() error {
-		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
-	})
-	g.keepsMembers("CommitParts of the last", func() error {
-		return s.CommitParts(ctx, f, []store.Part{part("p3", 1)})
-	})
-	g.keepsMembers("Finish", func() error {
-		_, err := s.Finish(ctx, f, func(r *store.Record) error {
-			r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 1}}
-			return moveThrough(r, rowmill.StatusSucceeded)
-		})
-		return err
-	})
-	g.keepsMembers("AddArtifact", func() error {
-		_, err := s.AddArtifact(ctx, f.JobID, "subset", store.Artifact{Key: "s"})
-		return err
-	})
-	g.keepsMembers("ShowRunning", func() error { return s.MarkShownRunning(ctx, f.JobID) })
-	g.keepsMembers("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
-	g.keepsMembers("InputGone", func() error { return s.MarkInputRemoved(ctx, f.JobID, s.start.Add(2*time.Hour)) })
-	g.keepsMembers("Continued", func() error { return s.MarkContinued(ctx, f.JobID, "job-next") })
-	g.keepsMembers("RemoveData", func() error { _, err := s.RemoveData(ctx, f.JobID, s.start); return err })
-	g.keepsMembers("DropParts", func() error { return s.DropParts(ctx, f.JobID) }, "part "+f.JobID)
-	g.keepsMembers("DataGone", func() error { return s.MarkDataDeleted(ctx, f.JobID) })
-	other := s.create("a")
-	g.keepsMembers("Cancel", func() error {
-		_, err := s.Cancel(ctx, other, s.start, func(r *store.Record) { r.Job.Message = "cancelled" })
-		return err
-	})
-	if left := g.added["job "+f.JobID+":/job"]; left == nil {
-		s.Errorf("the test did not add an unknown member to the job's record, only to %v", slices.Sorted(maps.Keys(g.added)))
+	for i, end := range []string{"Finish", "Cancel"} {
+		rec.Job.ID = fmt.Sprint("job-", i)
+		c := &Caller{Store: s.Store, Fence: store.Fence{JobID: rec.Job.ID}, Ctx: ctx}
+		part := "part " + c.JobID
+		removes := map[string][]string{"MarkPartsLost": {part + " a"}, "ReplaceParts": {part + " d"}, "DropParts": {part}, "DeleteKey": {"key "}, "DropExpiredDeliveries": {"delivery "}}
+		for _, o := range Operations(end) {
+			if o.Kind == CreatesJob {
+				s.must(s.Create(ctx, rec, &store.Idempotency{Key: c.JobID, BodyHash: "h", TTL: long}))
+				continue
+			}
+			call := func() error { return o.Call(c) }
+			g.keepsMembers(o.Method, call, removes[o.Method]...)
+			switch o.Method {
+			case "CommitParts", "ReplaceParts":
+				g.keepsMembers(o.Method+" repeated", call)
+			case "Update":
+				g.keepsMembers("Update of many members", func() error { return last(s.Update(ctx, c.Fence, changeManyMembers)) })
+			}
+		}
+		if left := g.added["job "+c.JobID+":/job"]; left == nil {
+			s.Errorf("the test did not add an unknown member to the job's record, only to %v", slices.Sorted(maps.Keys(g.added)))
+		}
 	}
 	g.keysAndAudit()
 	g.deliveries()
+}
+
+// changeManyMembers changes members at several levels of a record.
+func changeManyMembers(r *store.Record) error {
+	r.Job.Message, r.Job.Estimate.Low, r.Job.FailureReason.Message = "on", 1, "more"
+	r.Job.Function.Revision, r.Job.Name = 2, nil
+	r.DownloadStarted = pointer(r.Job.Created)
+	return nil
 }
 
 func (g *memberCheck) deliveries() {
@@ -296,16 +261,11 @@ func testNewerRecords(s *suite) {
 		if err != nil || len(orphans) != 1 || orphans[0].JobID != older {
 			s.Errorf("%s: the orphans are %v, %v; want %s alone", tt.name, orphans, err, older)
 		}
-		now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-		for what, write := range map[string]func() error{
-			"Claim":       func() error { _, err := s.Claim(ctx, newer, session, store.Claim{}); return err },
-			"Cancel":      func() error { _, err := s.Cancel(ctx, newer, now, nil); return err },
-			"ShowRunning": func() error { return s.MarkShownRunning(ctx, newer) },
-			"RemoveData":  func() error { _, err := s.RemoveData(ctx, endedID, now); return err },
-			"DropParts":   func() error { return s.DropParts(ctx, endedID) },
-			"DataGone":    func() error { return s.MarkDataDeleted(ctx, endedID) },
-		} {
-			s.wantError(fmt.Sprintf("%s: %s", tt.name, what), store.ErrNewer)(write())
+		for _, o := range Operations("Cancel") {
+			if id, concerned := map[OperationKind]string{WritesJob: newer, WritesEnded: endedID}[o.Kind]; concerned {
+				f := store.Fence{JobID: id, Session: session}
+				s.wantError(tt.name+": "+o.Method, store.ErrNewer)(o.Call(&Caller{Store: s.Store, Fence: f, Ctx: ctx}))
+			}
 		}
 		s.wantUnchanged(before)
 		s.wantUnchanged(ended)
