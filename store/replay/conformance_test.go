@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,4 +67,32 @@ func TestConformance(t *testing.T) {
 			Now:     read,
 		}
 	})
+}
+
+// notRepeated has the writes to a job's record that this test does not lose. Other tests
+// lose claims. A Store does not repeat the other writes.
+var notRepeated = []string{"Claim", "Unpark", "MarkShownRunning", "KeepInput", "MarkInputRemoved", "MarkDataDeleted"}
+
+// TestEachWriteIsRepeated loses each write to a job's record, and checks that a check repairs
+// it.
+func TestEachWriteIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"Finish", "Cancel"} {
+		v := newVault(t)
+		n := v.node()
+		c := &storetest.Caller{Store: n, Fence: store.Fence{JobID: "job-1"}, Ctx: t.Context()}
+		for _, o := range storetest.Operations(end) {
+			v.keep()
+			n.must(o.Call(c))
+			if o.Kind < storetest.CreatesJob || slices.Contains(notRepeated, o.Method) {
+				continue
+			}
+			version := n.get().Version
+			v.forget()
+			n.check()
+			if rec := n.get(); rec.Version < version || o.Check != nil && !o.Check(&rec) {
+				t.Errorf("%s was lost and not repeated: %+v", o.Method, rec)
+			}
+		}
+	}
 }
