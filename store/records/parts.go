@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -327,7 +328,7 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	if !was.Lost {
 		return false, nil
 	}
-	raw, err := json.Marshal(p)
+	raw, err := jsonpreserve.Rewrite(stored, partRecord{Part: p})
 	if err != nil {
 		return false, fmt.Errorf("encode part %s: %w", p.Key, err)
 	}
@@ -341,11 +342,16 @@ func (t *tx) markPartLost(jobID string, p store.Part) error {
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(partRecord{p, true})
+	key := append(partsPrefix(jobID), place...)
+	stored, err := t.Get(tableParts, key)
+	if err != nil {
+		return err
+	}
+	raw, err := jsonpreserve.Rewrite(stored, partRecord{p, true})
 	if err != nil {
 		return fmt.Errorf("encode part %s: %w", p.Key, err)
 	}
-	t.Put(tableParts, append(partsPrefix(jobID), place...), raw)
+	t.Put(tableParts, key, raw)
 	return nil
 }
 

@@ -152,7 +152,7 @@ func testUnknownMembers(s *suite) {
 		rec.Job.ID = fmt.Sprint("job-", i)
 		c := &Caller{Store: s.Store, Fence: store.Fence{JobID: rec.Job.ID}, Ctx: ctx}
 		part := "part " + c.JobID
-		removes := map[string][]string{"MarkPartsLost": {part + " a"}, "ReplaceParts": {part + " d"}, "DropParts": {part}, "DeleteKey": {"key "}, "DropExpiredDeliveries": {"delivery "}}
+		removes := map[string][]string{"ReplaceParts": {part + " a", part + " d"}, "DropParts": {part}, "DeleteKey": {"key "}, "DropExpiredDeliveries": {"delivery "}}
 		for _, o := range Operations(end) {
 			if o.Kind == CreatesJob {
 				s.must(s.Create(ctx, rec, &store.Idempotency{Key: c.JobID, BodyHash: "h", TTL: long}))
