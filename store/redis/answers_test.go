@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
@@ -33,10 +34,7 @@ var isWrite = regexp.MustCompile(`\r\nrowmill:\r\n\$36\r\n|^\*\d+\r\n\$3\r\n(set
 
 func newGap(t *testing.T, server *redistest.Server) *gap {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	g := &gap{Listener: l, server: server.Addr()}
 	g.all.Go(func() {
 		for {
@@ -168,9 +166,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := s.CommitParts(t.Context(), f, nil); err != nil { // loads the script
 		t.Fatal(err)
 	}
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Pause())
 	if err := s.CommitParts(t.Context(), f, part); !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a commit to a server that hangs: %v, want ErrOutcomeUnknown", err)
 	}
@@ -182,9 +178,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := s.Ping(hurried); !errors.Is(err, rowmill.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ping of a server that hangs: %v", err)
 	}
-	if err := server.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Resume())
 	// The write takes effect late, and its repeat then finds it.
 	retry(t, func() error { return s.CommitParts(t.Context(), f, part) })
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
@@ -192,9 +186,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	storetest.CheckConsistency(t, s.Backend(), s)
 
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Stop())
 	err := s.CommitParts(t.Context(), f, part) // on a broken connection, so the outcome is unknown
 	for range 40 {
 		if !errors.Is(err, store.ErrOutcomeUnknown) {

@@ -1,6 +1,9 @@
 package storetest
 
-import "github.com/rowmill/rowmill/store"
+import (
+	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/store"
+)
 
 // testWriters lets two nodes write one record. The store must count the writes of each
 // node, and refuse a write if the record has fewer writes of the node than were
@@ -12,7 +15,7 @@ func testWriters(s *suite) {
 		c := &Caller{Store: s.Store, Fence: store.Fence{JobID: "job-" + end}, Ctx: ctx}
 		countOf := func(w *store.WriteCounter) int64 { // number of writes by w in the record
 			s.Helper()
-			return must(s.Revisions(ctx, []string{c.JobID}, w.Name()))(s)[0].Writes
+			return must.Get(s.Revisions(ctx, []string{c.JobID}, w.Name()))(s)[0].Writes
 		}
 		for _, o := range Operations(end) {
 			w, counts := other, int64(0)
