@@ -98,8 +98,9 @@ func (c *columnBuffer) addPresent() {
 // grows.
 func (c *columnBuffer) addText(s []byte) int {
 	c.addPresent()
-	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
-	at := byteRange{len(c.data), len(c.data) + len(s)}
+	n := len(s)
+	c.data = append(c.data, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	at := byteRange{len(c.data), len(c.data) + n}
 	c.data = append(c.data, s...)
 	switch {
 	case !c.hasValue:
@@ -109,14 +110,14 @@ func (c *columnBuffer) addText(s []byte) int {
 	case bytes.Compare(s, c.from.slice(c.data)) < 0:
 		c.from = at
 	}
-	return 4 + len(s)
+	return 4 + n
 }
 
 // addFixed adds an 8-byte value to the open block. It returns the number of bytes that the
 // block grows.
 func (c *columnBuffer) addFixed(bits uint64) int {
 	c.addPresent()
-	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
+	c.data = append(c.data, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24), byte(bits>>32), byte(bits>>40), byte(bits>>48), byte(bits>>56))
 	c.widenBounds(bits)
 	return 8
 }
