@@ -36,7 +36,7 @@ func CheckResult(ctx context.Context, file Source) error {
 	if err != nil {
 		return fmt.Errorf("read the footer: %w", err)
 	}
-	rows, err := newRowScan(t)
+	rows, err := newRowScan(t, namesOf(t.Columns())...)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -11,27 +12,14 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// FileVariant says which optional columns a result file for clients has. Every variant has
-// the output column, and the ID column if the job has one.
-type FileVariant struct {
-	Inputs   bool // the file has the column inputs, and the fields of a Function
-	Logprobs bool // the file has the column cumulative_logprobs
-}
-
-// Full is the variant with all optional columns. The other variants and the exports are
-// made from the file of this variant.
-var Full = FileVariant{Inputs: true, Logprobs: true}
-
 // Name returns the variant's name in object keys and file names, such as
 // "inputs=1~logprobs=0".
 func (v FileVariant) Name() string {
-	digit := func(b bool) byte {
-		if b {
-			return '1'
-		}
-		return '0'
+	var names []string
+	for _, o := range v.Options() {
+		names = append(names, o.name+map[bool]string{true: "=1", false: "=0"}[*o.Value])
 	}
-	return fmt.Sprintf("inputs=%c~logprobs=%c", digit(v.Inputs), digit(v.Logprobs))
+	return strings.Join(names, "~")
 }
 
 // Filename returns the name under which clients download a variant. ext is

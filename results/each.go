@@ -30,14 +30,15 @@ func VisitPartRows(ctx context.Context, s Schema, parts []PartSource, visit RowV
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
 	}
 	all := &rowScan{columns: s.columns()} // for column positions only; the merge reads the blocks
-	read := newRowReader(s, all, all)
-	err = visitAcceptedRows(ctx, open, func(c *partCursor) (err error) {
-		read.readInputAndAnswer(c.block, c.at)
-		read.readReservedColumns(c.block, c.at)
-		if read.out.Tries, err = c.tries.attempts(c.row); err != nil {
+	read := newRowReader(s, all)
+	err = visitAcceptedRows(ctx, open, func(c *partCursor) error {
+		read.clear()
+		read.readCells(all, c.block, c.at)
+		read.tries = c.tries
+		if err := read.finish(); err != nil {
 			return fmt.Errorf("part %d: %w", c.number, err)
 		}
-		return visit(&read.row, &read.out)
+		return visit(read.row, read.out)
 	})
 	if err != nil {
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
@@ -80,14 +81,6 @@ func (r *ResultReader) reader() (*rowReader, error) {
 	return read, err
 }
 
-// namesOf returns the names of columns.
-func namesOf(columns []columnar.TableColumn) (names []string) {
-	for _, c := range columns {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
 // Each calls visit for the rows from from (included) to to (excluded).
 func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisitor) error {
 	read, err := r.reader()
@@ -104,7 +97,7 @@ func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisito
 		if read.row.Index != n {
 			return fmt.Errorf("read row %d: the file has row %d in its position", n, read.row.Index)
 		}
-		if err := visit(&read.row, &read.out); err != nil {
+		if err := visit(read.row, read.out); err != nil {
 			return err
 		}
 	}
@@ -115,55 +108,53 @@ func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisito
 // of columns that are not scanned are zero.
 type rowReader struct {
 	Schema
-	client, reserved *rowScan        // scans of the columns for clients and of the reserved columns
-	tries            *attemptsReader // nil if the files have no attempts
-
-	id, input, answer, score int   // column positions in client, or -1 if not scanned
-	fields                   []int // positions in client of the columns of a Function's fields
-	index, finish, engine    int   // column positions in reserved, or -1 if not scanned
-	inTokens, outTokens      int   // column positions in reserved, or -1 if not scanned
-	attempts, code, message  int   // column positions in reserved, or -1 if not scanned
-	raw                      int   // column position in reserved, or -1 if not scanned
-
-	row       rowmill.Row       // row that was read last
-	out       rowmill.RowOutput // outcome of row
-	hasOutput bool              // true if the output is not null
-	values    []string          // buffer for the fields of a row
+	record                 // the row that was read last
+	scans  []*rowScan      // scans of the columns for clients and of the reserved columns
+	tries  *attemptsReader // nil if the files have no attempts
 }
 
-func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
-	find := func(in *rowScan, name string) int {
-		return slices.IndexFunc(in.columns, func(c columnar.TableColumn) bool { return c.Name == name })
-	}
-	r := &rowReader{
-		Schema: s, client: client, reserved: reserved,
-		id: find(client, s.IDColumn), input: find(client, columnInputs), answer: find(client, s.JobID), score: find(client, columnScore),
-		index: find(reserved, columnRow), finish: find(reserved, columnFinish), engine: find(reserved, columnEngine),
-		inTokens: find(reserved, columnInputTokens), outTokens: find(reserved, columnOutputTokens),
-		attempts: find(reserved, columnAttempts), code: find(reserved, columnCode), message: find(reserved, columnMessage),
-		raw: find(reserved, columnRaw),
-	}
-	for _, name := range s.Fields {
-		if c := find(client, name); c >= 0 {
-			r.fields = append(r.fields, c)
+func newRowReader(s Schema, scans ...*rowScan) *rowReader {
+	r := &rowReader{Schema: s, scans: scans}
+	r.record = record{row: new(rowmill.Row), out: new(rowmill.RowOutput), err: new(rowmill.RowError), fields: make([]string, len(s.Fields))}
+	all := s.table(Full)
+	for _, scan := range scans {
+		for _, scanned := range scan.columns {
+			at := slices.IndexFunc(all, func(c column) bool { return c.Name == scanned.Name })
+			value, has := all[at].cell(&r.record)
+			scan.values, scan.has = append(scan.values, value), append(scan.has, has)
 		}
 	}
 	return r
 }
 
+// newAnswerReader returns a reader of inputs, outputs and the named reserved columns.
+func newAnswerReader(content, reserved *columnar.Table, names ...string) (*rowReader, error) {
+	s, err := schemaOf(content)
+	if err != nil {
+		return nil, err
+	}
+	first, err := newRowScan(content, columnInputs, s.JobID)
+	if err != nil {
+		return nil, err
+	}
+	second, err := newRowScan(reserved, names...)
+	if err != nil {
+		return nil, err
+	}
+	return newRowReader(s, first, second), nil
+}
+
 // readRow reads the row at a position into r.row and r.out.
 func (r *rowReader) readRow(position int64) error {
-	b, i, err := r.client.blockAt(position)
-	if err != nil {
-		return err
+	r.clear()
+	for _, scan := range r.scans {
+		b, i, err := scan.blockAt(position)
+		if err != nil {
+			return err
+		}
+		r.readCells(scan, b, i)
 	}
-	r.readInputAndAnswer(b, i)
-	if b, i, err = r.reserved.blockAt(position); err != nil {
-		return err
-	}
-	r.readReservedColumns(b, i)
-	r.out.Tries, err = r.tries.attempts(r.row.Index)
-	return err
+	return r.finish()
 }
 
 // output returns the output of the last row: a string, a []float32, or nil for a null.
@@ -178,38 +169,57 @@ func (r *rowReader) output() any {
 	}
 }
 
-// readInputAndAnswer clears the previous row, and reads row i of b from the columns for
-// clients.
-func (r *rowReader) readInputAndAnswer(b *columnar.RowBlock, i int) {
-	// The input is null if the row did not run and its input was removed.
-	r.row, r.out = rowmill.Row{Text: cellText(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.RowOutput{}
-	if r.id >= 0 && !b.IsNull(r.id, i) {
-		r.row.ID = readID(r.IDKind, b, r.id, i)
+// clear removes the previous row from the record.
+func (r *rowReader) clear() {
+	*r.row, *r.out = rowmill.Row{}, rowmill.RowOutput{}
+	if r.hasError {
+		*r.err = rowmill.RowError{}
 	}
-	r.hasOutput = !b.IsNull(r.answer, i)
-	switch {
-	case !r.hasOutput:
-	case r.Embedding:
-		r.out.Embedding = b.AppendFloats(r.answer, i, nil)
-	default:
-		r.out.Text = cellText(b, r.answer, i)
-	}
-	if r.score >= 0 && !b.IsNull(r.score, i) {
-		r.out.HasScore, r.out.Score = true, b.Real(r.score, i)
+	clear(r.fields)
+}
+
+// readCells reads row i of b, a block with the columns of scan, into the record.
+func (r *rowReader) readCells(scan *rowScan, b *columnar.RowBlock, i int) {
+	for c, value := range scan.values {
+		isNull := b.IsNull(c, i)
+		if has := scan.has[c]; has != nil {
+			*has = !isNull
+		}
+		if isNull {
+			continue
+		}
+		switch v := value.(type) {
+		case *string:
+			*v = string(b.Text(c, i))
+		case *checkedText:
+			*v = checkedText(b.Text(c, i))
+		case *int64:
+			*v = b.Int(c, i)
+		case *int:
+			*v = int(b.Int(c, i))
+		case *float64:
+			*v = b.Real(c, i)
+		case *[]float32:
+			*v = b.AppendFloats(c, i, nil)
+		case *rowmill.ID:
+			readID(v, r.IDKind, b, c, i)
+		}
 	}
 }
 
-// readFields returns the row's fields as rowmill.Row.Fields has them. It is the inverse
-// of PartWriter.addFields.
-func (r *rowReader) readFields(b *columnar.RowBlock, i int) string {
-	if len(r.fields) == 0 || b.IsNull(r.fields[0], i) {
-		return ""
+// finish completes r.row and r.out after all cells of a row were read. It is the inverse of
+// PartWriter.setRecord.
+func (r *rowReader) finish() (err error) {
+	if r.hasFields {
+		r.row.Fields = EncodeFields(r.fields)
 	}
-	r.values = r.values[:0]
-	for _, c := range r.fields {
-		r.values = append(r.values, cellText(b, c, i))
+	if r.hasError {
+		why := *r.err
+		r.out.Err = &why
 	}
-	return EncodeFields(r.values)
+	r.out.HasScore = r.hasScore
+	r.out.Tries, err = r.tries.attempts(r.row.Index)
+	return err
 }
 
 // EncodeFields encodes the values of a Function's fields as JSON, for rowmill.Row.Fields.
@@ -218,10 +228,9 @@ func EncodeFields(values []string) string {
 	return string(text)
 }
 
-// readID returns the ID of row i in column c of a block.
-func readID(kind rowmill.IDKind, b *columnar.RowBlock, c, i int) rowmill.ID {
-	id := rowmill.ID{Kind: kind}
-	switch kind {
+// readID sets id to the ID of row i in column c of a block.
+func readID(id *rowmill.ID, kind rowmill.IDKind, b *columnar.RowBlock, c, i int) {
+	switch id.Kind = kind; kind {
 	case rowmill.IDInt:
 		id.Int = b.Int(c, i)
 	case rowmill.IDUint:
@@ -236,22 +245,5 @@ func readID(kind rowmill.IDKind, b *columnar.RowBlock, c, i int) rowmill.ID {
 		id.Text = string(b.Leaf(c, i))
 	default:
 		id.Text = string(b.Text(c, i))
-	}
-	return id
-}
-
-// readReservedColumns reads row i of b from the reserved columns.
-func (r *rowReader) readReservedColumns(b *columnar.RowBlock, i int) {
-	number := func(c int) int64 {
-		if c < 0 {
-			return 0
-		}
-		return b.Int(c, i)
-	}
-	r.row.Index = number(r.index)
-	r.out.Finish, r.out.Engine = rowmill.FinishReason(cellText(b, r.finish, i)), cellText(b, r.engine, i)
-	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = number(r.inTokens), number(r.outTokens), int(number(r.attempts))
-	if r.code >= 0 && !b.IsNull(r.code, i) {
-		r.out.Err = &rowmill.RowError{Code: cellText(b, r.code, i), Message: cellText(b, r.message, i), Raw: cellText(b, r.raw, i)}
 	}
 }

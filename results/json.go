@@ -21,24 +21,20 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v FileVa
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	members := []struct{ column, name string }{
-		{s.JobID, memberOutputs}, {columnInputs, columnInputs}, {columnScore, columnScore}, {s.IDColumn, s.IDColumn},
-	}
-	for _, name := range s.Fields {
-		members = append(members, struct{ column, name string }{name, name})
-	}
 	e.buf = append(e.buf, '{')
-	for _, m := range members {
-		c := slices.IndexFunc(e.columns, func(c columnar.TableColumn) bool { return c.Name == m.column })
+	for _, name := range slices.Concat([]string{s.JobID}, fixedNames, []string{s.IDColumn}, s.Fields) {
+		c := slices.IndexFunc(e.columns, func(c columnar.TableColumn) bool { return c.Name == name })
 		if c < 0 {
 			continue
 		}
-		if m.column != s.JobID {
+		member := memberOutputs
+		if name != s.JobID {
+			member = name
 			e.buf = append(e.buf, ',')
 		}
-		e.buf = append(textfmt.AppendString(e.buf, []byte(m.name)), ':')
+		e.buf = append(textfmt.AppendString(e.buf, []byte(member)), ':')
 		if err := e.appendJSONColumn(c); err != nil {
-			return fmt.Errorf("write JSON: column %q: %w", m.column, err)
+			return fmt.Errorf("write JSON: column %q: %w", name, err)
 		}
 	}
 	e.buf = append(e.buf, '}')

@@ -18,9 +18,9 @@ import (
 type PartWriter struct {
 	table        *columnar.TableWriter
 	schema       Schema
-	id           int                // position of the ID column, or -1 if there is none
+	columns      []column
+	record       record
 	leaf         *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
-	values       []string           // buffer for the values of a row's fields
 	last         int64              // index of the last added row, or -1
 	inputRemoved bool               // true if the next row has no input because it was removed
 	tries        attemptsWriter
@@ -35,10 +35,8 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new part: %w", err)
 	}
-	p := &PartWriter{table: table, schema: s, id: -1, last: -1, tries: attemptsWriter{to: table}}
-	if s.IDColumn != "" {
-		p.id = 0
-	}
+	p := &PartWriter{table: table, schema: s, columns: s.table(Full), last: -1, tries: attemptsWriter{to: table}}
+	p.record.fields = make([]string, len(s.Fields))
 	if s.IDKind == rowmill.IDLeafValue {
 		if p.leaf, err = columnar.ParseLeaf(s.IDLeaf); err != nil {
 			return nil, fmt.Errorf("new part: %w", err)
@@ -59,51 +57,12 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.RowOutput) error {
 		return fmt.Errorf("add row %d to part: %w", row.Index, err)
 	}
 	p.last = row.Index
-	t, c := p.table, 0
-	if p.id == 0 {
-		p.addID(row.ID)
-		c = 1
+	err := p.setRecord(row, out)
+	if err == nil {
+		p.addCells()
+		err = p.table.EndRow()
 	}
-	if p.inputRemoved {
-		t.AppendNull(c)
-	} else {
-		t.AppendText(c, row.Text)
-	}
-	c++
-	if err := p.addFields(c, row.Fields); err != nil {
-		return fmt.Errorf("add row %d to part: %w", row.Index, err)
-	}
-	c += len(p.schema.Fields)
-	switch {
-	case out.Failed():
-		t.AppendNull(c)
-	case p.schema.Embedding:
-		t.AppendFloats(c, out.Embedding)
-	default:
-		t.AppendText(c, toValidUTF8(out.Text))
-	}
-	c++
-	if out.HasScore && !out.Failed() {
-		t.AppendReal(c, out.Score)
-	} else {
-		t.AppendNull(c)
-	}
-	t.AppendInt(c+1, row.Index)
-	p.appendTextOrNull(c+2, string(out.Finish))
-	t.AppendInt(c+3, out.InputTokens)
-	t.AppendInt(c+4, out.OutputTokens)
-	p.appendTextOrNull(c+5, out.Engine)
-	t.AppendInt(c+6, int64(out.Attempts))
-	if out.Failed() {
-		t.AppendText(c+7, toValidUTF8(out.Err.Code))
-		t.AppendText(c+8, toValidUTF8(out.Err.Message))
-		p.appendTextOrNull(c+9, out.Err.Raw)
-	} else {
-		t.AppendNull(c + 7)
-		t.AppendNull(c + 8)
-		t.AppendNull(c + 9)
-	}
-	if err := t.EndRow(); err != nil {
+	if err != nil {
 		return fmt.Errorf("add row %d to part: %w", row.Index, err)
 	}
 	return p.tries.add(row.Index, out.Tries)
@@ -131,52 +90,79 @@ func (p *PartWriter) check(row *rowmill.Row, out *rowmill.RowOutput) error {
 	return nil
 }
 
-// addID writes the ID of the current row.
-func (p *PartWriter) addID(id rowmill.ID) {
-	switch id.Kind {
-	case rowmill.IDString:
-		p.table.AppendText(p.id, id.Text)
-	case rowmill.IDInt:
-		p.table.AppendInt(p.id, id.Int)
-	case rowmill.IDUint:
-		p.table.AppendUint(p.id, uint64(id.Int))
-	case rowmill.IDFloat:
-		p.table.AppendReal(p.id, id.Real)
-	case rowmill.IDBool:
-		p.table.AppendBool(p.id, id.Int != 0)
-	case rowmill.IDLeafValue:
-		p.table.AppendLeaf(p.id, id.Text)
-	default:
-		p.table.AppendNull(p.id)
-	}
-}
+// emptyError is the error of rows with an answer in a record.
+var emptyError rowmill.RowError
 
-// addFields writes the values of a Function's fields into the columns from c on. fields
-// is rowmill.Row.Fields; if it is empty, the values are null.
-func (p *PartWriter) addFields(c int, fields string) error {
-	if fields == "" {
-		for i := range p.schema.Fields {
-			p.table.AppendNull(c + i)
-		}
+// setRecord makes a row and its outcome the record that addCells writes.
+func (p *PartWriter) setRecord(row *rowmill.Row, out *rowmill.RowOutput) error {
+	r := &p.record
+	r.row, r.out, r.err, r.hasError = row, out, out.Err, out.Failed()
+	r.hasInput, r.hasFields, r.hasOutput, r.hasScore = !p.inputRemoved, row.Fields != "", !r.hasError, !r.hasError && out.HasScore
+	if !r.hasError {
+		r.err = &emptyError
+	}
+	if !r.hasFields {
 		return nil
 	}
-	p.values = p.values[:0]
-	if err := json.Unmarshal([]byte(fields), &p.values); err != nil || len(p.values) != len(p.schema.Fields) {
-		return errors.Join(fmt.Errorf("the row has values for %d fields, but the job has %d fields", len(p.values), len(p.schema.Fields)), err)
-	}
-	for i, value := range p.values {
-		p.table.AppendText(c+i, toValidUTF8(value))
+	r.fields = r.fields[:0]
+	if err := json.Unmarshal([]byte(row.Fields), &r.fields); err != nil || len(r.fields) != len(p.schema.Fields) {
+		return errors.Join(fmt.Errorf("the row has values for %d fields, but the job has %d fields", len(r.fields), len(p.schema.Fields)), err)
 	}
 	return nil
 }
 
-// appendTextOrNull writes s into column c, or a null if s is empty.
-func (p *PartWriter) appendTextOrNull(c int, s string) {
-	if s == "" {
-		p.table.AppendNull(c)
-		return
+// addCells writes the values of the record.
+func (p *PartWriter) addCells() {
+	for c := range p.columns {
+		from := &p.columns[c]
+		value, has := from.cell(&p.record)
+		if has != nil && !*has {
+			p.table.AppendNull(c)
+			continue
+		}
+		switch v := value.(type) {
+		case *string:
+			if *v == "" && has == nil {
+				p.table.AppendNull(c)
+			} else {
+				p.table.AppendText(c, toValidUTF8(*v))
+			}
+		case *checkedText:
+			p.table.AppendText(c, string(*v))
+		case *int64:
+			p.table.AppendInt(c, *v)
+		case *int:
+			p.table.AppendInt(c, int64(*v))
+		case *float64:
+			p.table.AppendReal(c, *v)
+		case *[]float32:
+			p.table.AppendFloats(c, *v)
+		case *rowmill.ID:
+			p.addID(c, v)
+		default:
+			panic(fmt.Sprintf("column %q: values cannot be %T", from.Name, v))
+		}
 	}
-	p.table.AppendText(c, toValidUTF8(s))
+}
+
+// addID writes an ID into column c.
+func (p *PartWriter) addID(c int, id *rowmill.ID) {
+	switch id.Kind {
+	case rowmill.IDString:
+		p.table.AppendText(c, id.Text)
+	case rowmill.IDInt:
+		p.table.AppendInt(c, id.Int)
+	case rowmill.IDUint:
+		p.table.AppendUint(c, uint64(id.Int))
+	case rowmill.IDFloat:
+		p.table.AppendReal(c, id.Real)
+	case rowmill.IDBool:
+		p.table.AppendBool(c, id.Int != 0)
+	case rowmill.IDLeafValue:
+		p.table.AppendLeaf(c, id.Text)
+	default:
+		p.table.AppendNull(c)
+	}
 }
 
 // toValidUTF8 returns s with invalid UTF-8 bytes replaced by U+FFFD.

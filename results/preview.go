@@ -53,7 +53,7 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) (found []Prev
 }
 
 func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found []PreviewRow, err error) {
-	r, err := newPreviewReader(t, t, columnRow, columnCode)
+	r, err := newAnswerReader(t, t, columnRow, columnCode)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 			continue
 		}
 		from, to := t.GroupRows(g)
-		err := r.reserved.each(ctx, from, to, func(b *columnar.RowBlock, i int) (bool, error) {
+		err := r.scans[1].each(ctx, from, to, func(b *columnar.RowBlock, i int) (bool, error) {
 			row := b.Int(0, i)
 			if _, isWanted := slices.BinarySearch(wanted, row); !isWanted {
 				return true, nil
@@ -92,7 +92,7 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) (fou
 }
 
 func previewResults(ctx context.Context, content, reserved *columnar.Table, from, to int64) (found []PreviewRow, err error) {
-	r, err := newPreviewReader(content, reserved, columnCode)
+	r, err := newAnswerReader(content, reserved, columnCode)
 	if err != nil {
 		return nil, err
 	}
@@ -103,23 +103,6 @@ func previewResults(ctx context.Context, content, reserved *columnar.Table, from
 		found = append(found, r.preview(n))
 	}
 	return found, nil
-}
-
-// newPreviewReader returns a reader of inputs, outputs and the named reserved columns.
-func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowReader, error) {
-	s, err := schemaOf(content)
-	if err != nil {
-		return nil, err
-	}
-	first, err := newRowScan(content, columnInputs, s.JobID)
-	if err != nil {
-		return nil, err
-	}
-	second, err := newRowScan(reserved, names...)
-	if err != nil {
-		return nil, err
-	}
-	return newRowReader(s, first, second), nil
 }
 
 // preview returns the row that was read last as a PreviewRow. row is the index of this

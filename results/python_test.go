@@ -130,7 +130,7 @@ func clientColumns(s Schema, v FileVariant, entries []entry) []manifestColumn {
 
 func reservedColumns(entries []entry) []manifestColumn {
 	texts := func(name string, value func(e entry) (string, bool)) manifestColumn {
-		c := manifestColumn{Name: reservedPrefix + name, Type: "string", Nullable: true, Values: []any{}}
+		c := manifestColumn{Name: ReservedPrefix + name, Type: "string", Nullable: true, Values: []any{}}
 		for _, e := range entries {
 			if text, ok := value(e); ok {
 				c.Values = append(c.Values, text)
@@ -141,7 +141,7 @@ func reservedColumns(entries []entry) []manifestColumn {
 		return c
 	}
 	ints := func(name string, value func(e entry) int64) manifestColumn {
-		c := manifestColumn{Name: reservedPrefix + name, Type: "int64", Values: []any{}}
+		c := manifestColumn{Name: ReservedPrefix + name, Type: "int64", Values: []any{}}
 		for _, e := range entries {
 			c.Values = append(c.Values, value(e))
 		}

@@ -172,20 +172,11 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 // returns an error. content has the columns for clients, and reserved has the reserved
 // columns.
 func readView(content, reserved *columnar.Table, position, n int64) (RowView, error) {
-	s, err := schemaOf(content)
-	if err != nil {
-		return RowView{}, err
+	r, err := newAnswerReader(content, reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnAttempts)
+	if err == nil {
+		r.tries, err = newAttemptsReader(reserved)
 	}
-	first, err := newRowScan(content, columnInputs, s.JobID)
-	if err != nil {
-		return RowView{}, err
-	}
-	second, err := newRowScan(reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnAttempts)
-	if err != nil {
-		return RowView{}, err
-	}
-	r := newRowReader(s, first, second)
-	if r.tries, err = newAttemptsReader(reserved); err == nil {
+	if err == nil {
 		err = r.readRow(position)
 	}
 	if err == nil && r.row.Index != n {

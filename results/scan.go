@@ -13,18 +13,14 @@ import (
 // reading rows in ascending order is fast.
 type rowScan struct {
 	columns []columnar.TableColumn // the scanned columns
+	values  []any                  // for each column, where a rowReader stores the value: the results of its cellFunc
+	has     []*bool
 	scan    *columnar.TableScan
 	block   *columnar.RowBlock // the block that was read last; nil until the first read
 }
 
-// newRowScan returns a scan of the named columns, or of all columns if no name is
-// given.
+// newRowScan returns a scan of the named columns.
 func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
-	if len(names) == 0 {
-		for _, c := range t.Columns() {
-			names = append(names, c.Name)
-		}
-	}
 	s := &rowScan{}
 	var at []int
 	for _, name := range names {

@@ -20,19 +20,46 @@ const (
 	// memberOutputs is the name of the output in JSON results.
 	memberOutputs = "outputs"
 
-	// reservedPrefix is the beginning of the names of columns that clients never see.
-	reservedPrefix = "RESERVED_"
+	// ReservedPrefix is the beginning of the names of columns that clients never see.
+	ReservedPrefix = "RESERVED_"
 
-	columnRow          = reservedPrefix + "row" // index of the row in the job, from 0
-	columnFinish       = reservedPrefix + "finish_reason"
-	columnInputTokens  = reservedPrefix + "input_tokens"
-	columnOutputTokens = reservedPrefix + "output_tokens"
-	columnEngine       = reservedPrefix + "engine"
-	columnAttempts     = reservedPrefix + "attempts"
-	columnCode         = reservedPrefix + "error_code" // null if the row has an answer
-	columnMessage      = reservedPrefix + "error_message"
-	columnRaw          = reservedPrefix + "raw_output"
+	columnRow          = ReservedPrefix + "row" // index of the row in the job, from 0
+	columnFinish       = ReservedPrefix + "finish_reason"
+	columnInputTokens  = ReservedPrefix + "input_tokens"
+	columnOutputTokens = ReservedPrefix + "output_tokens"
+	columnEngine       = ReservedPrefix + "engine"
+	columnAttempts     = ReservedPrefix + "attempts"
+	columnCode         = ReservedPrefix + "error_code" // null if the row has an answer
+	columnMessage      = ReservedPrefix + "error_message"
+	columnRaw          = ReservedPrefix + "raw_output"
 )
+
+// fixedNames are the names of the columns that are the same in every job's files. The zero
+// schema has only these columns and an output without a name.
+var fixedNames = namesOf(Schema{}.columns())
+
+// FileVariant says which optional columns a result file for clients has. Every variant has
+// the output column, and the ID column if the job has one.
+type FileVariant struct {
+	Inputs   bool // the file has the column inputs, and the fields of a Function
+	Logprobs bool // the file has the column cumulative_logprobs
+}
+
+// Full is the variant with all optional columns. The other variants and the exports are
+// made from the file of this variant.
+var Full = FileVariant{Inputs: true, Logprobs: true}
+
+// Option is a field of a FileVariant.
+type Option struct {
+	Parameter string // name of the field in requests
+	name      string // name of the field in FileVariant.Name
+	Value     *bool
+}
+
+// Options returns all fields of the variant.
+func (v *FileVariant) Options() []Option {
+	return []Option{{"include_inputs", "inputs", &v.Inputs}, {"include_cumulative_logprobs", "logprobs", &v.Logprobs}}
+}
 
 // Keys in the key-value metadata of the files.
 const (
@@ -65,15 +92,15 @@ type Schema struct {
 // Validate returns an error if a file cannot have this schema.
 func (s Schema) Validate() error {
 	switch {
-	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
+	case isFixedName(s.JobID):
 		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
-	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || IsFieldHidden(name) }):
+	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || IsReservedName(name) }):
 		return fmt.Errorf("the fields %q have the name of another column", s.Fields)
 	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
 		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
 	case s.IDColumn == "":
 		return nil
-	case s.IDColumn == columnInputs || s.IDColumn == columnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, reservedPrefix):
+	case s.IDColumn == s.JobID || isFixedName(s.IDColumn):
 		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
 	case idColumnKind(s.IDKind) == 0 || (s.IDKind == rowmill.IDLeafValue) != (s.IDLeaf != ""):
 		return fmt.Errorf("ID column %q: kind %d (%q) is not a type that an ID column can have", s.IDColumn, s.IDKind, s.IDLeaf)
@@ -81,65 +108,102 @@ func (s Schema) Validate() error {
 	return nil
 }
 
-// IsFieldHidden reports whether a Function's field has no column in results, because
-// another column or a member of JSON results has the same name.
-func IsFieldHidden(name string) bool {
-	return name == "" || name == columnInputs || name == columnScore || name == memberOutputs || strings.HasPrefix(name, reservedPrefix)
+// IsReservedName reports whether neither an ID nor a Function's field can have a column with
+// this name, because another column or a member of JSON results has the same name.
+func IsReservedName(name string) bool { return name == memberOutputs || isFixedName(name) }
+
+// isFixedName reports whether name is empty or names a column that is, or may later be, the
+// same in every job's files.
+func isFixedName(name string) bool {
+	return slices.Contains(fixedNames, name) || strings.HasPrefix(name, ReservedPrefix)
+}
+
+// column is a column of a part.
+type column struct {
+	columnar.TableColumn
+	isShown bool // true if the file of a variant has the column; reserved columns are never shown
+	cell    cellFunc
+}
+
+// cellFunc returns a pointer to the value of r in one column. has points to the flag that
+// says whether r has a value; otherwise the cell is null. If has is nil, an empty text or
+// a null ID is a null, and a number is never null.
+type cellFunc func(r *record) (value any, has *bool)
+
+// checkedText is a text that PartWriter.check found to be UTF-8.
+type checkedText string
+
+// record is a row and its outcome with the values of all columns.
+type record struct {
+	row    *rowmill.Row
+	out    *rowmill.RowOutput
+	err    *rowmill.RowError // empty if the row has an answer
+	fields []string          // decoded values of row.Fields, one for each field of the schema
+
+	hasInput, hasFields, hasOutput, hasScore, hasError bool
+}
+
+// table returns all columns of a part. isShown is set for variant v. Only this function
+// and FileVariant.Options list the columns that are the same in every job.
+func (s Schema) table(v FileVariant) (all []column) {
+	const text, number = columnar.TableText, columnar.TableInt
+	add := func(name string, kind columnar.TableKind, isShown bool, cell cellFunc) {
+		all = append(all, column{columnar.TableColumn{Name: name, Kind: kind, Required: kind == number}, isShown, cell})
+	}
+	if s.IDColumn != "" {
+		id := columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind), Leaf: s.IDLeaf}
+		all = append(all, column{id, true, func(r *record) (any, *bool) { return &r.row.ID, nil }})
+	}
+	inputs := columnar.TableColumn{Name: columnInputs, Kind: text, Required: !s.Partial}
+	all = append(all, column{inputs, v.Inputs, func(r *record) (any, *bool) { return (*checkedText)(&r.row.Text), &r.hasInput }})
+	for i, name := range s.Fields {
+		add(name, text, v.Inputs, func(r *record) (any, *bool) { return &r.fields[i], &r.hasFields })
+	}
+	if s.Embedding {
+		add(s.JobID, columnar.TableFloats, true, func(r *record) (any, *bool) { return &r.out.Embedding, &r.hasOutput })
+	} else {
+		add(s.JobID, text, true, func(r *record) (any, *bool) { return &r.out.Text, &r.hasOutput })
+	}
+	add(columnScore, columnar.TableReal, v.Logprobs, func(r *record) (any, *bool) { return &r.out.Score, &r.hasScore })
+	add(columnRow, number, false, func(r *record) (any, *bool) { return &r.row.Index, nil })
+	add(columnFinish, text, false, func(r *record) (any, *bool) { return (*string)(&r.out.Finish), nil })
+	add(columnInputTokens, number, false, func(r *record) (any, *bool) { return &r.out.InputTokens, nil })
+	add(columnOutputTokens, number, false, func(r *record) (any, *bool) { return &r.out.OutputTokens, nil })
+	add(columnEngine, text, false, func(r *record) (any, *bool) { return &r.out.Engine, nil })
+	add(columnAttempts, number, false, func(r *record) (any, *bool) { return &r.out.Attempts, nil })
+	add(columnCode, text, false, func(r *record) (any, *bool) { return &r.err.Code, &r.hasError })
+	add(columnMessage, text, false, func(r *record) (any, *bool) { return &r.err.Message, &r.hasError })
+	add(columnRaw, text, false, func(r *record) (any, *bool) { return &r.err.Raw, nil })
+	return all
 }
 
 // columns returns the columns of a part.
-func (s Schema) columns() []columnar.TableColumn {
-	var all []columnar.TableColumn
-	if s.IDColumn != "" {
-		all = append(all, columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind), Leaf: s.IDLeaf})
-	}
-	output := columnar.TableText
-	if s.Embedding {
-		output = columnar.TableFloats
-	}
-	all = append(all, columnar.TableColumn{Name: columnInputs, Kind: columnar.TableText, Required: !s.Partial})
-	for _, name := range s.Fields {
-		all = append(all, columnar.TableColumn{Name: name, Kind: columnar.TableText})
-	}
-	return append(all,
-		columnar.TableColumn{Name: s.JobID, Kind: output},
-		columnar.TableColumn{Name: columnScore, Kind: columnar.TableReal},
-		columnar.TableColumn{Name: columnRow, Kind: columnar.TableInt, Required: true},
-		columnar.TableColumn{Name: columnFinish, Kind: columnar.TableText},
-		columnar.TableColumn{Name: columnInputTokens, Kind: columnar.TableInt, Required: true},
-		columnar.TableColumn{Name: columnOutputTokens, Kind: columnar.TableInt, Required: true},
-		columnar.TableColumn{Name: columnEngine, Kind: columnar.TableText},
-		columnar.TableColumn{Name: columnAttempts, Kind: columnar.TableInt, Required: true},
-		columnar.TableColumn{Name: columnCode, Kind: columnar.TableText},
-		columnar.TableColumn{Name: columnMessage, Kind: columnar.TableText},
-		columnar.TableColumn{Name: columnRaw, Kind: columnar.TableText},
-	)
-}
+func (s Schema) columns() []columnar.TableColumn { return tableColumns(s.table(Full)) }
 
 // reservedColumns returns the columns of the "rows" file: the reserved columns.
 func (s Schema) reservedColumns() []columnar.TableColumn {
-	var reserved []columnar.TableColumn
-	for _, c := range s.columns() {
-		if strings.HasPrefix(c.Name, reservedPrefix) {
-			reserved = append(reserved, c)
-		}
-	}
-	return reserved
+	return tableColumns(slices.DeleteFunc(s.table(Full), func(c column) bool { return c.isShown }))
 }
 
 // variantColumns returns the columns of the file for clients with variant v.
 func (s Schema) variantColumns(v FileVariant) []columnar.TableColumn {
-	var chosen []columnar.TableColumn
-	for _, c := range s.columns() {
-		switch {
-		case strings.HasPrefix(c.Name, reservedPrefix),
-			(c.Name == columnInputs || slices.Contains(s.Fields, c.Name)) && !v.Inputs,
-			c.Name == columnScore && !v.Logprobs:
-		default:
-			chosen = append(chosen, c)
-		}
+	return tableColumns(slices.DeleteFunc(s.table(v), func(c column) bool { return !c.isShown }))
+}
+
+// tableColumns returns the descriptions of columns.
+func tableColumns(columns []column) (described []columnar.TableColumn) {
+	for _, c := range columns {
+		described = append(described, c.TableColumn)
 	}
-	return chosen
+	return described
+}
+
+// namesOf returns the names of columns.
+func namesOf(columns []columnar.TableColumn) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // meta returns the files' key-value metadata.
@@ -170,7 +234,7 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 			s.Partial, inputs = !c.Required, true
 		case inputs:
 			s.Fields = append(s.Fields, c.Name)
-		case c.Name != columnInputs && c.Name != columnScore && !strings.HasPrefix(c.Name, reservedPrefix):
+		case !isFixedName(c.Name):
 			s.IDColumn, s.IDType = c.Name, rowmill.IDType{IDKind: idKind(c.Kind), IDLeaf: c.Leaf}
 		}
 	}

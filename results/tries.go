@@ -23,7 +23,7 @@ import (
 // Lines, one line per row, in ascending order. The rows of an attachment come before
 // the rows of the next attachment.
 const (
-	triesKey = reservedPrefix + "tries:%d-%d"
+	triesKey = ReservedPrefix + "tries:%d-%d"
 
 	// triesBytes is the size before compression, in bytes, at which an attachment is
 	// written. A reader decodes this many bytes to find the attempts at one row. A
@@ -36,7 +36,7 @@ const (
 )
 
 // triesPrefix is the beginning of the keys of all attachments with attempts.
-const triesPrefix = reservedPrefix + "tries:"
+const triesPrefix = ReservedPrefix + "tries:"
 
 var errTries = errors.New("the attempts at rows are damaged")
 

@@ -349,7 +349,7 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 		return nil
 	}
 	for _, in := range spec.Function.Inputs {
-		if !results.IsFieldHidden(in.Name) {
+		if !results.IsReservedName(in.Name) {
 			names = append(names, in.Name)
 		}
 	}
@@ -361,7 +361,7 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 func keptFields(template *function.Prompt, values []string) string {
 	shown := make([]string, 0, len(values))
 	for i, in := range template.Inputs() {
-		if !results.IsFieldHidden(in.Name) {
+		if !results.IsReservedName(in.Name) {
 			shown = append(shown, values[i])
 		}
 	}

@@ -29,7 +29,7 @@ func (a *Archive) MakeLinesFile(ctx context.Context, record store.Record, name s
 
 // makeRequestsFile returns the Parquet file with the requests and replies of an ended batch.
 func (a *Archive) makeRequestsFile(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
-	v.Logprobs = false // the file of a batch has no column for logprobs
+	v = results.FileVariant{Inputs: v.Inputs} // the file of a batch has no other optional column
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		made, err = a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
