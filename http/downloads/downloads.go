@@ -48,11 +48,11 @@ func (d *Downloads) Route(v1 gin.IRoutes) {
 
 // queryVariant reads the query parameters that select the optional columns of the
 // results.
-func queryVariant(c *gin.Context, p *request.Problems) results.FileVariant {
-	return results.FileVariant{
-		Inputs:   exchange.QueryBool(c, p, "include_inputs"),
-		Logprobs: exchange.QueryBool(c, p, "include_cumulative_logprobs"),
+func queryVariant(c *gin.Context, p *request.Problems) (v results.FileVariant) {
+	for _, o := range v.Options() {
+		*o.Value = exchange.QueryBool(c, p, o.Parameter)
 	}
+	return v
 }
 
 // queryFormat reads the query parameter format, or its alias result_format. The default
@@ -199,13 +199,15 @@ func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 		}
 		urls[strings.ToLower(method)] = url
 	}
-	return gin.H{
-		"job_id": record.Job.ID, "format": "parquet",
-		"include_inputs": v.Inputs, "include_cumulative_logprobs": v.Logprobs,
-		"expires_in_seconds": seconds,
+	answer := gin.H{
+		"job_id": record.Job.ID, "format": "parquet", "expires_in_seconds": seconds,
 		"artifact": gin.H{
 			"bucket": d.Bucket.Name(), "key": made.Key, "filename": filename, "size_bytes": made.Size,
 		},
 		"urls": urls,
-	}, nil
+	}
+	for _, o := range v.Options() {
+		answer[o.Parameter] = *o.Value
+	}
+	return answer, nil
 }

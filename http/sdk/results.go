@@ -48,8 +48,9 @@ func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.Fi
 	}
 	var id string
 	body.Require("job_id", "a string", &id, "it names the job whose results you want")
-	body.Read("include_inputs", "true or false", &v.Inputs)
-	body.Read("include_cumulative_logprobs", "true or false", &v.Logprobs)
+	for _, o := range v.Options() {
+		body.Read(o.Parameter, "true or false", o.Value)
+	}
 	if err := body.Err(); err != nil {
 		return record, v, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/textfmt"
+	"github.com/rowmill/rowmill/results"
 )
 
 const (
@@ -31,16 +32,7 @@ const (
 	fieldSampling = "sampling_params"
 
 	maxSystemBytes = 1 << 20 // bytes of decoded text
-
-	// The name of the ID column must not begin with reservedPrefix and must not be in
-	// reservedColumns, because results have columns of these names, or may have them in a
-	// later version.
-	reservedPrefix = "RESERVED_"
 )
-
-var reservedColumns = map[string]bool{
-	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
-}
 
 // A field describes one field of a submission.
 type field struct {
@@ -232,8 +224,9 @@ func checkIDColumn(job *CheckedJob) error {
 	id := job.Spec.IDColumn
 	return cmp.Or(
 		refuseIf(id == "", "is empty; leave it out to have no ID column"),
-		refuseIf(strings.HasPrefix(id, reservedPrefix), "must not begin with the reserved prefix %s; rename the column", reservedPrefix),
-		refuseIf(reservedColumns[id] || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
+		refuseIf(strings.HasPrefix(id, results.ReservedPrefix), "must not begin with the reserved prefix %s; rename the column", results.ReservedPrefix),
+		// A later version may have a column confidence_score.
+		refuseIf(results.IsReservedName(id) || id == "confidence_score" || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
 		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
 	)
 }
