@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -27,13 +26,11 @@ type Results struct {
 
 // queryParams returns the parameters of a request for results in this form.
 func (r Results) queryParams() url.Values {
-	query := url.Values{
-		"format":                      {r.Format},
-		"include_inputs":              {strconv.FormatBool(r.Inputs)},
-		"include_cumulative_logprobs": {strconv.FormatBool(r.Logprobs)},
-	}
-	if r.Partial {
-		query.Set("partial", "true")
+	query := url.Values{"format": {r.Format}}
+	for name, wanted := range map[string]bool{"include_inputs": r.Inputs, "include_cumulative_logprobs": r.Logprobs, "partial": r.Partial} {
+		if wanted {
+			query.Set(name, "true")
+		}
 	}
 	return query
 }

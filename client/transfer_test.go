@@ -239,7 +239,7 @@ func TestSave_Streamed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if got, want := r.URL.RawQuery, "format=json&include_cumulative_logprobs=false&include_inputs=true"; got != want {
+				if got, want := r.URL.RawQuery, "format=json&include_inputs=true"; got != want {
 					t.Errorf("query %q, want %q", got, want)
 				}
 				test.write(w)

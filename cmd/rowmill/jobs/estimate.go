@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
@@ -48,13 +50,13 @@ func writeEstimate(row terminal.RowWriter, job client.Job) {
 }
 
 // checkEstimateFlags returns an error if a flag is given that has no effect on an estimate.
-func (s *submitFlags) checkEstimateFlags(isSet func(flag string) bool) error {
+func (s *submitFlags) checkEstimateFlags() error {
 	var vain []string
-	for _, flag := range []string{"output", "format", "include-inputs", "include-logprobs", "force"} {
-		if isSet(flag) {
-			vain = append(vain, "--"+flag)
+	s.save.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			vain = append(vain, "--"+f.Name)
 		}
-	}
+	})
 	if len(vain) > 0 {
 		return exit.WithCode(exit.Usage, errors.New("--estimate writes no results; leave out "+strings.Join(vain, ", ")))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
@@ -29,16 +30,20 @@ type resultFlags struct {
 	want  client.Results
 	path  string // empty until resolvePath derives it from the name of the input
 	force bool
+	flags *pflag.FlagSet // all these flags
 }
 
 // addFlags adds the flags for writing results to a command.
 func (s *resultFlags) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
+	flags := pflag.NewFlagSet("results", pflag.ContinueOnError)
+	flags.SortFlags = false
 	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
+	s.flags = flags
+	cmd.Flags().AddFlagSet(flags)
 	command.CompleteFlagValues(cmd, "format", "parquet", "csv", "json")
 }
 
@@ -94,12 +99,11 @@ func (s *resultFlags) formatFlags() string {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, " --output %s --format %s", shellQuote(s.path), s.want.Format)
-	if s.want.Inputs {
-		out.WriteString(" --include-inputs")
-	}
-	if s.want.Logprobs {
-		out.WriteString(" --include-logprobs")
-	}
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Value.String() == "true" && strings.HasPrefix(f.Name, "include-") {
+			out.WriteString(" --" + f.Name)
+		}
+	})
 	return out.String()
 }
 

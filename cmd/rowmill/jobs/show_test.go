@@ -201,7 +201,7 @@ func TestResults(t *testing.T) {
 	if c.out.String() != s.content || c.err.Len() > 0 {
 		t.Errorf("%q, said %q", c.out.String(), c.err.String())
 	}
-	if last := s.queries[len(s.queries)-1]; !strings.HasSuffix(last, "/results?format=json&include_cumulative_logprobs=true&include_inputs=false") {
+	if last := s.queries[len(s.queries)-1]; !strings.HasSuffix(last, "/results?format=json&include_cumulative_logprobs=true") {
 		t.Error(last)
 	}
 	c.run("results", jobID, "--output", "DIR/r.zip").want(t, 0, "wrote DIR/r.zip")

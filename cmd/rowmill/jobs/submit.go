@@ -119,7 +119,7 @@ rowmill quotas.
 			s.Dedup = &s.dedup
 		}
 		if s.Estimate {
-			if err := s.checkEstimateFlags(flags.Changed); err != nil {
+			if err := s.checkEstimateFlags(); err != nil {
 				return err
 			}
 		}
