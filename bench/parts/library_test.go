@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/s2"
@@ -37,7 +38,11 @@ type libraryRow struct {
 	Raw          string   `parquet:"RESERVED_raw_output,optional,plain"`
 }
 
-const rowColumn = 4 // column number of RESERVED_row
+// partColumns are the columns of a part.
+var partColumns = columnNames(parquet.SchemaOf(new(libraryRow)))
+
+// rowColumn is the column number of RESERVED_row.
+var rowColumn = slices.Index(partColumns, "RESERVED_row")
 
 func (r *libraryRow) set(e *entry) {
 	*r = libraryRow{

@@ -31,14 +31,9 @@ func schema() results.Schema {
 }
 
 // Columns of the files that are built from parts.
-func fullColumns() []string   { return []string{"row_id", "inputs", jobID, "cumulative_logprobs"} }
+func fullColumns() []string   { return partColumns[:rowColumn] }
 func subsetColumns() []string { return []string{"row_id", jobID} }
-func rowsColumns() []string {
-	return []string{
-		"RESERVED_row", "RESERVED_finish_reason", "RESERVED_input_tokens", "RESERVED_output_tokens", "RESERVED_engine",
-		"RESERVED_attempts", "RESERVED_error_code", "RESERVED_error_message", "RESERVED_raw_output",
-	}
-}
+func rowsColumns() []string   { return partColumns[rowColumn:] }
 
 type entry struct {
 	row rowmill.Row
@@ -201,11 +196,7 @@ func fullFiles(tb testing.TB, parts pair) (p pair) {
 // valuesOf returns the rows of a file, column names first.
 func valuesOf(t *testing.T, src *io.SectionReader) []string {
 	f := openLibrary(t, src)
-	names := []string{}
-	for _, field := range f.Schema().Fields() {
-		names = append(names, field.Name())
-	}
-	rows := []string{strings.Join(names, " ")}
+	rows := []string{strings.Join(columnNames(f.Schema()), " ")}
 	for _, g := range f.RowGroups() {
 		reader := g.Rows()
 		for batch := make([]parquet.Row, 64); ; {
@@ -221,6 +212,14 @@ func valuesOf(t *testing.T, src *io.SectionReader) []string {
 		must.Succeed(t, reader.Close())
 	}
 	return rows[:len(rows):len(rows)]
+}
+
+// columnNames returns the names of a schema's columns.
+func columnNames(s *parquet.Schema) (names []string) {
+	for _, field := range s.Fields() {
+		names = append(names, field.Name())
+	}
+	return names
 }
 
 // sink is a writer that drops all bytes.
