@@ -95,10 +95,12 @@ func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err 
 }
 
 // removeLeftovers removes the objects that a finished job no longer needs, except
-// objects written after before.
+// objects written after before. It removes nothing before the cleanup after the job is
+// done: the cleanup keeps the input for a continuation, and makes a lost result again
+// from the parts.
 func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before time.Time) error {
 	id := rec.Job.ID
-	if !rec.Job.Status.IsTerminal() || rec.EndedAt().After(before) {
+	if !rec.Job.Status.IsTerminal() || rec.EndedAt().After(before) || !rec.IsCleanedUp() && rec.DataRemoved == nil {
 		return nil
 	}
 	objects, err := j.Bucket.List(ctx, layout.JobPrefix(id))
@@ -141,13 +143,16 @@ func (j *Janitor) neededKeys(ctx context.Context, rec store.Record) (map[string]
 		keys[a.Key] = true
 	}
 	parts, err := j.Store.ListParts(ctx, rec.Job.ID)
+	if err != nil {
+		return nil, err
+	}
 	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
 		return keys, j.Store.DropParts(ctx, rec.Job.ID)
 	}
 	for _, p := range parts {
 		keys[p.Key] = true
 	}
-	return keys, err
+	return keys, nil
 }
 
 // quarantineJob writes a note about a job without a record, unless the job may be a

@@ -74,6 +74,22 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	}
 }
 
+// The sweep removes nothing of a job whose cleanup fails: the input may be needed to continue
+// the job, and the parts to make a lost result again.
+func TestTidy_SweepWaitsForTheCleanup(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	cancelled, succeeded := r.cancelled(), r.left("default")
+	r.putKey(layout.ShardKey(cancelled, 0))
+	r.stuck = map[string]bool{cancelled: true, succeeded: true}
+	for r.days = 1; r.days < 4; r.days++ {
+		r.rounds(5)
+	}
+	if parts := must.Get(r.store.ListParts(t.Context(), succeeded))(t); len(parts) != 1 || len(r.objects(succeeded)) != 3 || len(r.objects(cancelled)) != 1 {
+		t.Errorf("parts %v, objects %v and %v; want all of them", parts, r.objects(succeeded), r.objects(cancelled))
+	}
+}
+
 // A kept input stays until its time ends, in spite of the sweep.
 func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	t.Parallel()
