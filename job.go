@@ -38,6 +38,7 @@ type Job struct {
 	Priority Priority `json:"job_priority"`
 	Labels
 	System   *string         `json:"system_prompt"`
+	Prompt   *string         `json:"prompt"`          // text with {{column}} that makes the prompt of each row; null if rows are prompts, and for a Function
 	Schema   json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
 	Sampling map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
 
@@ -165,8 +166,8 @@ type Spec struct {
 	Raw *RawBatch `json:"raw,omitempty"`
 
 	// Function makes prompts from the rows of a URL or a File, and from spooled rows
-	// that are JSON objects. It is nil for a standalone model, and if all rows are
-	// prompts already.
+	// that are JSON objects: the prompt of a Function or of the submission. It is nil if
+	// all rows are prompts already.
 	Function *FunctionPrompt `json:"function,omitempty"`
 
 	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it

@@ -24,6 +24,7 @@ type Submission struct {
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
 	Model       string           `json:"model,omitempty"`
+	Prompt      string           `json:"prompt,omitempty"` // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
 	System      string           `json:"system_prompt,omitempty"`
 	Schema      json.RawMessage  `json:"json_schema,omitempty"`
 	Sampling    map[string]any   `json:"sampling_params,omitempty"`

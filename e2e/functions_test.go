@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -240,6 +242,45 @@ func TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs(t *testing.T) {
 		t.Errorf("publishing an undeclared field ends with %d and %q", code, out)
 	}
 	admin.run(t, "grade", map[string]any{"essay": "still"}, 1, "teacher > grade at : still")
+}
+
+// TestPromptOverColumns runs a prompt over columns of CSV, Parquet and JSON Lines files, of a URL,
+// and of objects. The results show the columns.
+func TestPromptOverColumns(t *testing.T) {
+	t.Parallel()
+	_, admin := startEcho(t)
+	const prompt = "Is {{ film }} of {{the year}} good? {{film}}"
+	answers := []string{"Judge. > Is Alien of 1979 good? Alien", "Judge. > Is Up, up of 2009 good? Up, up"}
+	for name, text := range map[string]string{
+		"films.csv":   "film,the year,id\nAlien,1979,a\n\"Up, up\",2009,b\n",
+		"films.jsonl": `{"film":"Alien","the year":1979,"id":"a"}` + "\n" + `{"id":"b","the year":2009,"film":"Up, up"}` + "\n",
+	} {
+		must.Succeed(t, os.WriteFile(filepath.Join(admin.dir, name), []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(admin.dir, "prompt.txt"), []byte(prompt), 0o600))
+		out := admin.must(t, "", "jobs", "submit", name, "--model", model, "--prompt", "@prompt.txt", "--system-prompt", "Judge.", "--id-column", "id", "--include-inputs", "--format", "csv", "--output", "-")
+		file := must.Get(must.Get(zip.NewReader(strings.NewReader(out), int64(len(out))))(t).File[0].Open())(t)
+		out = strings.ReplaceAll(string(must.Get(io.ReadAll(file))(t)), "\r\n", "\n")
+		header, rows, _ := strings.Cut(out, "\n")
+		want := "a,Is Alien of 1979 good? Alien,Alien,1979," + answers[0] + "\nb,\"Is Up, up of 2009 good? Up, up\",\"Up, up\",2009,\"" + answers[1] + "\"\n"
+		if !strings.HasPrefix(header, "id,inputs,film,the year,job-") || rows != want {
+			t.Errorf("results of %s:\n%s\nwant after the header:\n%s", name, out, want)
+		}
+	}
+	file := serveBytes(t, []byte("film,the year\nAlien,1979\n\"Up, up\",2009\n"))
+	objects := []map[string]any{{"film": "Alien", "the year": 1979}, {"film": "Up, up", "the year": "2009", "more": nil}}
+	for _, inputs := range []any{file, objects} {
+		var created struct{ Results string }
+		admin.ask(t, http.MethodPost, "/v1/batch-inference", map[string]any{"model": model, "inputs": inputs, "prompt": prompt, "system_prompt": "Judge."}, &created)
+		admin.follow(t, created.Results)
+		var results struct{ Inputs, Outputs []string }
+		admin.ask(t, http.MethodGet, "/v1/jobs/"+created.Results+"/results?include_inputs=true", nil, &results)
+		if !reflect.DeepEqual(results.Outputs, answers) || results.Inputs[0] != strings.TrimPrefix(answers[0], "Judge. > ") {
+			t.Errorf("%v: outputs %q of %q", inputs, results.Outputs, results.Inputs)
+		}
+	}
+	if out, code := admin.rowmill(t, "", "jobs", "submit", "films.csv", "--model", model, "--prompt", "{{title}}", "--output", "-"); code != 3 {
+		t.Errorf("a prompt with a column that the file lacks ends with %d: %s", code, out)
+	}
 }
 
 // TestUnpublishedFunctionsJobGoesOn unpublishes a Function, and publishes another

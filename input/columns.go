@@ -48,14 +48,14 @@ func selectFields(names []string, opts Options) (*columnSelection, error) {
 		if !opts.Fields.Required[i] && countName(names, name) == 0 {
 			continue
 		}
-		at, err := findColumn(names, name, "a required input of the Function")
+		at, err := findColumn(names, name, "the prompt")
 		if err != nil {
 			return nil, err
 		}
 		s.text, s.fieldPositions = append(s.text, at), append(s.fieldPositions, i)
 	}
 	if len(s.text) == 0 {
-		return nil, invalidFileError("The input file has no column that the Function takes. Its inputs are %s; the file has %s.",
+		return nil, invalidFileError("The input file has no column that the prompt uses. The prompt uses %s; the file has %s.",
 			describeColumns(opts.Fields.Names), describeColumns(names))
 	}
 	return s, nil

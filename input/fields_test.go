@@ -90,13 +90,13 @@ func TestFieldsThatCannotBeRead(t *testing.T) {
 		opts input.Options
 		want []string
 	}{
-		"required":   {"a,c\n1,2\n", input.Options{Fields: fields("a", "b")}, []string{`no column "b", which a required input`, `"a", "c"`}},
+		"required":   {"a,c\n1,2\n", input.Options{Fields: fields("a", "b")}, []string{`no column "b", which the prompt names`, `"a", "c"`}},
 		"case":       {"A\n1\n", input.Options{Fields: fields("a")}, []string{`Did you mean "A"?`}},
-		"none":       {"x\n1\n", input.Options{Fields: fields("a?", "b?")}, []string{"no column that the Function takes", `"a", "b"`, `"x"`}},
+		"none":       {"x\n1\n", input.Options{Fields: fields("a?", "b?")}, []string{"no column that the prompt uses", `"a", "b"`, `"x"`}},
 		"twice":      {"a,b,a\n1,2,3\n", input.Options{Fields: fields("a?")}, []string{`"a", appears 2 times`}},
 		"id":         {"a\n1\n", input.Options{Fields: fields("a"), IDColumn: "id"}, []string{`no column "id", which id_column_name names`}},
 		"too long":   {"a,b\n1,2\n123,456\n", input.Options{Fields: fields("a", "b"), Limits: input.Limits{MaxRowBytes: 6}}, []string{"prompt of row 1 (line 3) has 7 bytes, more than 6"}},
-		"no inputs":  {"a\n1\n", input.Options{Fields: fields()}, []string{"no column that the Function takes"}},
+		"no inputs":  {"a\n1\n", input.Options{Fields: fields()}, []string{"no column that the prompt uses"}},
 		"ragged row": {"a,b\n1\n", input.Options{Fields: fields("a")}, []string{"Line 2"}},
 	} {
 		_, _, err := read(t, []byte(test.data), test.opts)

@@ -96,7 +96,7 @@ func detect(head []byte, opts Options) (Format, error) {
 	case asked == FormatParquet || asked == FormatAuto && byName == FormatParquet:
 		return "", invalidFileError("The input file is not a Parquet file. Give its format in input_format, or give a Parquet file.")
 	case asked == FormatLines && named:
-		return "", invalidFileError("The input is plain text, which has no columns. Leave out column_name and id_column_name, or give another input_format.")
+		return "", invalidFileError("The input is plain text, which has no columns. Leave out column_name, id_column_name and prompt, or give another input_format.")
 	case asked == FormatLines && bytes.IndexByte(head, 0) >= 0:
 		return "", invalidFileError("The input is not plain text: it has NUL bytes, as in UTF-16. Convert the file to UTF-8.")
 	case asked == FormatJSONL && first == 0:

@@ -72,7 +72,7 @@ func (r *jsonRowReader) Next(row *rowmill.Row) error {
 	// A later row may lack all fields, but a file whose first row lacks them is
 	// probably the wrong file.
 	if r.found == 0 && r.rows == 1 {
-		return invalidFileError("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
+		return invalidFileError("The first object of the JSON Lines input has no member that the prompt uses. The prompt uses %s; the object has %s.",
 			describeColumns(r.paths), r.describeMembers())
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
@@ -134,7 +134,7 @@ func (r *jsonRowReader) checkLine() error {
 }
 
 // errStrings means that the client named columns, but the lines are strings.
-var errStrings = invalidFileError("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
+var errStrings = invalidFileError("The JSON Lines input has strings, which have no columns. Leave out column_name, id_column_name and prompt, or write an object on each line.")
 
 // readCell returns the text of a column of the current row. column is a position in paths.
 func (r *jsonRowReader) readCell(column int) (string, error) {

@@ -115,7 +115,7 @@ func TestJSONLines_FieldsOfAFunction(t *testing.T) {
 	if _, failure := readFile(t, `{"y":{"z":1}}`, fields(true)); !strings.Contains(failure, `no member "x"`) {
 		t.Error(failure)
 	}
-	if _, failure := readFile(t, `{"q":1}`, fields(false)); !strings.Contains(failure, "no member that the Function takes") {
+	if _, failure := readFile(t, `{"q":1}`, fields(false)); !strings.Contains(failure, "no member that the prompt uses") {
 		t.Error(failure)
 	}
 }

@@ -54,7 +54,7 @@ func TestFunction_Refuses(t *testing.T) {
 		"ColumnName":      {`"model":"grade","inputs":"https://example.org/a.csv","column_name":"essay"`, "column_name", "with a Function"},
 		"SystemPrompt":    {`"model":"grade","inputs":["x"],"system_prompt":""`, "system_prompt", "with a Function"},
 		"JSONSchema":      {`"model":"grade","inputs":["x"],"json_schema":{}`, "json_schema", "with a Function"},
-		"IDColumnIsInput": {`"model":"grade","inputs":"https://example.org/a.csv","id_column_name":"level"`, "id_column_name", "every input of the Function"},
+		"IDColumnIsInput": {`"model":"grade","inputs":"https://example.org/a.csv","id_column_name":"level"`, "id_column_name", "a column of the prompt"},
 		"MissingField":    {`"model":"grade","inputs":[{"essay":"a"},"x",{"level":"b"},{}]`, "inputs[2]", `has no field "essay"`},
 		"MissingInFirst":  {`"model":"grade","inputs":["x",{},{"essay":"a"}]`, "inputs[1]", `has no field "essay"`},
 		"NumberRow":       {`"model":"grade","inputs":[{"essay":"a"},7]`, "inputs[1]", "is a number"},
@@ -71,6 +71,56 @@ func TestFunction_Refuses(t *testing.T) {
 		})
 	}
 	w.submitted(`{"model":"grade","inputs":["x"],"system_prompt":null,"json_schema":null,"column_name":null,"sampling_params":null}`)
+}
+
+// A prompt over columns is like a Function, but the submission has the model, the system prompt
+// and the schema.
+func TestPrompt(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	want := &rowmill.FunctionPrompt{
+		Inputs: []rowmill.FunctionInput{{Name: "Title of it", Required: true}, {Name: "body", Required: true}},
+		Prompt: "{{ Title of it }}: {{body}} ({{Title of it}})",
+	}
+	rest := `"prompt":"{{ Title of it }}: {{body}} ({{Title of it}})","model":"llama-3.1-8b","system_prompt":"Judge.","json_schema":{"type":"object"}`
+	for _, inputs := range []string{`"https://example.org/a"`, `[{"body":"b","Title of it":1,"x":2}]`} {
+		record := w.submitted(`{"inputs":` + inputs + `,` + rest + `}`)
+		if diff := cmp.Diff(want, record.Spec.Function); diff != "" {
+			t.Errorf("prompt (-want +got):\n%s", diff)
+		}
+		job := record.Job
+		if job.Function != nil || job.Model != "llama-3.1-8b" || *job.Prompt != want.Prompt || *job.System != "Judge." || len(job.Schema) == 0 || len(job.Warnings) > 0 {
+			t.Errorf("job %+v", job)
+		}
+	}
+	if record := w.submitted(`{"inputs":["a"],"prompt":null,"model":"llama-3.1-8b"}`); record.Job.Prompt != nil {
+		t.Errorf("the prompt of a job without one: %q", *record.Job.Prompt)
+	}
+}
+
+func TestPrompt_Refuses(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.publish(grade)
+	const url = `"inputs":"https://example.org/a.csv","model":"llama-3.1-8b",`
+	for name, test := range map[string]struct{ body, field, message string }{
+		"Empty":        {url + `"prompt":""`, "prompt", "is empty"},
+		"NoColumn":     {url + `"prompt":"Judge it."`, "prompt", "names no column"},
+		"Open":         {url + `"prompt":"Judge {{body"`, "prompt", "at byte 6: {{ is not closed"},
+		"NotText":      {url + `"prompt":7`, "prompt", "must be a string"},
+		"Function":     {`"inputs":"https://example.org/a.csv","model":"grade","prompt":"{{a}}"`, "prompt", "with a Function"},
+		"ColumnName":   {url + `"prompt":"{{a}}","column_name":"a"`, "column_name", "with prompt"},
+		"IDColumn":     {url + `"prompt":"{{a}}","id_column_name":"a"`, "id_column_name", "a column of the prompt"},
+		"StringRow":    {`"model":"llama-3.1-8b","prompt":"{{a}}","inputs":[{"a":1},"x"]`, "inputs", "with prompt each row must be an object"},
+		"MissingField": {`"model":"llama-3.1-8b","prompt":"{{a}}","inputs":[{"a":1},{"b":1}]`, "inputs[1]", `has no field "a"`},
+		"ObjectRow":    {`"model":"llama-3.1-8b","inputs":[{"a":1}]`, "inputs[0]", "only prompt and a Function accept objects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.TB = t
+			w.wantField("{"+test.body+"}", test.field, test.message)
+		})
+	}
 }
 
 // Larger inputs are rendered when the job reads them, because a short row may produce a

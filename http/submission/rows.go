@@ -77,22 +77,27 @@ func (r *rowFacts) firstRowLacking(field string) (row int64, found bool) {
 	return r.first[0], true
 }
 
-// checkRows adds the invalid rows to the problems of the submission. Only a Function accepts
-// rows that are objects.
+// checkRows adds the invalid rows to the problems of the submission. Rows may be objects only
+// if they fill a prompt. A row that is a string is a prompt already; with the field prompt
+// it is probably a mistake.
 func (sub *Submission) checkRows(job *CheckedJob) {
 	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
-	if job.call == nil && job.Spec.Model.ID != "" { // an unknown model may be the misspelt name of a Function
+	_, hasPrompt := sub.fields[fieldPrompt]
+	if job.prompt == nil && !hasPrompt && job.Spec.Model.ID != "" { // an unknown model may be the misspelt name of a Function
 		for _, index := range sub.seen.first {
-			bad = append(bad, badRow{index, "is an object; every row must be a string (only a Function accepts objects)"})
+			bad = append(bad, badRow{index, "is an object; every row must be a string (only prompt and a Function accept objects)"})
 		}
 		more += int(sub.seen.objects) - len(sub.seen.first)
 	}
-	if job.call != nil {
-		for _, in := range job.call.prompt.Inputs() {
+	if job.prompt != nil {
+		for _, in := range job.prompt.Inputs() {
 			if row, lacks := sub.seen.firstRowLacking(in.Name); in.Required && lacks {
-				bad = append(bad, badRow{row, fmt.Sprintf("has no field %q, which the Function requires", in.Name)})
+				bad = append(bad, badRow{row, fmt.Sprintf("has no field %q, which the prompt requires", in.Name)})
 			}
 		}
+	}
+	if job.prompt != nil && job.call == nil && sub.inline && sub.seen.objects < sub.rows.count {
+		sub.problems.Add(fieldInputs, "has rows that are strings; with prompt each row must be an object with the columns that prompt names")
 	}
 	slices.SortStableFunc(bad, func(a, b badRow) int { return cmp.Compare(a.index, b.index) })
 	more += max(0, len(bad)-maxReported)

@@ -153,8 +153,9 @@ type CheckedJob struct {
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub      *Submission
-	call     *FunctionCall // nil for a model without a Function
-	file     store.File    // the file that inputs names
+	call     *FunctionCall    // nil for a model without a Function
+	prompt   *function.Prompt // makes prompts from rows with fields; nil if rows are prompts
+	file     store.File       // the file that inputs names
 	labels   rowmill.Labels
 	warnings []string
 }
@@ -177,11 +178,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 	if !job.sub.inline {
 		return nil
 	}
-	var prompt *function.Prompt
-	if job.call != nil {
-		prompt = job.call.prompt
-	}
-	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(prompt)
+	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(job.prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt
 	}
@@ -212,6 +209,9 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	}
 	if spec.System != "" {
 		made.System = &spec.System
+	}
+	if job.call == nil && spec.Function != nil {
+		made.Prompt = &spec.Function.Prompt
 	}
 	if f := job.call; f != nil && f.isStored() {
 		made.Model, made.Function = f.Name, &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}

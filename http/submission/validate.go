@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/input/function"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 )
@@ -27,6 +28,7 @@ const (
 	fieldModel    = "model"
 	fieldColumn   = "column_name"
 	fieldIDColumn = "id_column_name"
+	fieldPrompt   = "prompt"
 	fieldSystem   = "system_prompt"
 	fieldSchema   = "json_schema"
 	fieldSampling = "sampling_params"
@@ -53,14 +55,18 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 	}
 	fields := []field{
 		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
+		{name: fieldPrompt, read: func() { sub.readPrompt(job) }},
 		{name: fieldInputs, read: func() { sub.checkInputs(job) }},
 		{name: fieldColumn, want: "a string", into: &spec.Column, rule: func() error {
-			return requireFile(refuseIf(spec.Column == "", "is empty; leave it out to use the first column"))
+			return requireFile(cmp.Or(
+				refuseIf(spec.Column == "", "is empty; leave it out to use the first column"),
+				refuseIf(job.prompt != nil && job.call == nil, "cannot be used with prompt, which names its columns; leave it out"),
+			))
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
-		{name: fieldSystem, read: func() { sub.readPrompt(job) }},
-		{name: fieldSchema}, // readPrompt reads it too
+		{name: fieldSystem, read: func() { sub.readInstructions(job) }},
+		{name: fieldSchema}, // readInstructions reads it too
 		{name: fieldSampling, read: func() { spec.Sampling = sub.resolveSampling(job) }},
 		{name: "random_seed_per_input", want: "a boolean", into: &spec.SeedPerRow, rule: job.ignoreSeeds},
 		{name: "cost_estimate", want: "a boolean", into: &spec.Estimate},
@@ -190,21 +196,15 @@ func (sub *Submission) findModel(job *CheckedJob) rowmill.Model {
 // that a submission with a Function must not have.
 func (sub *Submission) copyFunction(job *CheckedJob) {
 	spec, f := &job.Spec, job.call
-	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
+	for _, field := range []string{fieldPrompt, fieldColumn, fieldSystem, fieldSchema} {
 		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
 			sub.problems.Add(field, "cannot be used with a Function, which sets it itself; leave it out")
-		}
-	}
-	for _, in := range f.Inputs {
-		if in.Name == spec.IDColumn && spec.IDColumn != "" {
-			sub.problems.Add(fieldIDColumn, "must differ from every input of the Function, but %q is an input; rename the column", in.Name)
 		}
 	}
 	if f.System != nil {
 		spec.System = *f.System
 	}
 	spec.Column, spec.Schema = "", f.Schema
-	spec.Function = &rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
 // checkInputs checks the rows and the field inputs.
@@ -228,17 +228,40 @@ func checkIDColumn(job *CheckedJob) error {
 		// A later version may have a column confidence_score.
 		refuseIf(results.IsReservedName(id) || id == "confidence_score" || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
 		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
+		refuseIf(job.prompt.HasInput(id), "must not be %q, which is a column of the prompt; rename the column", id),
 	)
 }
 
-// readPrompt reads the system prompt and the schema, or copies those of the Function.
+// readPrompt sets the prompt that the rows of the job fill: that of the Function, or of the
+// field prompt. The job has no such prompt if its rows are prompts.
 func (sub *Submission) readPrompt(job *CheckedJob) {
+	if f := job.call; f != nil {
+		job.prompt, job.Spec.Function = f.prompt, &rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}
+		return
+	}
+	var text string
+	if !sub.decodeField(fieldPrompt, "a string", &text) {
+		return
+	}
+	run, err := function.FromText(text)
+	if err == nil {
+		job.prompt, err = function.NewPrompt(run)
+	}
+	if err != nil {
+		sub.problems.Add(fieldPrompt, "%s", err)
+		return
+	}
+	job.Spec.Function = &run
+}
+
+// readInstructions reads the system prompt and the schema, or copies those of the Function.
+func (sub *Submission) readInstructions(job *CheckedJob) {
 	spec := &job.Spec
 	if job.call != nil {
 		sub.copyFunction(job)
 		return
 	}
-	if sub.url != "" && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
+	if sub.url != "" && job.prompt == nil && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
 		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
 	}
 	embedding := spec.Model.Kind == rowmill.KindEmbedding

@@ -183,7 +183,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	made := &record.Job
 	made.Model, made.Function, made.Labels = was.Model, was.Function, was.Labels
 	made.Name = cmp.Or(want.name, was.Name)
-	made.System, made.Schema, made.Sampling, made.Continues = was.System, was.Schema, was.Sampling, &was.ID
+	made.System, made.Prompt, made.Schema, made.Sampling, made.Continues = was.System, was.Prompt, was.Schema, was.Sampling, &was.ID
 	return record, nil
 }
 

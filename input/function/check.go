@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -67,20 +68,50 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 		}
 		describe(field+".description", in.Description)
 	}
-	switch size := len(f.Prompt); {
-	case size == 0:
-		wrong("prompt", "is empty; give the text that asks the model, with {{field}} for each input")
-	case size > MaxPromptBytes:
-		wrong("prompt", "has %d bytes, more than %d; shorten it", size, MaxPromptBytes)
-	case strings.Count(f.Prompt, opening) > maxPlaceholders:
-		wrong("prompt", "has %d placeholders, more than %d; name each value once or a few times", strings.Count(f.Prompt, opening), maxPlaceholders)
-	case !utf8.ValidString(f.Prompt):
-		wrong("prompt", "is not UTF-8")
-	default:
-		var syntax *SyntaxError
-		if _, err := NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}); errors.As(err, &syntax) {
-			wrong("prompt", "%s", syntax.Error())
-		}
+	if err := checkText(f.Prompt); err != nil {
+		wrong("prompt", "%s", err)
+	} else if _, err := NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt}); err != nil {
+		wrong("prompt", "%s", err)
 	}
 	return problems
+}
+
+// checkText checks the text of a prompt, except its placeholders.
+func checkText(prompt string) error {
+	switch size, placeholders := len(prompt), strings.Count(prompt, opening); {
+	case size == 0:
+		return errors.New("is empty; give the text that asks the model, with {{field}} for each input")
+	case size > MaxPromptBytes:
+		return fmt.Errorf("has %d bytes, more than %d; shorten it", size, MaxPromptBytes)
+	case placeholders > maxPlaceholders:
+		return fmt.Errorf("has %d placeholders, more than %d; name each value once or a few times", placeholders, maxPlaceholders)
+	case !utf8.ValidString(prompt):
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+// FromText returns the prompt of a text whose placeholders declare its inputs: each name is
+// a required input. The error says why the text cannot be a prompt.
+func FromText(text string) (run rowmill.FunctionPrompt, err error) {
+	if err := checkText(text); err != nil {
+		return run, err
+	}
+	t, err := parse(text)
+	if err != nil {
+		return run, err
+	}
+	run.Prompt = text
+	for i, name := range t.fields {
+		if !slices.Contains(t.fields[:i], name) {
+			run.Inputs = append(run.Inputs, rowmill.FunctionInput{Name: name, Required: true})
+		}
+	}
+	switch n := len(run.Inputs); {
+	case n == 0:
+		return run, errors.New("names no column; write {{column}} where the value of a column belongs, or send the text as system_prompt")
+	case n > maxInputs:
+		return run, fmt.Errorf("names %d columns, more than %d; use fewer", n, maxInputs)
+	}
+	return run, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -48,6 +49,11 @@ func (t template) placeholderOffset(i int, prompt string) (at int) {
 		}
 	}
 	return at
+}
+
+// HasInput reports whether an input has the name. A nil Prompt has no inputs.
+func (p *Prompt) HasInput(name string) bool {
+	return p != nil && slices.ContainsFunc(p.inputs, func(in rowmill.FunctionInput) bool { return in.Name == name })
 }
 
 // Inputs returns the declared inputs in order. The caller must not modify them.

@@ -173,7 +173,7 @@ func (t *tx) saveRecord(before *jobHeader, rec store.Record, account string) err
 		after.Writers = before.Writers
 	}
 	texts := encodeTexts(rec.Job)
-	after.Job.System, after.Job.Schema = nil, nil
+	after.Job.System, after.Job.Schema, after.Job.Prompt = nil, nil, nil
 	id := []byte(rec.Job.ID)
 	if err := t.putHeader(after); err != nil {
 		return err
@@ -319,21 +319,24 @@ func firstSection(raw []byte) ([]byte, error) {
 	return raw[n : n+int(length)], nil
 }
 
-// encodeTexts encodes the long texts of a job in two sections: "=" and the system prompt
-// (empty for null), and the schema. It returns nothing when the job has neither.
+// encodeTexts encodes the long texts of a job in three sections: the system prompt, the
+// schema, and the prompt. A prompt begins with "=", and an empty section is null. It
+// returns nothing when the job has none of them.
 func encodeTexts(j rowmill.Job) []byte {
-	if j.System == nil && j.Schema == nil {
+	if j.System == nil && j.Schema == nil && j.Prompt == nil {
 		return nil
 	}
-	var system string
-	if j.System != nil {
-		system = "=" + *j.System
+	optional := func(text *string) string {
+		if text == nil {
+			return ""
+		}
+		return "=" + *text
 	}
-	return appendSection(appendSection(nil, system), j.Schema)
+	return appendSection(appendSection(appendSection(nil, optional(j.System)), j.Schema), optional(j.Prompt))
 }
 
 func decodeTexts(raw []byte, j *rowmill.Job) error {
-	j.System, j.Schema = nil, nil
+	j.System, j.Schema, j.Prompt = nil, nil, nil
 	if raw == nil {
 		return nil
 	}
@@ -341,13 +344,16 @@ func decodeTexts(raw []byte, j *rowmill.Job) error {
 	if err != nil {
 		return err
 	}
-	if len(sections) != 2 {
+	if len(sections) != 3 {
 		return errSections
 	}
-	if sections[0] != "" {
-		system := sections[0][1:]
-		j.System = &system
+	optional := func(section string) *string {
+		if section == "" {
+			return nil
+		}
+		return new(section[1:])
 	}
+	j.System, j.Prompt = optional(sections[0]), optional(sections[2])
 	if sections[1] != "" {
 		j.Schema = json.RawMessage(sections[1])
 	}

@@ -112,7 +112,7 @@ func testRecordSurvivesWhole(s *suite) {
 	}
 	s.wantSame("job as listed", rec.Job, jobs[0])
 
-	rec.Job.ID, rec.Job.System, rec.Job.Schema = "job-empty", pointer(""), nil
+	rec.Job.ID, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "job-empty", pointer(""), nil, nil
 	rec.Spec.System, rec.Spec.Schema, rec.Spec.Inline = "", nil, nil
 	s.must(s.Create(s.Context(), rec, nil))
 	got := s.get("job-empty")

@@ -59,7 +59,7 @@ func (s *suite) fillStore() {
 	s.Helper()
 	rec := s.newRecord("a")
 	rec.Spec.Model, rec.Job.KeyID = pricedModel("m"), pointer("key-1")
-	rec.Spec.System, rec.Job.System, rec.Job.Schema = "be <brief>", pointer(""), json.RawMessage(`{"type":"object"}`)
+	rec.Spec.System, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "be <brief>", pointer(""), pointer("{{a}}"), json.RawMessage(`{"type":"object"}`)
 	rec.Spec.Sampling = map[string]any{"seed": json.Number("9007199254740993")}
 	f := s.startJob(rec)
 	s.update(f, func(r *store.Record) error {

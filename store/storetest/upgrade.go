@@ -142,7 +142,7 @@ func testUnknownMembers(s *suite) {
 	text, money := "text", 0.5
 	rec := s.newRecord("a")
 	rec.Job.KeyID = pointer(KeyID)
-	rec.Job.Name, rec.Job.System, rec.Job.Schema = &text, &text, json.RawMessage(`{"type":"object"}`)
+	rec.Job.Name, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = &text, &text, &text, json.RawMessage(`{"type":"object"}`)
 	rec.Job.Function = &rowmill.FunctionRef{Name: "f", Revision: 1, Model: "m"}
 	rec.Job.Estimate = &rowmill.Estimate{Method: rowmill.EstimateUnsampled}
 	rec.Job.FailureReason = &rowmill.Failure{Message: "none yet"}

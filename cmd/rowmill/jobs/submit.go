@@ -36,6 +36,7 @@ const (
 // submitFlags holds the values of the flags of `rowmill jobs submit`.
 type submitFlags struct {
 	client.Submission
+	prompt  string
 	system  string
 	schema  string
 	params  []string
@@ -63,9 +64,11 @@ the ending of the name (.csv, .tsv, .jsonl, .ndjson, .json, .txt), else by
 (-), is plain text. --input-format overrides this. The rows of a file are checked and
 counted first and then sent with the submission.
 
+With --prompt the prompt of each row is made from columns of a table.
+
 A table is uploaded in parts if it is larger than 8 MiB, or if more than one of
-its columns is needed: with --id-column, which copies IDs into the results, or
-for a Function, because its inputs are columns. To continue an interrupted
+its columns may be needed: with --prompt, for a Function, or with --id-column,
+which copies IDs into the results. To continue an interrupted
 upload, run the same command again. The uploaded copy is removed from the service
 after the job is created.
 
@@ -84,6 +87,7 @@ rowmill quotas.
 
 ` + exit.Help,
 		Example: `  rowmill jobs submit reviews.csv --column text --system-prompt 'Positive or negative?'
+  rowmill jobs submit reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}'
   rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
   rowmill jobs submit reviews.csv --column text --estimate
@@ -95,6 +99,7 @@ rowmill quotas.
 	flags.StringVarP(&s.Column, "column", "c", "", "column or field with the text to run")
 	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
+	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
 	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
@@ -189,13 +194,18 @@ func (s *submitFlags) readFlags() error {
 	if err := s.Priority.Validate(); err != nil && s.Priority != bySize {
 		return fmt.Errorf("--priority %w", err)
 	}
-	s.System = s.system
-	if name, isFile := strings.CutPrefix(s.system, "@"); isFile {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("--system-prompt: %w", err)
+	for flag, text := range map[string]struct{ given, into *string }{"prompt": {&s.prompt, &s.Prompt}, "system-prompt": {&s.system, &s.System}} {
+		*text.into = *text.given
+		if name, isFile := strings.CutPrefix(*text.given, "@"); isFile {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return fmt.Errorf("--%s: %w", flag, err)
+			}
+			*text.into = string(content)
 		}
-		s.System = string(content)
+	}
+	if s.Prompt != "" && s.Column != "" {
+		return errors.New("--column: cannot be used with --prompt, which names its columns")
 	}
 	if s.schema != "" {
 		content, err := os.ReadFile(s.schema)
@@ -269,8 +279,11 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 			opened.Close()
 		}
 	}()
-	fields := in.kind.Table && s.Column == "" && isFunction(ctx, api, s.Model)
-	if fields {
+	if s.Prompt != "" && !in.kind.Table {
+		return nil, nil, exit.WithCode(exit.Usage, fmt.Errorf("--prompt: %s is %s and has no columns; use --system-prompt, or give a table", in.name, in.describeFormat(true)))
+	}
+	fields := s.Prompt != "" || in.kind.Table && s.Column == "" && isFunction(ctx, api, s.Model)
+	if fields && s.Prompt == "" {
 		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	}
 	var size inputSize
@@ -278,7 +291,7 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 		if size, err = in.measureInput(ctx, newTokenEstimator(s)); err != nil {
 			return nil, nil, err
 		}
-		c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat())
+		c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat(fields))
 		if s.Priority == bySize && size.rows <= manyRows {
 			s.Priority = rowmill.Prototyping
 		}
@@ -311,11 +324,13 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 	return err == nil // after an error, the submission reports a missing model or a service that does not answer
 }
 
-func (s *localInput) describeFormat() string {
+// describeFormat names the format of the input and, unless isPrompt is set, the column to run.
+func (s *localInput) describeFormat(isPrompt bool) string {
 	kind := map[input.Format]string{
 		input.FormatCSV: "CSV", input.FormatTSV: "tab-separated values", input.FormatParquet: "Parquet", input.FormatJSONL: "JSON lines", input.FormatLines: "plain text",
 	}[s.kind.Format]
 	switch {
+	case isPrompt:
 	case s.opts.Column != "":
 		kind += ", column " + s.opts.Column
 	case s.kind.Table && s.kind.Format != input.FormatJSONL:

@@ -156,6 +156,21 @@ export async function newJob({ model }) {
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
   })
 
+  await step('a prompt is made from two columns', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    await page.locator('input[type=file]').setInputFiles({ name: 'films.csv', mimeType: 'text/csv', buffer: Buffer.from('film,year\nAlien,1979\n"Up, up",2009\n') })
+    await page.getByText('uploaded', { exact: false }).first().waitFor()
+    await page.getByLabel('Prompt from several columns').fill('Is {{ film }} of {{year}} good? {{film}}')
+    const rows = ['Is Alien of 1979 good? Alien', 'Is Up, up of 2009 good? Up, up']
+    await page.getByRole('listitem').getByText(rows[1], { exact: true }).waitFor()
+    if (await page.getByLabel('Column of the prompts').count()) throw new Error('a column of the prompts can still be chosen')
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    same(await inputsOf(await jobOf(page)), rows, 'prompts')
+    await page.getByLabel('Prompt', { exact: true }).getByText('Is {{ film }} of {{year}} good? {{film}}').waitFor()
+  })
+
   await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)

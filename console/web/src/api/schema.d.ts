@@ -2096,6 +2096,8 @@ export interface components {
             /** @default gpt-oss-20b */
             model: string | null;
             column_name?: string | null;
+            /** @description Makes the prompt of each row: {{column}} is replaced by the value of a column, or of a member of an object. Not with column_name or a Function. */
+            prompt?: string | null;
             /**
              * @description The format of the input file. Without it, the content, the end of the name and column_name decide.
              * @enum {string|null}
@@ -2537,6 +2539,8 @@ export interface components {
             name: string | null;
             description: string | null;
             system_prompt: string | null;
+            /** @description The text with {{column}} that makes the prompt of each row; null if the rows are prompts, and for a Function. */
+            prompt: string | null;
             json_schema: Record<string, never> | null;
             /** @description The merged parameters: the caller's replace the Function's, and these replace the model's. */
             sampling_params: Record<string, never>;

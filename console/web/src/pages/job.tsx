@@ -324,6 +324,7 @@ function Specification({ job }: { job: Job }) {
           ...(job.key_id ? ([['API key', <Link key="k" href={`/usage?key=${job.key_id}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
         ]}
       />
+      {job.prompt && <><h3>Prompt</h3><Code label="Prompt" text={job.prompt} /></>}
       {job.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={job.system_prompt} /></>}
       {job.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(job.json_schema, null, 2)} /></>}
       <h3>Parameters</h3>

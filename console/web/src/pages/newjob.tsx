@@ -25,6 +25,7 @@ type Form = {
   fileID: string
   fileRows?: number // if known without reading the whole file
   column: string
+  prompt: string // makes the prompts from columns
   idColumn: string
   model: string
   system: string
@@ -37,7 +38,7 @@ type Form = {
 }
 
 const blank: Form = {
-  source: 'rows', rows: '', url: '', fileID: '', column: '', idColumn: '', model: '', system: '', schema: '', params: '',
+  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', model: '', system: '', schema: '', params: '',
   name: '', description: '', priority: '', equal: '',
 }
 
@@ -197,7 +198,7 @@ function submission(f: Form, fn: boolean) {
   return {
     inputs: f.source === 'rows' ? (rowsOf(f.rows, fn) ?? []) : f.source === 'url' ? f.url.trim() : f.fileID && `file:${f.fileID}`,
     model: f.model,
-    ...(file && !fn && f.column ? { column_name: f.column } : {}),
+    ...(file && !fn && f.prompt.trim() ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
@@ -255,11 +256,23 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       {form.source === 'url' && (
         <TextInput label="URL of a file" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
       )}
+      {form.source !== 'rows' && !fn && (
+        <Textarea
+          label="Prompt from several columns"
+          description={`{{column}} is replaced by the value of the column.${columns.length > 0 ? ` Columns: ${columns.join(', ')}.` : ''} Empty: one column has the prompts.`}
+          placeholder="Positive or negative? {{title}}: {{body}}"
+          autosize
+          minRows={1}
+          maxRows={12}
+          value={form.prompt}
+          onChange={(e) => set({ prompt: e.currentTarget.value })}
+        />
+      )}
       {form.source !== 'rows' && (
         <div className="fields">
           {fn ? (
             <p className="small">Its columns must have the names of the Function’s fields: {fn.inputs.map((i) => i.name).join(', ')}.</p>
-          ) : columns.length > 0 ? (
+          ) : form.prompt.trim() ? null : columns.length > 0 ? (
             <NativeSelect label="Column of the prompts" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} data={columns} />
           ) : (
             <TextInput label="Column of the prompts" description="Empty: the first one." value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} />
@@ -276,20 +289,26 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           )}
         </div>
       )}
-      {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} />}
+      {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
     </>
   )
 }
 
+// promptOf returns the prompt of a row: the value of one column, or the text with the values
+// of its columns. A placeholder without a column stays.
+function promptOf(row: string[], { columns }: Peek, column: string, prompt: string) {
+  if (!prompt.trim()) return row[columns.indexOf(column)]
+  return prompt.replace(/\{\{\s*(.*?)\s*\}\}/g, (placeholder, name: string) => row[columns.indexOf(name)] ?? placeholder)
+}
+
 // FirstPrompts shows the first rows to be sent.
-function FirstPrompts({ seen, column }: { seen: Peek; column: string }) {
-  const at = seen.columns.indexOf(column)
-  if (at < 0 || seen.first.length === 0) return null
+function FirstPrompts({ seen, column, prompt }: { seen: Peek; column: string; prompt: string }) {
+  if ((!prompt.trim() && !seen.columns.includes(column)) || seen.first.length === 0) return null
   return (
     <div className="small">
       The first of {seen.rows === undefined ? 'its rows' : `its ${number(seen.rows)} rows`}:
       <ol className="firstrows" start={0}>
-        {seen.first.map((row, i) => <li key={i}>{row[at]}</li>)}
+        {seen.first.map((row, i) => <li key={i}>{promptOf(row, seen, column, prompt)}</li>)}
       </ol>
     </div>
   )
