@@ -174,6 +174,7 @@ type Spec struct {
 	FileName string `json:"file_name,omitempty"` // name of the File
 	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
 	IDColumn string `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
+	Output   string `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
 
 	System   string          `json:"system,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`

@@ -290,7 +290,7 @@ func compactionOf(m *compactionRequest) *peerv1.RunCompactionRequest {
 		Compaction: &peerv1.Compaction{
 			Kind: compactionKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
-				JobId: s.JobID, Model: sanitizeUTF8(s.Model), IdColumn: sanitizeUTF8(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: sanitizeUTF8(string(s.IDLeaf)),
+				JobId: s.JobID, Output: sanitizeUTF8(s.Output), Model: sanitizeUTF8(s.Model), IdColumn: sanitizeUTF8(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: sanitizeUTF8(string(s.IDLeaf)),
 				Fields: sanitizeAllUTF8(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
 			},
 			Parts: mapSlice(e.Parts, func(p store.Part) *peerv1.StoredPart {
@@ -314,7 +314,7 @@ func readCompaction(r *peerv1.RunCompactionRequest) (*compactionRequest, error) 
 		Compaction: &commit.Compaction{
 			Make: keyOfValue(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
 			Schema: results.Schema{
-				JobID: s.GetJobId(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
+				JobID: s.GetJobId(), Output: s.GetOutput(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
 				Fields: s.GetFields(), Embedding: s.GetEmbedding(), Partial: s.GetPartial(), ContentAsJSON: s.GetContentAsJson(),
 			},
 			Parts: mapSlice(e.GetParts(), func(p *peerv1.StoredPart) store.Part {

@@ -42,7 +42,7 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 	return &jobContext{
 		id: rec.Job.ID, spec: &spec, fence: fence, manifest: m, outcomes: outcomes, counter: count, ctx: ctx, trace: cfg.trace(rec),
 		schema: results.Schema{
-			JobID: rec.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDType: m.IDType, Fields: m.Fields,
+			JobID: rec.Job.ID, Output: spec.Output, Model: spec.Model.ID, IDColumn: spec.IDColumn, IDType: m.IDType, Fields: m.Fields,
 			Embedding: spec.Model.Kind == rowmill.KindEmbedding,
 		},
 	}, nil

@@ -21,6 +21,7 @@ type Submission struct {
 	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8; they are read once, while they are sent
 	Column   string                   `json:"column_name,omitempty"`    // name of the column with the rows; only with URL
 	IDColumn string                   `json:"id_column_name,omitempty"` // name of the column with the row ids; only with URL
+	Output   string                   `json:"output_name,omitempty"`    // name of the output column in the results; empty: the job's id
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
 	Model       string           `json:"model,omitempty"`

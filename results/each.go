@@ -133,7 +133,7 @@ func newAnswerReader(content, reserved *columnar.Table, names ...string) (*rowRe
 	if err != nil {
 		return nil, err
 	}
-	first, err := newRowScan(content, columnInputs, s.JobID)
+	first, err := newRowScan(content, columnInputs, s.OutputName())
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,18 @@ import (
 
 // TestFieldsOfAFunction writes the fields of a Function into parts and a merge.
 // They must be columns after the inputs, and must be read again when another
-// job takes over the rows.
+// job takes over the rows. The output column may have a name of its own.
 func TestFieldsOfAFunction(t *testing.T) {
 	t.Parallel()
+	for _, output := range []string{"", "answer"} {
+		t.Run(output, func(t *testing.T) { testFieldsOfAFunction(t, output) })
+	}
+}
+
+func testFieldsOfAFunction(t *testing.T, output string) {
+	t.Helper()
 	s := Schema{
-		JobID: testJob, Model: "m", IDColumn: "key", IDType: rowmill.IDType{IDKind: rowmill.IDString}, Fields: []string{"name", "a, b"},
+		JobID: testJob, Output: output, Model: "m", IDColumn: "key", IDType: rowmill.IDType{IDKind: rowmill.IDString}, Fields: []string{"name", "a, b"},
 	}
 	entries := []entry{
 		{rowmill.Row{Index: 0, Text: "Greet Ann", ID: rowmill.ID{Kind: rowmill.IDString, Text: "1"}, Fields: `["Ann",""]`}, rowmill.RowOutput{Text: "x"}},
@@ -49,7 +56,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
 	text := csvOf(t, result, s, Full)
-	if want := "key,inputs,name,\"a, b\"," + testJob + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
+	if want := "key,inputs,name,\"a, b\"," + s.OutputName() + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
 		t.Errorf("CSV %q, want %q", text, want)
 	}
 	must.Succeed(t, WriteSubset(t.Context(), &without, result, s, FileVariant{}))
@@ -72,7 +79,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 			t.Errorf("the fields %s were taken", fields)
 		}
 	}
-	for _, name := range []string{"key", testJob, "outputs", "inputs", "cumulative_logprobs", "RESERVED_x"} {
+	for _, name := range []string{"key", s.OutputName(), "outputs", "inputs", "cumulative_logprobs", "RESERVED_x"} {
 		bad := s
 		bad.Fields = []string{name}
 		if bad.Validate() == nil {

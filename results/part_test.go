@@ -46,13 +46,16 @@ func TestAddRefuses(t *testing.T) {
 func TestSchemaValidate(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Schema{
-		"no job":         {},
-		"reserved job":   {JobID: "RESERVED_row"},
-		"ID is inputs":   {JobID: "job-1", IDColumn: "inputs", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
-		"ID is the job":  {JobID: "job-1", IDColumn: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
-		"ID is reserved": {JobID: "job-1", IDColumn: "RESERVED_x", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
-		"ID of no kind":  {JobID: "job-1", IDColumn: "id"},
-		"kind of no ID":  {JobID: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"no job":            {},
+		"reserved job":      {JobID: "RESERVED_row"},
+		"ID is inputs":      {JobID: "job-1", IDColumn: "inputs", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"ID is the job":     {JobID: "job-1", IDColumn: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"ID is reserved":    {JobID: "job-1", IDColumn: "RESERVED_x", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"output is inputs":  {JobID: "job-1", Output: "inputs"},
+		"output is the ID":  {JobID: "job-1", Output: "id", IDColumn: "id", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
+		"output is a field": {JobID: "job-1", Output: "a", Fields: []string{"a"}},
+		"ID of no kind":     {JobID: "job-1", IDColumn: "id"},
+		"kind of no ID":     {JobID: "job-1", IDType: rowmill.IDType{IDKind: rowmill.IDInt}},
 	} {
 		if _, err := NewPartWriter(&bytes.Buffer{}, s); err == nil {
 			t.Errorf("%s: no error", name)

@@ -24,7 +24,7 @@ func SplitReasoning(output []byte) (reasoning string, content json.RawMessage, o
 // textForExport returns the text of a cell in column c as exports show it. See
 // Schema.ContentAsJSON.
 func (e *exporter) textForExport(c int, text []byte) []byte {
-	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.JobID {
+	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.OutputName() {
 		return text
 	}
 	reasoning, content, ok := SplitReasoning(text)

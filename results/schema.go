@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -11,8 +12,8 @@ import (
 )
 
 // Names of columns that are the same in every job's files. A part has all of them, in
-// this order, after the ID column if there is one. The output column has the job's ID
-// as its name and is between inputs and cumulative_logprobs.
+// this order, after the ID column if there is one. The output column, whose name differs, is
+// between inputs and cumulative_logprobs.
 const (
 	columnInputs = "inputs"
 	columnScore  = "cumulative_logprobs"
@@ -63,8 +64,9 @@ func (v *FileVariant) Options() []Option {
 
 // Keys in the key-value metadata of the files.
 const (
-	metaJob   = "job_id"
-	metaModel = "model"
+	metaJob    = "job_id"
+	metaModel  = "model"
+	metaOutput = "output_column" // absent if the column has the job's ID as its name
 )
 
 // Source is a file that can be read at any position. Its methods are safe for
@@ -76,7 +78,8 @@ type Source interface {
 
 // Schema holds all settings that determine the columns of a job's files.
 type Schema struct {
-	JobID          string // ID of the job, and name of the output column
+	JobID          string // ID of the job
+	Output         string // name of the output column; empty: JobID
 	Model          string
 	IDColumn       string   // name of the ID column; empty: no ID column
 	rowmill.IDType          // type of the IDs; IDNull if there is no ID column
@@ -89,18 +92,21 @@ type Schema struct {
 	ContentAsJSON bool
 }
 
+// OutputName returns the name of the output column.
+func (s Schema) OutputName() string { return cmp.Or(s.Output, s.JobID) }
+
 // Validate returns an error if a file cannot have this schema.
 func (s Schema) Validate() error {
 	switch {
-	case isFixedName(s.JobID):
-		return fmt.Errorf("job id %q cannot name the output column", s.JobID)
-	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.JobID || IsReservedName(name) }):
+	case IsReservedName(s.OutputName()):
+		return fmt.Errorf("the output column cannot have the name %q", s.OutputName())
+	case slices.ContainsFunc(s.Fields, func(name string) bool { return name == s.IDColumn || name == s.OutputName() || IsReservedName(name) }):
 		return fmt.Errorf("the fields %q have the name of another column", s.Fields)
 	case s.IDColumn == "" && s.IDKind != rowmill.IDNull:
 		return fmt.Errorf("the ID kind is %d but there is no ID column", s.IDKind)
 	case s.IDColumn == "":
 		return nil
-	case s.IDColumn == s.JobID || isFixedName(s.IDColumn):
+	case s.IDColumn == s.OutputName() || isFixedName(s.IDColumn):
 		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
 	case idColumnKind(s.IDKind) == 0 || (s.IDKind == rowmill.IDLeafValue) != (s.IDLeaf != ""):
 		return fmt.Errorf("ID column %q: kind %d (%q) is not a type that an ID column can have", s.IDColumn, s.IDKind, s.IDLeaf)
@@ -160,9 +166,9 @@ func (s Schema) table(v FileVariant) (all []column) {
 		add(name, text, v.Inputs, func(r *record) (any, *bool) { return &r.fields[i], &r.hasFields })
 	}
 	if s.Embedding {
-		add(s.JobID, columnar.TableFloats, true, func(r *record) (any, *bool) { return &r.out.Embedding, &r.hasOutput })
+		add(s.OutputName(), columnar.TableFloats, true, func(r *record) (any, *bool) { return &r.out.Embedding, &r.hasOutput })
 	} else {
-		add(s.JobID, text, true, func(r *record) (any, *bool) { return &r.out.Text, &r.hasOutput })
+		add(s.OutputName(), text, true, func(r *record) (any, *bool) { return &r.out.Text, &r.hasOutput })
 	}
 	add(columnScore, columnar.TableReal, v.Logprobs, func(r *record) (any, *bool) { return &r.out.Score, &r.hasScore })
 	add(columnRow, number, false, func(r *record) (any, *bool) { return &r.row.Index, nil })
@@ -208,7 +214,11 @@ func namesOf(columns []columnar.TableColumn) (names []string) {
 
 // meta returns the files' key-value metadata.
 func (s Schema) meta() []columnar.KeyValue {
-	return []columnar.KeyValue{{Key: metaJob, Value: s.JobID}, {Key: metaModel, Value: s.Model}}
+	meta := []columnar.KeyValue{{Key: metaJob, Value: s.JobID}, {Key: metaModel, Value: s.Model}}
+	if s.Output != "" {
+		meta = append(meta, columnar.KeyValue{Key: metaOutput, Value: s.Output})
+	}
+	return meta
 }
 
 // ReadSchema reads the schema from a part, from merged parts, or from a Parquet
@@ -224,11 +234,11 @@ func ReadSchema(src Source) (Schema, error) {
 
 // schemaOf reads the schema from an open file, like ReadSchema.
 func schemaOf(t *columnar.Table) (Schema, error) {
-	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
+	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel), Output: t.Meta(metaOutput)}
 	inputs := false // true between the columns inputs and output, where the fields are
 	for _, c := range t.Columns() {
 		switch {
-		case c.Name == s.JobID:
+		case c.Name == s.OutputName():
 			s.Embedding, inputs = c.Kind == columnar.TableFloats, false
 		case c.Name == columnInputs:
 			s.Partial, inputs = !c.Required, true

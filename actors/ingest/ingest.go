@@ -310,11 +310,7 @@ func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	if err != nil {
 		return opts, err
 	}
-	opts.Fields = &input.PromptFields{Size: template.Size, Render: template.Render, RowFields: func(values []string) string { return keptFields(template, values) }}
-	for _, in := range template.Inputs() {
-		opts.Fields.Names = append(opts.Fields.Names, in.Name)
-		opts.Fields.Required = append(opts.Fields.Required, in.Required)
-	}
+	opts.Fields = template.InputFields(func(values []string) string { return keptFields(template, values) })
 	return opts, nil
 }
 

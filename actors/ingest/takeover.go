@@ -253,7 +253,7 @@ var errNoRows = errors.New("no rows are taken over")
 // job.
 func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEntry, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
-	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
+	schema.JobID, schema.Output, schema.IDType, schema.Fields = t.rec.Job.ID, t.rec.Spec.Output, t.input.IDType, t.input.Fields
 	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
 		taken, err = t.forEachTakenRow(ctx, n, info, func(row *rowmill.Row, out *rowmill.RowOutput) error {

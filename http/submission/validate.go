@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
@@ -28,12 +29,14 @@ const (
 	fieldModel    = "model"
 	fieldColumn   = "column_name"
 	fieldIDColumn = "id_column_name"
+	fieldOutput   = "output_name"
 	fieldPrompt   = "prompt"
 	fieldSystem   = "system_prompt"
 	fieldSchema   = "json_schema"
 	fieldSampling = "sampling_params"
 
 	maxSystemBytes = 1 << 20 // bytes of decoded text
+	maxColumnBytes = 256     // longer names of columns make tables hard to read
 )
 
 // A field describes one field of a submission.
@@ -65,6 +68,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
+		{name: fieldOutput, want: "a string", into: &spec.Output, rule: func() error { return job.checkOutputName() }},
 		{name: fieldSystem, read: func() { sub.readInstructions(job) }},
 		{name: fieldSchema}, // readInstructions reads it too
 		{name: fieldSampling, read: func() { spec.Sampling = sub.resolveSampling(job) }},
@@ -229,6 +233,19 @@ func checkIDColumn(job *CheckedJob) error {
 		refuseIf(results.IsReservedName(id) || id == "confidence_score" || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
 		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
 		refuseIf(job.prompt.HasInput(id), "must not be %q, which is a column of the prompt; rename the column", id),
+	)
+}
+
+// checkOutputName checks the name of the output column.
+func (job *CheckedJob) checkOutputName() error {
+	name := job.Spec.Output
+	return cmp.Or(
+		refuseIf(name == "", "is empty; leave it out to name the column after the job"),
+		refuseIf(len(name) > maxColumnBytes, "has %d bytes; it may have at most %d, so shorten it", len(name), maxColumnBytes),
+		refuseIf(strings.ContainsFunc(name, unicode.IsControl), "must not contain line breaks or other control characters"),
+		refuseIf(results.IsReservedName(name), "must not be %q, which is another column of the results; choose another name", name),
+		refuseIf(name == job.Spec.IDColumn, "must differ from id_column_name; choose another name"),
+		refuseIf(job.prompt.HasInput(name), "must not be %q, which is a column of the prompt; choose another name", name),
 	)
 }
 

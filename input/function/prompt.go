@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/input"
 )
 
 // A Prompt fills values into a template. It never changes and is safe for concurrent
@@ -85,6 +86,16 @@ func (p *Prompt) Render(values []string) string {
 		}
 	}
 	return b.String()
+}
+
+// InputFields returns the fields with which package input makes prompts from the rows of a
+// file. rowFields is PromptFields.RowFields.
+func (p *Prompt) InputFields(rowFields func(values []string) string) *input.PromptFields {
+	f := &input.PromptFields{Size: p.Size, Render: p.Render, RowFields: rowFields}
+	for _, in := range p.inputs {
+		f.Names, f.Required = append(f.Names, in.Name), append(f.Required, in.Required)
+	}
+	return f
 }
 
 // A FieldValues holds the JSON values of one row by field name.

@@ -37,7 +37,7 @@ type CommittedRows struct {
 func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *CommittedRows, err error) {
 	spec := record.Spec
 	c = &CommittedRows{bucket: a.bucket, Schema: results.Schema{
-		JobID: record.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, Embedding: spec.Model.Kind == rowmill.KindEmbedding,
+		JobID: record.Job.ID, Output: spec.Output, Model: spec.Model.ID, IDColumn: spec.IDColumn, Embedding: spec.Model.Kind == rowmill.KindEmbedding,
 	}}
 	if c.Schema.IDColumn != "" {
 		c.Schema.IDKind = rowmill.IDString // the default if no file says the type of the IDs

@@ -2205,6 +2205,7 @@ type Schema struct {
 	Embedding     bool                   `protobuf:"varint,7,opt,name=embedding,proto3" json:"embedding,omitempty"`
 	Partial       bool                   `protobuf:"varint,8,opt,name=partial,proto3" json:"partial,omitempty"`
 	ContentAsJson bool                   `protobuf:"varint,9,opt,name=content_as_json,json=contentAsJson,proto3" json:"content_as_json,omitempty"`
+	Output        string                 `protobuf:"bytes,10,opt,name=output,proto3" json:"output,omitempty"` // name of the output column; empty: job_id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2300,6 +2301,13 @@ func (x *Schema) GetContentAsJson() bool {
 		return x.ContentAsJson
 	}
 	return false
+}
+
+func (x *Schema) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
 }
 
 // A StoredPart is the record of a part.
@@ -3277,7 +3285,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x06schema\x18\x03 \x01(\v2\x17.rowmill.peer.v1.SchemaR\x06schema\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04rows\x18\x05 \x01(\x03R\x04rows\x121\n" +
-	"\x05parts\x18\x06 \x03(\v2\x1b.rowmill.peer.v1.StoredPartR\x05parts\"\xfc\x01\n" +
+	"\x05parts\x18\x06 \x03(\v2\x1b.rowmill.peer.v1.StoredPartR\x05parts\"\x94\x02\n" +
 	"\x06Schema\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1b\n" +
@@ -3287,7 +3295,9 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x06fields\x18\x06 \x03(\tR\x06fields\x12\x1c\n" +
 	"\tembedding\x18\a \x01(\bR\tembedding\x12\x18\n" +
 	"\apartial\x18\b \x01(\bR\apartial\x12&\n" +
-	"\x0fcontent_as_json\x18\t \x01(\bR\rcontentAsJson\"\xdf\x01\n" +
+	"\x0fcontent_as_json\x18\t \x01(\bR\rcontentAsJson\x12\x16\n" +
+	"\x06output\x18\n" +
+	" \x01(\tR\x06output\"\xdf\x01\n" +
 	"\n" +
 	"StoredPart\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -27,7 +27,7 @@ Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		Example: "  rowmill jobs attach job-… --output answers.parquet",
 		Args:    cobra.ExactArgs(1),
 	})
-	s.addFlags(cmd)
+	s.addFlags(cmd, "")
 	addTimeoutFlag(cmd, &timeout)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolvePath(args[0]); err != nil {
@@ -85,6 +85,11 @@ func (c *jobCommands) printSummary(job client.Job, watchedFor time.Duration) {
 	if job.DeduplicatedRows > 0 {
 		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.FormatCount(job.DeduplicatedRows))
 	}
+	c.printCuts(job)
+}
+
+// printCuts prints how many inputs and outputs of a job were cut.
+func (c *jobCommands) printCuts(job client.Job) {
 	if job.TruncatedRows > 0 {
 		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.FormatCount(job.TruncatedRows))
 	}

@@ -34,12 +34,16 @@ type jobCommands struct {
 	poll, patience time.Duration
 }
 
-// Command returns `rowmill jobs`.
-func Command(cfg Config) *cobra.Command {
-	c := &jobCommands{
+func newJobCommands(cfg Config) *jobCommands {
+	return &jobCommands{
 		GroupOptions: command.GroupOptions{Options: cfg.Options},
 		poll:         cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
 	}
+}
+
+// Command returns `rowmill jobs`.
+func Command(cfg Config) *cobra.Command {
+	c := newJobCommands(cfg)
 	return c.AddSubcommands(&cobra.Command{
 		Use:   "jobs",
 		Short: "Submit jobs, follow them and fetch their results",

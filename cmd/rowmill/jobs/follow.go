@@ -172,19 +172,25 @@ func outcomeError(job client.Job) error {
 	case rowmill.StatusCancelled:
 		return exit.WithCode(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, committedRowsHint(job)))
 	case rowmill.StatusFailed:
-		message := "no reason was recorded"
-		if f := job.FailureReason; f != nil {
-			message = fmt.Sprintf("%s (%s)", f.Message, f.Code)
-			if f.AdditionalContext != "" {
-				message += "\n  " + f.AdditionalContext
-			}
-		}
+		message := describeFailure(job)
 		if job.FailedRows > 0 {
 			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.FormatCount(job.FailedRows), job.ID)
 		}
 		return exit.WithCode(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, committedRowsHint(job)))
 	}
 	return exit.WithCode(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
+}
+
+// describeFailure returns the reason why a job failed.
+func describeFailure(job client.Job) string {
+	f := job.FailureReason
+	switch {
+	case f == nil:
+		return "no reason was recorded"
+	case f.AdditionalContext != "":
+		return fmt.Sprintf("%s (%s)\n  %s", f.Message, f.Code, f.AdditionalContext)
+	}
+	return fmt.Sprintf("%s (%s)", f.Message, f.Code)
 }
 
 // committedRowsHint describes how to use the committed rows of a job that did not

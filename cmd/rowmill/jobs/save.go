@@ -1,9 +1,11 @@
 package jobs
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,13 +33,16 @@ type resultFlags struct {
 	path  string // empty until resolvePath derives it from the name of the input
 	force bool
 	flags *pflag.FlagSet // all these flags
+
+	plainCSV bool // write CSV results as a CSV file, not as a ZIP archive
 }
 
-// addFlags adds the flags for writing results to a command.
-func (s *resultFlags) addFlags(cmd *cobra.Command) {
+// addFlags adds the flags for writing results to a command. short is the short form of
+// --output; empty for none.
+func (s *resultFlags) addFlags(cmd *cobra.Command, short string) {
 	flags := pflag.NewFlagSet("results", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
+	flags.StringVarP(&s.path, "output", short, "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
@@ -51,29 +56,50 @@ func (s *resultFlags) addFlags(cmd *cobra.Command) {
 // that would otherwise appear only after the job has run. name is the default file
 // name, without an ending.
 func (s *resultFlags) resolvePath(name string) error {
+	if err := s.setPath(name); err != nil {
+		return err
+	}
+	return s.checkPath()
+}
+
+// setPath sets the format and the path of the results. name is as for resolvePath.
+func (s *resultFlags) setPath(name string) error {
 	ending := strings.ToLower(filepath.Ext(s.path))
 	if s.want.Format == "" {
 		s.want.Format = "parquet"
-		for format, e := range endings {
-			if e == ending {
+		for format := range endings {
+			if s.endingOf(format) == ending {
 				s.want.Format = format
 			}
 		}
 	}
-	want, known := endings[s.want.Format]
-	switch {
-	case !known:
+	switch want := s.endingOf(s.want.Format); {
+	case want == "":
 		return exit.WithCode(exit.Usage, fmt.Errorf("--format must be parquet, csv or json, is %q", s.want.Format))
-	case s.path == stdout:
-		return nil
 	case s.path == "":
 		kind := ".results"
 		if s.want.Partial {
 			kind = ".partial" // complete results have another name
 		}
 		s.path = name + kind + want
-	case ending == ".csv":
+	case ending == ".csv" && !s.plainCSV:
 		return exit.WithCode(exit.Usage, fmt.Errorf("--output %s: CSV results come as a ZIP archive; name it %s.zip with --format csv", s.path, s.path))
+	}
+	return nil
+}
+
+// endingOf returns the ending of a file of results in a format; empty for an unknown format.
+func (s *resultFlags) endingOf(format string) string {
+	if format == "csv" && s.plainCSV {
+		return ".csv"
+	}
+	return endings[format]
+}
+
+// checkPath returns an error if the results cannot be written to the path.
+func (s *resultFlags) checkPath() error {
+	if s.path == stdout {
+		return nil
 	}
 	if info, err := os.Stat(s.path); err == nil {
 		if info.IsDir() {
@@ -115,17 +141,61 @@ func (c *jobCommands) saveResults(ctx context.Context, api *client.Client, id st
 		}
 		return nil
 	}
+	path := s.path
+	isZIP := s.plainCSV && s.want.Format == "csv"
+	if isZIP {
+		path += ".zip"
+		defer os.Remove(path)
+	}
 	progress := terminal.NewProgress(c.Term)
-	size, err := api.Save(ctx, id, s.want, s.path, func(done, total int64) {
+	size, err := api.Save(ctx, id, s.want, path, func(done, total int64) {
 		if c.Term.Live {
 			progress.Update(terminal.ProgressSnapshot{Now: c.Term.Now(), Phase: "download", Done: done, Total: total, Size: true})
 		}
 	})
 	progress.Clear()
+	if err == nil && isZIP {
+		size, err = unzip(path, s.path)
+	}
 	if err != nil {
 		return fmt.Errorf("results of %s: %w", id, err)
 	}
 	c.Term.Say("wrote %s (%s)", s.path, textfmt.FormatSize(size))
+	return nil
+}
+
+// unzip writes the only file of an archive to path, and returns its size in bytes.
+func unzip(archive, path string) (size int64, err error) {
+	opened, err := zip.OpenReader(archive)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = opened.Close() }() // the archive was only read, so nothing can be lost
+	file, err := opened.File[0].Open()
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	err = replaceFile(path, func(w io.Writer) error {
+		size, err = io.Copy(w, file) //nolint:gosec // an archive of the service, as large as the results
+		return err
+	})
+	return size, err
+}
+
+// replaceFile replaces the file at path by what write writes. After a crash the file has the
+// old content or the new content.
+func replaceFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(write(file), file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
 	return nil
 }
 

@@ -155,7 +155,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/files/file-1":
 		s.answer(w, 200, `{"id":"file-1","deleted":true}`)
 	case "/functions/card":
-		s.answer(w, 200, `{"name":"card","revision":1}`)
+		s.answer(w, 200, `{"name":"card","revision":1,"inputs":[{"name":"prompt","required":true}],"prompt":"{{prompt}}"}`)
 	case "/list-jobs":
 		s.page(w, r, "jobs", func(i int) string {
 			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, i, i)

@@ -203,7 +203,7 @@ an ended job.`,
   rowmill jobs results job-… --partial --output so-far.parquet`,
 		Args: cobra.ExactArgs(1),
 	})
-	s.addFlags(cmd)
+	s.addFlags(cmd, "")
 	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "write the committed rows of a job that has not succeeded (default file: NAME.partial.parquet)")
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolvePath(args[0]); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/must"
 )
 
-func zip(t *testing.T, text string) []byte {
+func gzipped(t *testing.T, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)

@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/input/function"
 )
 
 const (
@@ -95,27 +96,15 @@ rowmill quotas.
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
-	flags.StringVarP(&s.Column, "column", "c", "", "column or field with the text to run")
-	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
-	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
-	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
-	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
-	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
-	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
-	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE; VALUE is JSON, or text if it is not valid JSON; repeatable")
+	s.addRowFlags(cmd)
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
-	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row its own random seed")
-	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the copies get the same answer and use no tokens (default: as jobs.dedup of the service says)")
-	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a new key)")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
-	s.save.addFlags(cmd)
+	s.save.addFlags(cmd, "")
 	addTimeoutFlag(cmd, &s.timeout)
-	command.CompleteFlagValues(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = bySize
@@ -130,6 +119,25 @@ rowmill quotas.
 		}
 		return c.runSubmit(ctx, api, args[0], &s)
 	})
+}
+
+// addRowFlags adds the flags that say how each row is run.
+func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: gpt-oss-20b, or the only model that is served)")
+	flags.StringVarP(&s.Column, "column", "c", "", "column or field with the text to run")
+	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
+	flags.StringVar(&s.Output, "output-column", "", "name of the column with the answers in the results (default: the job's ID)")
+	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
+	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
+	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
+	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
+	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
+	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE; VALUE is JSON, or text if it is not valid JSON; repeatable")
+	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row its own random seed")
+	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the copies get the same answer and use no tokens (default: as jobs.dedup of the service says)")
+	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
+	command.CompleteFlagValues(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 }
 
 func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source string, s *submitFlags) error {
@@ -279,22 +287,20 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 			opened.Close()
 		}
 	}()
-	if s.Prompt != "" && !in.kind.Table {
-		return nil, nil, exit.WithCode(exit.Usage, fmt.Errorf("--prompt: %s is %s and has no columns; use --system-prompt, or give a table", in.name, in.describeFormat(true)))
+	prompt, err := c.findPrompt(ctx, api, in, s)
+	if err != nil {
+		return nil, nil, err
 	}
-	fields := s.Prompt != "" || in.kind.Table && s.Column == "" && isFunction(ctx, api, s.Model)
-	if fields && s.Prompt == "" {
-		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
+	if prompt != nil {
+		in.opts.Fields = prompt.InputFields(func([]string) string { return "" })
 	}
-	var size inputSize
-	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
-		if size, err = in.measureInput(ctx, newTokenEstimator(s)); err != nil {
-			return nil, nil, err
-		}
-		c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat(fields))
-		if s.Priority == bySize && size.rows <= manyRows {
-			s.Priority = rowmill.Prototyping
-		}
+	size, err := in.measureInput(ctx, newTokenEstimator(s))
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat(prompt != nil))
+	if s.Priority == bySize && size.rows <= manyRows {
+		s.Priority = rowmill.Prototyping
 	}
 	if s.Priority == bySize {
 		s.Priority = rowmill.Production
@@ -303,7 +309,7 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 	if err := c.checkQuotas(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err
 	}
-	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {
+	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || prompt != nil) {
 		file, done, err := c.uploadInput(ctx, api, in)
 		if err != nil {
 			return nil, nil, err
@@ -315,13 +321,28 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 	return in, func() {}, nil
 }
 
-// isFunction reports whether a model is a Function.
-func isFunction(ctx context.Context, api *client.Client, name string) bool {
-	if name == "" {
-		return false
+// findPrompt returns the prompt that the columns of a table fill: that of --prompt, or of the
+// Function that --model names. It returns nil if a column has the prompts.
+func (c *jobCommands) findPrompt(ctx context.Context, api *client.Client, in *localInput, s *submitFlags) (*function.Prompt, error) {
+	if s.Prompt != "" {
+		if !in.kind.Table {
+			return nil, exit.WithCode(exit.Usage, fmt.Errorf("--prompt: %s is %s and has no columns; use --system-prompt, or give a table", in.name, in.describeFormat(true)))
+		}
+		run, err := function.FromText(s.Prompt)
+		if err != nil {
+			return nil, exit.WithCode(exit.Usage, fmt.Errorf("--prompt: %w", err))
+		}
+		return function.NewPrompt(run)
 	}
-	_, _, err := api.GetFunction(ctx, name, "")
-	return err == nil // after an error, the submission reports a missing model or a service that does not answer
+	if !in.kind.Table || s.Column != "" || s.Model == "" {
+		return nil, nil
+	}
+	f, _, err := api.GetFunction(ctx, s.Model, "")
+	if err != nil {
+		return nil, nil //nolint:nilerr // the submission reports a missing model or a service that does not answer
+	}
+	c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
+	return function.NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt})
 }
 
 // describeFormat names the format of the input and, unless isPrompt is set, the column to run.

@@ -95,7 +95,7 @@ func TestSubmitKinds(t *testing.T) {
 				input = write(t, c.dir, test.file, test.content)
 			}
 			if test.name == "gzip" {
-				input = write(t, c.dir, test.file, string(zip(t, "a\nb\n")))
+				input = write(t, c.dir, test.file, string(gzipped(t, "a\nb\n")))
 				test.want = []any{"a", "b"}
 			}
 			c.run(append([]string{"submit", input, "--detach"}, test.args...)...)
@@ -126,6 +126,8 @@ func TestSubmitUploadsTables(t *testing.T) {
 	}{
 		{"fields of a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
 		{"fields of objects", "in.jsonl", `{"id":1,"prompt":"one"}`, []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
+		{"a prompt of columns", "in.csv", "id,prompt\n1,one\n", []string{"--prompt", "{{prompt}}?", "--id-column", "id"}, "1 rows of CSV", true},
+		{"a prompt of members", "in.jsonl", `{"p":{"q":"one"}}`, []string{"--prompt", "{{p.q}}?"}, "1 rows of JSON lines", true},
 		{"prompts for a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card", "--column", "prompt"}, "", false},
 		{"ids", "in.csv", "id,prompt\n1,one\n", []string{"--id-column", "id", "--column", "prompt"}, "1 rows of CSV", true},
 		{"ids of objects", "in.jsonl", `{"id":1,"p":{"q":"one"}}`, []string{"--id-column", "id", "--column", "p.q"}, "1 rows of JSON lines", true},
@@ -226,6 +228,11 @@ func TestSubmitRefusals(t *testing.T) {
 		{"another format than Parquet", "PAR1", []string{"in.parquet", "--input-format", "csv"}, 2, []string{"--input-format says csv"}},
 		{"not Parquet", "a", []string{"in.parquet"}, 2, []string{"not a Parquet file"}},
 		{"column of CSV", "p,q\n1,2\n", []string{"in.csv", "-c", "nix"}, 1, []string{"nix"}},
+		{"column of the prompt", "p,q\n1,2\n", []string{"in.csv", "--prompt", "{{nix}}"}, 1, []string{`no column "nix", which the prompt names`}},
+		{"prompt and column", "p,q\n1,2\n", []string{"in.csv", "--prompt", "{{p}}", "--column", "p"}, 2, []string{"--column: cannot be used with --prompt"}},
+		{"prompt of text", "a\n", []string{"in.txt", "--prompt", "{{p}}"}, 2, []string{"--prompt: ", "has no columns"}},
+		{"prompt without a column", "p,q\n1,2\n", []string{"in.csv", "--prompt", "Judge."}, 2, []string{"--prompt: names no column"}},
+		{"prompt of no file", "p,q\n1,2\n", []string{"in.csv", "--prompt", "@DIR/absent"}, 2, []string{"--prompt: "}},
 		{"unclosed quote", "p,q\n1,\"2\n3,4\n", []string{"in.csv"}, 1, []string{"in.csv"}},
 		{"input format", "a\n", []string{"in.txt", "--input-format", "xml"}, 2, []string{"--input-format must be csv, tsv"}},
 		{"priority", "a\n", []string{"in.txt", "--priority", "9"}, 2, []string{"--priority is 9; it must be " + rowmill.PriorityValues}},

@@ -2104,6 +2104,8 @@ export interface components {
              */
             input_format?: "csv" | "tsv" | "parquet" | "jsonl" | "lines" | "" | null;
             id_column_name?: string | null;
+            /** @description The name of the output column in Parquet and CSV results. Default: the job's id. */
+            output_name?: string | null;
             system_prompt?: string | null;
             json_schema?: Record<string, never> | null;
             sampling_params?: components["schemas"]["SamplingParams"] | null;
