@@ -1,0 +1,413 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+)
+
+// A LocalNode is a node within this process, for `rowmill run`.
+type LocalNode struct {
+	URL    string       // of the API
+	Key    string       // an administrator's key
+	Failed <-chan error // gets the error of a node that stops by itself
+	Stop   func(ctx context.Context) error
+}
+
+// LocalNodeOptions holds the settings of a LocalNode that `rowmill run` has flags for.
+type LocalNodeOptions struct {
+	Dir      string // data directory of the node; its log is the file node.log
+	Engines  []string
+	Simulate bool
+	Set      []string // further settings, KEY=VALUE
+}
+
+// defaultOutputColumn is the name of the output column of `rowmill run`: the results of all
+// runs then have the same columns.
+const defaultOutputColumn = "answer"
+
+// A runCommand holds the values of the flags of `rowmill run`.
+type runCommand struct {
+	*jobCommands
+	submitFlags
+	node  LocalNodeOptions
+	start func(context.Context, LocalNodeOptions) (LocalNode, error)
+}
+
+// RunCommand returns `rowmill run`. start starts a node within this process.
+func RunCommand(cfg Config, start func(context.Context, LocalNodeOptions) (LocalNode, error)) *cobra.Command {
+	r := &runCommand{jobCommands: newJobCommands(cfg), start: start}
+	cmd := &cobra.Command{
+		Use:   "run FILE|URL|-",
+		Short: "Run a model over every row of a file, without a service",
+		Long: `Run a model over every row of a file and write the results in its order. Nothing
+else needs to run except an inference server: the command starts a node within its
+own process, for this run alone.
+
+It uses the inference servers at the usual local ports: 8000 (vLLM), 8080
+(llama.cpp), 11434 (Ollama), 30000 (SGLang), or those of --engine. With --simulate
+the answers are made up.
+
+Ctrl-C stops the run, and the same command continues it, also after a crash or a
+restart of the machine. The folder --state has what is done so far. Delete it when
+you do not need it any more. If FILE or a flag changed, the run starts again. If the
+run failed, the same command runs the rows that are not done.
+
+FILE, --column, --prompt and the formats are those of rowmill jobs submit. Results
+ending in .csv are a CSV file; in .json, JSON; all others are Parquet.`,
+		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet
+  rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
+  rowmill run reviews.csv --column body --simulate -o try.json`,
+		Args: cobra.ExactArgs(1),
+	}
+	r.addRowFlags(cmd)
+	flags := cmd.Flags()
+	r.save.addFlags(cmd, "o")
+	flags.Lookup("output-column").DefValue = defaultOutputColumn
+	r.Output = defaultOutputColumn
+	flags.StringVar(&r.node.Dir, "state", "", "folder for the state of the run (default: OUTPUT.state)")
+	flags.StringArrayVar(&r.node.Engines, "engine", nil, "URL of an OpenAI-compatible server; repeatable (default: servers found at the usual local ports)")
+	flags.BoolVar(&r.node.Simulate, "simulate", false, "make up the answers, without an inference server")
+	flags.StringArrayVar(&r.node.Set, "set", nil, "setting of the node as KEY=VALUE, such as jobs.part_interval=1s; repeatable")
+	flags.BoolVarP(&r.Term.Quiet, "quiet", "q", r.Term.Quiet, "no progress, and no messages except errors")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("dedup") {
+			r.Dedup = &r.dedup
+		}
+		return r.run(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+func (r *runCommand) run(ctx context.Context, source string) (err error) {
+	r.Priority, r.save.plainCSV = rowmill.Production, true
+	if err := r.readFlags(); err != nil {
+		return exit.WithCode(exit.Usage, err)
+	}
+	if err := r.checkFormat(); err != nil {
+		return exit.WithCode(exit.Usage, err)
+	}
+	if err := r.save.setPath(defaultResultName(source)); err != nil {
+		return err
+	}
+	if r.node.Dir == "" {
+		r.node.Dir = cmp.Or(strings.TrimPrefix(r.save.path, stdout), defaultResultName(source)) + ".state"
+	}
+	state, err := r.openState(&source)
+	if err != nil {
+		return exit.WithCode(exit.Usage, err)
+	}
+	if _, err := os.Stat(r.save.path); err == nil && state.Written && !state.changed && !r.save.force {
+		r.Term.Say("%s is complete; --force writes it again", r.save.path)
+		return nil
+	}
+	r.save.force = r.save.force || state.Key != "" && !state.changed // an earlier start of the run has checked the path
+	if err := r.save.checkPath(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.node.Dir, 0o700); err != nil {
+		return exit.WithCode(exit.Usage, fmt.Errorf("--state: %w", err))
+	}
+	if r.node.Simulate {
+		r.Term.Say("warning: the answers are simulated")
+	}
+	node, err := r.start(ctx, r.node)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Stop(context.WithoutCancel(ctx))) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-node.Failed:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	api, err := client.New(client.Config{Server: node.URL, Key: node.Key, UserAgent: r.UserAgent})
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if err := r.finish(ctx, api, source, state); err != nil {
+		var signal exit.Signal
+		if errors.As(err, &signal) {
+			fmt.Fprintln(r.Term.Err, "stopping: rows in flight finish; the same command continues the run")
+		}
+		return err
+	}
+	return nil
+}
+
+// checkFormat returns an error for results that the command cannot write.
+func (r *runCommand) checkFormat() error {
+	ending := strings.ToLower(filepath.Ext(r.save.path))
+	switch {
+	case r.save.path == stdout:
+		if r.save.want.Format == "csv" {
+			return errors.New("--output -: CSV cannot go to standard output; name a file")
+		}
+	case ending != "" && ending != ".parquet" && ending != ".csv" && ending != ".json" && r.save.want.Format == "":
+		return fmt.Errorf("--output %s: the ending must be .parquet, .csv or .json; else choose a format with --format", r.save.path)
+	}
+	return nil
+}
+
+// finish begins or continues the job of the run, follows it, and writes its results.
+func (r *runCommand) finish(ctx context.Context, api *client.Client, source string, state *runState) error {
+	id, err := r.findOrSubmit(ctx, api, source, state)
+	if err != nil {
+		return err
+	}
+	job, err := r.followJob(ctx, api, id)
+	if err != nil {
+		return err
+	}
+	if err := r.reportEnd(ctx, api, job); err != nil {
+		return err
+	}
+	if err := r.saveResults(ctx, api, id, &r.save); err != nil {
+		return err
+	}
+	state.Written = true
+	return state.save()
+}
+
+// findOrSubmit returns the id of the job of the run: the unfinished or succeeded job of an
+// earlier start of the command, a job that runs the rest of a failed one, or a new job.
+func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
+	if state.Job == "" {
+		return r.submitRun(ctx, api, source, state)
+	}
+	job, err := api.Job(ctx, state.Job)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find the job of the earlier run in %s: %w", r.node.Dir, err)
+	case state.changed:
+		if !job.Status.IsTerminal() {
+			if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
+				return "", fmt.Errorf("cancel the earlier run: %w", err)
+			}
+		}
+		r.Term.Say("the input or a flag changed, so the run starts again")
+		return r.submitRun(ctx, api, source, state)
+	case job.Status == rowmill.StatusFailed && job.RowsDone == 0:
+		state.changed = true // nothing is done, so a new job is the same as the rest of the old job
+		return r.submitRun(ctx, api, source, state)
+	case job.Status == rowmill.StatusFailed || job.Status == rowmill.StatusCancelled:
+		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{})
+		if err != nil {
+			return "", fmt.Errorf("run the rest of the failed run: %w", err)
+		}
+		r.Term.Say("running the rest of the failed run: %s rows are done", terminal.FormatCount(job.RowsDone-job.FailedRows))
+		state.Job = made.JobID
+		return state.Job, state.save()
+	case !job.Status.IsTerminal():
+		r.Term.Say("continuing the run")
+	}
+	return job.ID, nil
+}
+
+// submitRun submits the job of the run.
+func (r *runCommand) submitRun(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
+	if state.changed || state.Key == "" {
+		*state = runState{path: state.path, Command: state.command, command: state.command, Key: uuid.NewString()}
+		if err := state.save(); err != nil { // first: after a crash, the same key finds the job
+			return "", err
+		}
+	}
+	if err := r.awaitModel(ctx, api); err != nil {
+		return "", err
+	}
+	if err := r.chooseModel(ctx, api, &r.submitFlags); err != nil {
+		return "", err
+	}
+	if isURL(source) {
+		err = r.setURL(source)
+	} else {
+		var in *localInput
+		var created func()
+		if in, created, err = r.prepareLocalInput(ctx, api, source, &r.submitFlags); err == nil {
+			defer in.Close()
+			defer created()
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	r.IdempotencyKey = state.Key
+	made, err := api.Submit(ctx, r.Submission)
+	if err != nil {
+		return "", fmt.Errorf("submit: %w", err)
+	}
+	state.Job = made.JobID
+	return state.Job, state.save()
+}
+
+// modelPatience is how long the command waits for the first answer of an inference server.
+const modelPatience = 5 * time.Second
+
+// awaitModel waits until a server answers which models it has. It returns an error if no
+// server does.
+func (r *runCommand) awaitModel(ctx context.Context, api *client.Client) error {
+	for began := time.Now(); ; {
+		models, _, err := api.ListModels(ctx)
+		for _, m := range models.Data {
+			if len(m.ServedBy) > 0 {
+				return nil
+			}
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("list the models: %w", err)
+		case time.Since(began) < modelPatience:
+		case len(r.node.Engines) > 0:
+			return exit.WithCode(exit.Unreachable, fmt.Errorf("no inference server answers at %s; start it, and run the same command again", strings.Join(r.node.Engines, ", ")))
+		default:
+			return exit.WithCode(exit.Unreachable, errors.New("no inference server was found at the usual local ports (8000 vLLM, 8080 llama.cpp, 11434 Ollama, 30000 SGLang); start one, name one with --engine URL, or make up the answers with --simulate"))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// reportEnd prints the numbers of a succeeded job, with the reasons of failed rows. For
+// another job it returns an error.
+func (r *runCommand) reportEnd(ctx context.Context, api *client.Client, job client.Job) error {
+	if job.Status != rowmill.StatusSucceeded {
+		reason := describeFailure(job)
+		if job.RowsDone > 0 {
+			reason += fmt.Sprintf("\n%s rows are done; the same command runs the others", terminal.FormatCount(job.RowsDone-job.FailedRows))
+		}
+		return exit.WithCode(exit.JobFailed, fmt.Errorf("the run failed: %s%s", reason, r.describeFailedRows(ctx, api, job)))
+	}
+	var took time.Duration
+	if job.Started != nil && job.Completed != nil {
+		took = job.Completed.Sub(*job.Started)
+	}
+	r.Term.Say("%s rows in %s, %s tokens in, %s out", terminal.FormatCount(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
+		terminal.FormatCount(terminal.Deref(job.InputTokens)), terminal.FormatCount(terminal.Deref(job.OutputTokens)))
+	if job.FailedRows > 0 {
+		r.Term.Say("warning: %s rows failed and have no output%s", terminal.FormatCount(job.FailedRows), r.describeFailedRows(ctx, api, job))
+	}
+	r.printCuts(job)
+	return nil
+}
+
+// describeFailedRows returns a line for each of the first failed rows of a job; empty if
+// there are none.
+func (r *runCommand) describeFailedRows(ctx context.Context, api *client.Client, job client.Job) string {
+	if job.FailedRows == 0 {
+		return ""
+	}
+	failed, _, err := api.ListErrors(ctx, job.ID, client.ListErrorsParams{Limit: 3})
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, row := range failed.Errors {
+		fmt.Fprintf(&text, "\n  row %d: %s", row.Row, row.Message)
+	}
+	return text.String()
+}
+
+// A runState is the state of a run, in the file run.json of its folder.
+type runState struct {
+	Command string `json:"command"`         // identifies the input and the flags of the job
+	Key     string `json:"idempotency_key"` // of the submission
+	Job     string `json:"job,omitempty"`   // id of the job; empty before the node has answered
+	Written bool   `json:"written"`         // the results are written
+
+	path    string
+	command string // Command of this start
+	changed bool   // Command and command differ
+}
+
+// openState reads the state of the run. If the rows come from standard input, it copies them
+// to the folder of the run and sets source to the copy.
+func (r *runCommand) openState(source *string) (*runState, error) {
+	s := &runState{path: filepath.Join(r.node.Dir, "run.json")}
+	content, err := os.ReadFile(s.path)
+	if err == nil {
+		err = json.Unmarshal(content, s)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--state: read %s: %w; delete the folder to start again", s.path, err)
+	}
+	identity := struct {
+		client.Submission
+		NoTruncate bool
+		Source     string
+		Size       int64
+		Changed    time.Time
+		Content    []byte
+	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Source: *source}
+	switch {
+	case *source == stdout: // here "-" means standard input
+		if *source, identity.Content, err = r.copyStdin(); err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+	case !isURL(*source):
+		info, err := os.Stat(*source)
+		if err != nil {
+			return nil, err
+		}
+		if identity.Source, err = filepath.Abs(*source); err != nil {
+			return nil, err
+		}
+		identity.Size, identity.Changed = info.Size(), info.ModTime()
+	}
+	text, err := json.Marshal(identity)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	s.command = hex.EncodeToString(sum[:])
+	s.changed = s.Command != "" && s.Command != s.command
+	return s, nil
+}
+
+// copyStdin copies standard input to the folder of the run. It returns the path and the
+// hash of the copy.
+func (r *runCommand) copyStdin() (path string, hash []byte, err error) {
+	if err := os.MkdirAll(r.node.Dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	file, err := os.Create(filepath.Join(r.node.Dir, "stdin"))
+	if err != nil {
+		return "", nil, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(file, sum), r.Term.In)
+	return file.Name(), sum.Sum(nil), errors.Join(err, file.Close())
+}
+
+func (s *runState) save() error {
+	err := replaceFile(s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
+	if err != nil {
+		return fmt.Errorf("write the state of the run: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/internal/wait"
+)
+
+// A localRun runs `rowmill run` in a folder of its own. The command finds no service and no
+// key in its environment.
+type localRun struct {
+	dir  string
+	args []string
+}
+
+func (r *localRun) command(t *testing.T, more ...string) (command *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	command = exec.CommandContext(t.Context(), binary, append(append([]string{"run"}, r.args...), more...)...)
+	command.Dir, stderr = r.dir, new(bytes.Buffer)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TMPDIR=" + os.TempDir()}
+	command.Stderr = stderr
+	return command, stderr
+}
+
+// end runs the command to its end and checks the exit code and the pieces of its messages.
+func (r *localRun) end(t *testing.T, code int, pieces []string, more ...string) {
+	t.Helper()
+	command, stderr := r.command(t, more...)
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := command.ProcessState.ExitCode(); got != code {
+		t.Fatalf("%q ends with %d, want %d:\n%s", command.Args, got, code, stderr)
+	}
+	for _, piece := range pieces {
+		if !strings.Contains(stderr.String(), piece) {
+			t.Errorf("the messages of %q lack %q:\n%s", command.Args, piece, stderr)
+		}
+	}
+}
+
+// interrupt starts the command, sends a signal after more than calls requests to the witness,
+// and checks the exit code; -1 is a process that was killed.
+func (r *localRun) interrupt(t *testing.T, w *witness, calls int64, signal syscall.Signal, code int) {
+	t.Helper()
+	command, stderr := r.command(t)
+	must.Succeed(t, command.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = command.Wait()
+	}()
+	wait.For(t, "rows run", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return w.calls.Load() > calls
+		}
+	})
+	_ = command.Process.Signal(signal) // the exit code shows if the command had ended before
+	<-ended
+	if got := command.ProcessState.ExitCode(); got != code {
+		t.Fatalf("after %v the command ends with %d, want %d:\n%s", signal, got, code, stderr)
+	}
+}
+
+// TestRun interrupts a run by kill -9 and by Ctrl-C. The same command continues it, and the
+// table is complete and in order. Rows that were committed do not run again.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	const rows = 8000
+	w := newWitness(t, rows, 5*time.Millisecond)
+	r := &localRun{dir: t.TempDir()}
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.parquet"), parquetOf(t, rows), 0o600))
+	r.args = []string{"rows.parquet", "--prompt", "{{ text }}", "--id-column", "id", "--engine", w.url, "--set", "jobs.part_interval=200ms", "-o", "answers.csv"}
+	r.interrupt(t, w, rows/4, syscall.SIGKILL, -1)
+	r.interrupt(t, w, rows/2, syscall.SIGINT, 130)
+	if calls := w.calls.Load(); calls >= rows {
+		t.Fatal("the run was over before it was interrupted; nothing was tested")
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "answers.csv")); err == nil {
+		t.Error("there are results of an unfinished run")
+	}
+	r.end(t, 0, []string{"continuing the run", "8,000 rows in", "wrote answers.csv"})
+	table := must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(filepath.Join(r.dir, "answers.csv")))(t))).ReadAll())(t)
+	if len(table) != rows+1 || strings.Join(table[0], ",") != "id,answer" {
+		t.Fatalf("%d rows under the header %q", len(table)-1, table[0])
+	}
+	for i, row := range table[1:] {
+		if row[0] != strconv.Itoa(i) || row[1] != answerText(i) {
+			t.Fatalf("row %d is %q", i, row)
+		}
+	}
+	calls := w.calls.Load()
+	r.end(t, 0, []string{"answers.csv is complete"})
+	r.end(t, 0, []string{"wrote answers.csv"}, "--force")
+	r.end(t, 2, []string{"answers.csv exists"}, "--system-prompt", "Judge.")
+	if again := w.calls.Load() - calls; again != 0 {
+		t.Errorf("%d rows of a complete run were run again", again)
+	}
+	r.end(t, 0, []string{"starts again"}, "--system-prompt", "Judge.", "--force")
+	if again := w.calls.Load() - calls; again != rows {
+		t.Errorf("%d rows ran after the system prompt changed, want %d", again, rows)
+	}
+}
+
+// TestRun_Failed runs a table with rows that fail. The same command runs the rest after the
+// fault is repaired.
+func TestRun_Failed(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t, 5, 0) // refuses all other rows
+	r := &localRun{dir: t.TempDir()}
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, 10), 0o600))
+	r.args = []string{"rows.csv", "--column", "text", "--engine", w.url, "-o", "answers.json"}
+	r.end(t, 3, []string{"the run failed", "the same command runs the others", "row 5: ", "no row number"})
+	whole := newWitness(t, 10, 0)
+	r.args[4] = whole.url
+	r.end(t, 0, []string{"running the rest", "wrote answers.json"})
+	if calls := whole.calls.Load(); calls > 9 {
+		t.Errorf("%d rows ran after a failed run of ten rows", calls)
+	}
+}
+
+// TestRun_URL runs a table that the server does not have yet. The same command downloads it.
+func TestRun_URL(t *testing.T) {
+	t.Parallel()
+	var exists atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, request *http.Request) {
+		if !exists.Load() {
+			http.NotFound(out, request)
+			return
+		}
+		_, _ = out.Write(csvOf(t, 3))
+	}))
+	t.Cleanup(server.Close)
+	r := &localRun{dir: t.TempDir(), args: []string{server.URL + "/rows.csv", "--column", "text", "--simulate"}}
+	r.end(t, 3, []string{"the run failed", "404"})
+	exists.Store(true)
+	r.end(t, 0, []string{"3 rows in", "wrote rows.results.parquet"})
+}
+
+// TestRun_Usage checks wrong use, and a machine without an inference server.
+func TestRun_Usage(t *testing.T) {
+	t.Parallel()
+	r := &localRun{dir: t.TempDir(), args: []string{"rows.csv", "--set", "discover.addresses=[127.0.0.1:9]"}}
+	r.end(t, 2, []string{"rows.csv: no such file"})
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, 3), 0o600))
+	r.end(t, 8, []string{"no inference server was found", "--engine URL", "--simulate"})
+	r.end(t, 8, []string{"no inference server answers at http://127.0.0.1:9"}, "--engine", "http://127.0.0.1:9")
+	r.end(t, 1, []string{`no column "title"`}, "--simulate", "--prompt", "{{title}}")
+	r.end(t, 2, []string{"the ending must be .parquet, .csv or .json"}, "-o", "answers.jsonl")
+	r.end(t, 2, []string{"CSV cannot go to standard output"}, "-o", "-", "--format", "csv")
+	r.end(t, 2, []string{"--format must be parquet, csv or json"}, "--format", "xml")
+	r.end(t, 0, []string{"the answers are simulated", "wrote rows.results.parquet"}, "--simulate", "--column", "text")
+}
