@@ -14,7 +14,7 @@ import (
 
 // Results selects the form of a job's results.
 type Results struct {
-	Format   string // parquet, csv (a ZIP with one CSV file) or json
+	Format   string // parquet, csv (a ZIP with one CSV file), json or jsonl
 	Inputs   bool   // include the inputs
 	Logprobs bool   // include the cumulative log probabilities
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -128,11 +129,18 @@ func TestRun_Failed(t *testing.T) {
 	w := newWitness(t, 5, 0) // refuses all other rows
 	r := &localRun{dir: t.TempDir()}
 	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, 10), 0o600))
-	r.args = []string{"rows.csv", "--column", "text", "--engine", w.url, "-o", "answers.json"}
+	r.args = []string{"rows.csv", "--column", "text", "--engine", w.url, "-o", "answers.jsonl"}
 	r.end(t, 3, []string{"the run failed", "the same command runs the others", "row 5: ", "no row number"})
 	whole := newWitness(t, 10, 0)
 	r.args[4] = whole.url
-	r.end(t, 0, []string{"running the rest", "wrote answers.json"})
+	r.end(t, 0, []string{"running the rest", "wrote answers.jsonl"})
+	var want strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&want, "{\"answer\":%q}\n", answerText(i))
+	}
+	if got := string(must.Get(os.ReadFile(filepath.Join(r.dir, "answers.jsonl")))(t)); got != want.String() {
+		t.Errorf("results\n%s\nwant\n%s", got, &want)
+	}
 	if calls := whole.calls.Load(); calls > 9 {
 		t.Errorf("%d rows ran after a failed run of ten rows", calls)
 	}
@@ -165,8 +173,8 @@ func TestRun_Usage(t *testing.T) {
 	r.end(t, 8, []string{"no inference server was found", "--engine URL", "--simulate"})
 	r.end(t, 8, []string{"no inference server answers at http://127.0.0.1:9"}, "--engine", "http://127.0.0.1:9")
 	r.end(t, 1, []string{`no column "title"`}, "--simulate", "--prompt", "{{title}}")
-	r.end(t, 2, []string{"the ending must be .parquet, .csv or .json"}, "-o", "answers.jsonl")
+	r.end(t, 2, []string{"the ending must be .parquet, .csv, .json or .jsonl"}, "-o", "answers.txt")
 	r.end(t, 2, []string{"CSV cannot go to standard output"}, "-o", "-", "--format", "csv")
-	r.end(t, 2, []string{"--format must be parquet, csv or json"}, "--format", "xml")
+	r.end(t, 2, []string{"--format must be parquet, csv, json or jsonl"}, "--format", "xml")
 	r.end(t, 0, []string{"the answers are simulated", "wrote rows.results.parquet"}, "--simulate", "--column", "text")
 }

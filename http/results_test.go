@@ -46,6 +46,23 @@ func TestResults_JSONIsTheDefault(t *testing.T) {
 	}
 }
 
+func TestResults_JSONLines(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":["a","b"]}`, answers("x", ""))
+	answer := w.get("/v1/jobs/" + id + "/results?format=jsonl&include_inputs=true").want(200)
+	if got := answer.header.Get("Content-Type"); got != "application/jsonl" {
+		t.Errorf("content type %s", got)
+	}
+	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"~inputs=1~logprobs=0.jsonl") {
+		t.Errorf("disposition %s", got)
+	}
+	want := `{"inputs":"input 0","` + id + `":"x"}` + "\n" + `{"inputs":"input 1","` + id + `":null}` + "\n"
+	if string(answer.text) != want {
+		t.Errorf("lines\n%s\nwant\n%s", answer.text, want)
+	}
+}
+
 func TestResults_CSVIsAZipWithOneCSV(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

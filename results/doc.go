@@ -6,7 +6,8 @@
 //	rows ──► PartWriter ──► parts of a shard ──► MergeParts ──► complete part
 //	                                                                │ of every shard
 //	       WriteSubset ◄── full file ◄── ConcatParts ◄──────────────┤
-//	WriteJSON, WriteCSVZip ◄─┘         "rows" file ◄── ConcatRows ◄─┘
+//	WriteJSON, WriteJSONLines, ◄┘      "rows" file ◄── ConcatRows ◄─┘
+//	WriteCSVZip
 //
 // If a row needed more than one attempt, the log of its attempts is stored beside the
 // columns of parts and of the "rows" file. Files for clients do not have this log.

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/must"
 )
@@ -87,6 +89,35 @@ func TestWriteJSONExactly(t *testing.T) {
 			must.Succeed(t, WriteJSON(context.Background(), &got, fullOf(t, s, fewEntries(s)), s, v))
 			if got.String() != want {
 				t.Errorf("%s %s:\n got %s\nwant %s", name, v.Name(), got.String(), want)
+			}
+		}
+	}
+}
+
+// The lines of JSON Lines have the values of JSON.
+func TestWriteJSONLines(t *testing.T) {
+	t.Parallel()
+	for name, s := range schemas() {
+		s.Output = "the \"answer\""
+		for _, v := range variants() {
+			var document, lines bytes.Buffer
+			full := fullOf(t, s, fewEntries(s))
+			must.Succeed(t, WriteJSON(t.Context(), &document, full, s, v))
+			must.Succeed(t, WriteJSONLines(t.Context(), &lines, full, s, v))
+			var want map[string][]json.RawMessage
+			must.Succeed(t, json.Unmarshal(document.Bytes(), &want))
+			got := map[string][]json.RawMessage{}
+			for line := range strings.Lines(lines.String()) {
+				var row map[string]json.RawMessage
+				must.Succeed(t, json.Unmarshal([]byte(line), &row))
+				row["outputs"] = row[s.Output]
+				delete(row, s.Output)
+				for column, value := range row {
+					got[column] = append(got[column], value)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s %s (-JSON +JSON Lines):\n%s", name, v.Name(), diff)
 			}
 		}
 	}

@@ -71,9 +71,9 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 		return "json"
 	}
 	switch format {
-	case "json", "csv", "parquet":
+	case "json", "jsonl", "csv", "parquet":
 	default:
-		p.Add(name, "is %q; it must be json, csv or parquet", textfmt.Shorten(format, 32))
+		p.Add(name, "is %q; it must be json, jsonl, csv or parquet", textfmt.Shorten(format, 32))
 	}
 	return format
 }
@@ -91,8 +91,8 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partia
 	return record, false, request.CheckHasResults(record, v)
 }
 
-// sendResults answers GET /v1/jobs/{job_id}/results with the results of a job as JSON, CSV or
-// Parquet.
+// sendResults answers GET /v1/jobs/{job_id}/results with the results of a job in the
+// requested format.
 func (d *Downloads) sendResults(c *gin.Context) error {
 	var p request.Problems
 	format, v, partial := queryFormat(c, &p), queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
@@ -117,6 +117,8 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	}
 	contentType, extension, write := "application/json", "json", results.WriteJSON
 	switch format {
+	case "jsonl":
+		contentType, extension, write = "application/jsonl", "jsonl", results.WriteJSONLines
 	case "csv":
 		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
 	case "parquet":

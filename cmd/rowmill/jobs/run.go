@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,8 +72,8 @@ restart of the machine. The folder --state has what is done so far. Delete it wh
 you do not need it any more. If FILE or a flag changed, the run starts again. If the
 run failed, the same command runs the rows that are not done.
 
-FILE, --column, --prompt and the formats are those of rowmill jobs submit. Results
-ending in .csv are a CSV file; in .json, JSON; all others are Parquet.`,
+FILE, --column, --prompt and the formats are those of rowmill jobs submit. The ending
+of --output is the format of the results: .parquet, .csv, .json or .jsonl.`,
 		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet
   rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
   rowmill run reviews.csv --column body --simulate -o try.json`,
@@ -166,8 +167,8 @@ func (r *runCommand) checkFormat() error {
 		if r.save.want.Format == "csv" {
 			return errors.New("--output -: CSV cannot go to standard output; name a file")
 		}
-	case ending != "" && ending != ".parquet" && ending != ".csv" && ending != ".json" && r.save.want.Format == "":
-		return fmt.Errorf("--output %s: the ending must be .parquet, .csv or .json; else choose a format with --format", r.save.path)
+	case r.save.want.Format == "" && ending != "" && !slices.Contains([]string{".parquet", ".csv", ".json", ".jsonl"}, ending):
+		return fmt.Errorf("--output %s: the ending must be .parquet, .csv, .json or .jsonl; else choose a format with --format", r.save.path)
 	}
 	return nil
 }

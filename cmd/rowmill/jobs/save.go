@@ -22,7 +22,7 @@ import (
 )
 
 // endings maps the format of results to the ending of the file name.
-var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".json"}
+var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".json", "jsonl": ".jsonl"}
 
 // stdout is the file name that means standard output.
 const stdout = "-"
@@ -43,13 +43,13 @@ func (s *resultFlags) addFlags(cmd *cobra.Command, short string) {
 	flags := pflag.NewFlagSet("results", pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.StringVarP(&s.path, "output", short, "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
-	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
+	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it), json or jsonl (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
 	s.flags = flags
 	cmd.Flags().AddFlagSet(flags)
-	command.CompleteFlagValues(cmd, "format", "parquet", "csv", "json")
+	command.CompleteFlagValues(cmd, "format", "parquet", "csv", "json", "jsonl")
 }
 
 // resolvePath sets the format and the path of the results. It returns an error for problems
@@ -75,7 +75,7 @@ func (s *resultFlags) setPath(name string) error {
 	}
 	switch want := s.endingOf(s.want.Format); {
 	case want == "":
-		return exit.WithCode(exit.Usage, fmt.Errorf("--format must be parquet, csv or json, is %q", s.want.Format))
+		return exit.WithCode(exit.Usage, fmt.Errorf("--format must be parquet, csv, json or jsonl, is %q", s.want.Format))
 	case s.path == "":
 		kind := ".results"
 		if s.want.Partial {

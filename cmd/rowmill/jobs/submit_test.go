@@ -241,7 +241,7 @@ func TestSubmitRefusals(t *testing.T) {
 		{"schema", "a\n", []string{"in.txt", "--schema", "DIR/in.txt"}, 2, []string{"must hold a JSON object"}},
 		{"schema null", "null\n", []string{"in.txt", "--schema", "DIR/in.txt"}, 2, []string{"must hold a JSON object, not null"}},
 		{"system prompt", "a\n", []string{"in.txt", "-s", "@DIR/absent"}, 2, []string{"--system-prompt"}},
-		{"format", "a\n", []string{"in.txt", "--format", "xml"}, 2, []string{"parquet, csv or json"}},
+		{"format", "a\n", []string{"in.txt", "--format", "xml"}, 2, []string{"parquet, csv, json or jsonl"}},
 		{"csv is zipped", "a\n", []string{"in.txt", "--output", "DIR/o.csv"}, 2, []string{"ZIP", "o.csv.zip"}},
 		{"output exists", "a\n", []string{"in.txt", "--output", "DIR/in.txt"}, 2, []string{"exists", "--force"}},
 		{"output in no folder", "a\n", []string{"in.txt", "--output", "DIR/no/o.parquet"}, 2, []string{"does not exist"}},

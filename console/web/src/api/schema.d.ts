@@ -3333,9 +3333,9 @@ export interface operations {
     getResults: {
         parameters: {
             query?: {
-                format?: "json" | "csv" | "parquet";
+                format?: "json" | "jsonl" | "csv" | "parquet";
                 /** @description An alias of format. */
-                result_format?: "json" | "csv" | "parquet";
+                result_format?: "json" | "jsonl" | "csv" | "parquet";
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_inputs?: components["parameters"]["IncludeInputs"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
@@ -3360,6 +3360,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Results"];
+                    "application/jsonl": string;
                     "application/zip": string;
                     "application/vnd.apache.parquet": string;
                 };
