@@ -214,7 +214,7 @@ function Downloads({ job }: { job: Job }) {
   return (
     <Card title={partial ? 'Download what is there so far' : 'Download'}>
       <div className="actions">
-        {[['json', 'JSON'], ['csv', 'CSV (zip)'], ['parquet', 'Parquet']].map(([format, name]) => (
+        {[['json', 'JSON'], ['jsonl', 'JSON Lines'], ['csv', 'CSV (zip)'], ['parquet', 'Parquet']].map(([format, name]) => (
           <Button key={format} component="a" variant="default" size="sm" href={href(format!)} download={`${job.job_id}.${format === 'csv' ? 'zip' : format}`}>
             {name}
           </Button>
