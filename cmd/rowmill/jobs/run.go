@@ -360,11 +360,12 @@ func (r *runCommand) openState(source *string) (*runState, error) {
 	identity := struct {
 		client.Submission
 		NoTruncate bool
+		Simulate   bool
 		Source     string
 		Size       int64
 		Changed    time.Time
 		Content    []byte
-	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Source: *source}
+	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Simulate: r.node.Simulate, Source: *source}
 	switch {
 	case *source == stdout: // here "-" means standard input
 		if *source, identity.Content, err = r.copyStdin(); err != nil {
