@@ -264,23 +264,28 @@ func (r *runCommand) submitRun(ctx context.Context, api *client.Client, source s
 	return state.Job, state.save()
 }
 
-// modelPatience is how long the command waits for the first answer of an inference server.
-const modelPatience = 5 * time.Second
+// serverPatience is how long the command waits for the first answer of an inference server.
+// kindPatience is how long it then waits until the node knows whether the server's model
+// generates, reasons or embeds: the node sends a short row, and a large server may be slow.
+const (
+	serverPatience = 5 * time.Second
+	kindPatience   = time.Minute
+)
 
-// awaitModel waits until a server answers which models it has. It returns an error if no
-// server does.
+// awaitModel waits until a server answers which models it has, and their kinds are known. It
+// returns an error if no server answers.
 func (r *runCommand) awaitModel(ctx context.Context, api *client.Client) error {
 	for began := time.Now(); ; {
 		models, _, err := api.ListModels(ctx)
-		for _, m := range models.Data {
-			if len(m.ServedBy) > 0 {
-				return nil
-			}
-		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("list the models: %w", err)
-		case time.Since(began) < modelPatience:
+		}
+		served := slices.DeleteFunc(models.Data, func(m client.Model) bool { return len(m.ServedBy) == 0 })
+		isKnown := !slices.ContainsFunc(served, func(m client.Model) bool { return m.Kind == "" })
+		switch waited := time.Since(began); {
+		case len(served) > 0 && (isKnown || waited > kindPatience):
+			return nil
+		case len(served) > 0 || waited < serverPatience:
 		case len(r.node.Engines) > 0:
 			return exit.WithCode(exit.Unreachable, fmt.Errorf("no inference server answers at %s; start it, and run the same command again", strings.Join(r.node.Engines, ", ")))
 		default:
