@@ -56,11 +56,12 @@ func (r *localRun) end(t *testing.T, code int, pieces []string, more ...string) 
 	}
 }
 
-// interrupt starts the command, sends a signal after more than calls requests to the witness,
-// and checks the exit code; -1 is a process that was killed.
+// interrupt starts the command and sends a signal while the witness answers no request after so
+// many. It checks the exit code; -1 is a process that was killed.
 func (r *localRun) interrupt(t *testing.T, w *witness, calls int64, signal syscall.Signal, code int) {
 	t.Helper()
 	command, stderr := r.command(t)
+	w.hold.Store(calls)
 	must.Succeed(t, command.Start())
 	ended := make(chan struct{})
 	go func() {
@@ -76,6 +77,7 @@ func (r *localRun) interrupt(t *testing.T, w *witness, calls int64, signal sysca
 		}
 	})
 	_ = command.Process.Signal(signal) // the exit code shows if the command had ended before
+	w.hold.Store(0)
 	<-ended
 	if got := command.ProcessState.ExitCode(); got != code {
 		t.Fatalf("after %v the command ends with %d, want %d:\n%s", signal, got, code, stderr)
@@ -93,9 +95,6 @@ func TestRun(t *testing.T) {
 	r.args = []string{"rows.parquet", "--prompt", "{{ text }}", "--id-column", "id", "--engine", w.url, "--set", "jobs.part_interval=200ms", "-o", "answers.csv"}
 	r.interrupt(t, w, rows/4, syscall.SIGKILL, -1)
 	r.interrupt(t, w, rows/2, syscall.SIGINT, 130)
-	if calls := w.calls.Load(); calls >= rows {
-		t.Fatal("the run was over before it was interrupted; nothing was tested")
-	}
 	if _, err := os.Stat(filepath.Join(r.dir, "answers.csv")); err == nil {
 		t.Error("there are results of an unfinished run")
 	}

@@ -41,6 +41,7 @@ type witness struct {
 	delay time.Duration // of each answer
 	asked []atomic.Int32
 	calls atomic.Int64
+	hold  atomic.Int64 // if not 0, requests after so many wait until hold changes
 
 	inFlight, peak atomic.Int64
 }
@@ -81,8 +82,11 @@ func (w *witness) chat(out http.ResponseWriter, body []byte) {
 		http.Error(out, `{"error":{"message":"no row number in the prompt","type":"invalid_request_error"}}`, http.StatusBadRequest)
 		return
 	}
-	w.calls.Add(1)
+	number, held := w.calls.Add(1), w.hold.Load()
 	w.asked[row].Add(1)
+	for held > 0 && number > held && w.hold.Load() == held {
+		time.Sleep(time.Millisecond)
+	}
 	for now := w.inFlight.Add(1); ; {
 		if peak := w.peak.Load(); now <= peak || w.peak.CompareAndSwap(peak, now) {
 			break
