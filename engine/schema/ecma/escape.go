@@ -149,7 +149,7 @@ func (p *parser) parseHex(length int) (rune, bool) {
 		return 0, false
 	}
 	for _, c := range p.text[p.at : p.at+length] {
-		if c >= 0x80 || !unicode.Is(unicode.ASCII_Hex_Digit, c) {
+		if !unicode.Is(unicode.ASCII_Hex_Digit, c) {
 			return 0, false
 		}
 	}

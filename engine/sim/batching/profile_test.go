@@ -112,4 +112,11 @@ func TestInvalidConfigs(t *testing.T) {
 			t.Errorf("error %v does not say %q", err, reason)
 		}
 	}
+	full := good
+	full.MaxBatchedTokens = 200
+	for _, c := range []Config{{Profile: good, MaxSeqs: 1}, {Profile: good, MaxSeqs: LargestMaxSeqs}, {Profile: full, MaxSeqs: 200}} {
+		if _, err := New(c); err != nil {
+			t.Errorf("MaxSeqs %d of %d tokens is refused: %v", c.MaxSeqs, c.Profile.MaxBatchedTokens, err)
+		}
+	}
 }
