@@ -18,7 +18,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     if (loads) throw new Error('the page was loaded again')
     await page.getByRole('link', { name: 'Parquet' }).waitFor()
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'JSON' }).click()])
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'JSON', exact: true }).click()])
     if (JSON.parse(readFileSync(await download.path(), 'utf8')).outputs.length !== 800) throw new Error('the download lacks rows')
   })
 
