@@ -408,7 +408,7 @@ func (j *job) onError(c actor.Context, err error) {
 		j.log.Warn("the store lost writes; the job starts again from the recorded parts", "err", err)
 		j.release(c)
 	case errors.Is(err, storage.ErrElsewhere):
-		j.log.Warn("this node cannot use object storage; the job is given back for a node that can", "err", err)
+		j.log.Warn("the job is given back, so that another node continues it", "err", err)
 		j.metrics.handed.Inc()
 		j.release(c)
 	case errors.As(err, &lost) && j.own.hasLostAllRows():

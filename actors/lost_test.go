@@ -106,6 +106,39 @@ func TestALostPartRunsAgain(t *testing.T) {
 	}
 }
 
+// A node that drains does not wait for a missing part that a merge needs. The next start of the
+// node continues the job.
+func TestADrainDoesNotWaitForALostPart(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		damaged := make(chan struct{})
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if strings.HasSuffix(row, " 19") {
+				<-damaged
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e)
+		texts := numbered(20)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 10 })
+		parts := must.Get(b.store.ListParts(t.Context(), id))(t)
+		must.Succeed(t, b.cfg.Blob.Delete(t.Context(), parts[0].Key))
+		close(damaged)
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 20 })
+		time.Sleep(5 * time.Second) // the merge waits for the part
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := b.system.Drain(ctx); err != nil {
+			t.Errorf("drain: %v after %v", err, time.Since(began))
+		}
+		must.Succeed(t, b.system.Stop(t.Context()))
+		b.start()
+		b.checkEcho(b.end(id), texts)
+	})
+}
+
 // An unreliable bucket acknowledges the first object of a kind, and does not store it, or
 // shows each object only after a time.
 type unreliableBucket struct {

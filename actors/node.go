@@ -211,6 +211,7 @@ func (n *node) onDrain(c actor.Context) {
 		return
 	}
 	n.phase = draining
+	n.storage.BeginDrain()
 	n.publish()
 	n.work.drain(c)
 	n.jobs.drain(c)

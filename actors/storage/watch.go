@@ -22,7 +22,7 @@ import (
 
 // ErrElsewhere is the error of RetryUnlessElsewhere if other nodes can use the storage that this
 // node cannot use. Another node should continue the job.
-var ErrElsewhere = errors.New("other nodes can use the storage that this node waits for")
+var ErrElsewhere = errors.New("this node no longer waits for the storage, because other nodes can use it or this node drains")
 
 // Config configures a Monitor. All fields are required.
 type Config struct {
@@ -49,6 +49,7 @@ type Monitor struct {
 	records   *storageStatus // status of the store
 	objects   *storageStatus // status of the bucket
 	elsewhere atomic.Bool    // the last argument of SetUsableElsewhere
+	drains    atomic.Bool    // BeginDrain was called
 	changed   chan struct{}  // gets a token after an outage has started or ended
 }
 
@@ -108,13 +109,18 @@ func (w *Monitor) Changed() <-chan struct{} { return w.changed }
 // in calls that already wait. usable is true if other nodes can use the objects.
 func (w *Monitor) SetUsableElsewhere(usable bool) { w.elsewhere.Store(usable) }
 
+// BeginDrain makes RetryUnlessElsewhere return ErrElsewhere after the next error of the
+// objects and after the next unknown error: a node that drains does not wait for missing
+// objects.
+func (w *Monitor) BeginDrain() { w.drains.Store(true) }
+
 // Retry calls do until it succeeds, and returns the last error of do. It gives up if
 // retries cannot change the error, if unknown errors have lasted for Config.Patience,
 // or if ctx ends. It must be harmless to call do again.
 func (w *Monitor) Retry(ctx context.Context, do func() error) error { return w.retry(ctx, do, false) }
 
 // RetryUnlessElsewhere is Retry for work that another node could do. It also gives up, with
-// ErrElsewhere, after SetUsableElsewhere(true).
+// ErrElsewhere, after SetUsableElsewhere(true) and after BeginDrain.
 func (w *Monitor) RetryUnlessElsewhere(ctx context.Context, do func() error) error {
 	return w.retry(ctx, do, true)
 }
@@ -133,10 +139,14 @@ func (w *Monitor) retry(ctx context.Context, do func() error, mayMove bool) erro
 			if odd.IsZero() {
 				odd = time.Now()
 			}
-			return !IsPermanent(err) && time.Since(odd) < w.config.Patience
+			if IsPermanent(err) {
+				return false
+			}
+			left = mayMove && w.drains.Load()
+			return !left && time.Since(odd) < w.config.Patience
 		}
 		odd = time.Time{}
-		left = mayMove && w.elsewhere.Load() && w.statusOf(err) == w.objects
+		left = mayMove && (w.elsewhere.Load() || w.drains.Load()) && w.statusOf(err) == w.objects
 		return !left
 	}, func(err error) {
 		if IsTransient(err) {

@@ -304,6 +304,29 @@ func TestWaitHere(t *testing.T) {
 	})
 }
 
+// After BeginDrain RetryUnlessElsewhere waits neither for objects nor after an unknown error,
+// such as a missing part, but for records.
+func TestBeginDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := setup()
+		set(&r.bucket.writes, rowmill.ErrUnavailable)
+		set(&r.store.err, rowmill.ErrUnavailable)
+		time.AfterFunc(10*time.Second, r.BeginDrain)
+		time.AfterFunc(time.Hour, func() { set(&r.store.err, nil) })
+		began := time.Now()
+		missing := func() error { return errors.New("a part is missing") }
+		for name, do := range map[string]func() error{"objects": r.write(t), "unknown": missing} {
+			if err := r.RetryUnlessElsewhere(t.Context(), do); !errors.Is(err, storage.ErrElsewhere) || time.Since(began) > 20*time.Second {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+		}
+		if err := r.RetryUnlessElsewhere(t.Context(), func() error { return r.Store().Release(t.Context(), store.Fence{}) }); err != nil || time.Since(began) < time.Hour {
+			t.Errorf("records: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // The cancelled request of a client says nothing about the storage.
 func TestACancelledCallIsIgnored(t *testing.T) {
 	t.Parallel()
