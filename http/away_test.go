@@ -69,7 +69,7 @@ func TestSubmit_RowsOfAJobThatWasNotStoredAreRemoved(t *testing.T) {
 		w.post(`{"inputs":["a row that is spooled"]}`)
 		objects, err := w.bucket.List(t.Context(), layout.Jobs)
 		marks, markErr := w.bucket.List(t.Context(), layout.Spoolings)
-		must.Get(t, errors.Join(err, markErr))
+		must.Succeed(t, errors.Join(err, markErr))
 		if kept, mark := len(objects) == 1, len(marks) == 1; kept != test.kept || mark != test.mark {
 			t.Errorf("%+v: objects %v, marks %v", test, objects, marks)
 		}
@@ -146,7 +146,7 @@ func TestReadyz_AnswersInTimeWhileChecksHang(t *testing.T) {
 		config := w.Config
 		config.Store, config.Service, config.Registerer = slowStore{w.store}, slowChecks{w.service}, nil
 		s, err := New(config)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		began, answer := time.Now(), httptest.NewRecorder()
 		s.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/readyz?verbose", nil))
 		if took := time.Since(began); took > readyTimeout {

@@ -65,7 +65,7 @@ func TestBackup_FailsInTheMiddle(t *testing.T) {
 		return heldText{strings.Repeat("much ", 100_000), errors.New("the disk fails"), &closed}, nil
 	}
 	request, err := nethttp.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/backup", nil)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	request.Header.Set("Authorization", "Key "+adminKey)
 	response, err := w.http.Client().Do(request)
 	if err == nil {

@@ -161,7 +161,7 @@ func TestBatches_AreJobs(t *testing.T) {
 		t.Errorf("specification %+v", record.Spec)
 	}
 	object, err := w.bucket.Open(t.Context(), record.Spec.Spooled)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer object.Close()
 	if text := make([]byte, object.Size()); true {
 		if _, err := object.ReadAt(text, 0); string(text) != lines {
@@ -190,7 +190,7 @@ func TestBatches_Refuses(t *testing.T) {
 		_ = json.Unmarshal([]byte(batchOf(file)), &body)
 		body[name] = json.RawMessage(value)
 		text, err := json.Marshal(body)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		return string(text)
 	}
 	for _, tt := range []struct {

@@ -30,7 +30,7 @@ func (oneKey) Find(id string) ([]byte, bool) {
 func newTestBucket(t testing.TB) *testBucket {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), Keys: oneKey{}, NoSync: true})
-	must.Get(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := opened.Close(); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ import (
 func (w *world) goClient() *client.Client {
 	w.Helper()
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "user")})
-	must.Get(w, err)
+	must.Succeed(w, err)
 	w.Cleanup(c.Close)
 	return c
 }
@@ -36,7 +36,7 @@ func (w *world) streamed(c *client.Client, id string, partial bool) (outputs []*
 		return nil, err
 	}
 	var all struct{ Outputs []*string }
-	must.Get(w, json.Unmarshal(out.Bytes(), &all))
+	must.Succeed(w, json.Unmarshal(out.Bytes(), &all))
 	return all.Outputs, nil
 }
 
@@ -93,7 +93,7 @@ func TestGoClient_Resume(t *testing.T) {
 	want := client.Resumption{Rows: "failed", JobPriority: &high, Name: "again"}
 	once := client.ResumeJobParams{IdempotencyKey: "k"}
 	made, _, err := c.ResumeJob(t.Context(), id, once, want)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	if again, _, err := c.ResumeJob(t.Context(), id, once, want); err != nil || again.JobID != made.JobID {
 		t.Errorf("repeated, it is %+v, %v", again, err)
 	}

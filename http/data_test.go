@@ -18,7 +18,7 @@ import (
 func (w *world) objectsOf(id string) []blob.ObjectInfo {
 	w.Helper()
 	infos, err := w.bucket.List(w.Context(), "jobs/"+id+"/")
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return infos
 }
 

@@ -94,7 +94,7 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	w.get("/stream").wantError(500, "internal_error", "")
 	size = 1 << 20 // more than the buffer holds
 	response, err := w.client.Do(w.request("GET", "/stream", ""))
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if _, err := io.ReadAll(response.Body); err == nil {
 		t.Error("half an answer was read without an error")

@@ -40,7 +40,7 @@ func (w *world) listening(path string, headers ...string) *listener {
 	w.Cleanup(cancel)
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next} // not through the contract, which reads answers to their end
 	response, err := raw.Do(w.request("GET", path, "", headers...).WithContext(ctx))
-	must.Get(w, err)
+	must.Succeed(w, err)
 	w.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
 		w.Fatalf("%s: status %d, %s", path, response.StatusCode, response.Header.Get("Content-Type"))
@@ -104,7 +104,7 @@ func (w *world) upToReady(method, path, _ string, headers ...string) *answered {
 	defer cancel()
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next}
 	response, err := raw.Do(w.request(method, path, "", headers...).WithContext(ctx))
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer response.Body.Close()
 	a := &answered{TB: w.TB, status: response.StatusCode, header: response.Header}
 	lines := bufio.NewScanner(response.Body)
@@ -124,7 +124,7 @@ func jobsOf(t testing.TB, all []streamEvent) (ids []string) {
 		var view struct {
 			ID string `json:"job_id"`
 		}
-		must.Get(t, json.Unmarshal([]byte(e.data), &view))
+		must.Succeed(t, json.Unmarshal([]byte(e.data), &view))
 		ids = append(ids, view.ID)
 	}
 	return ids
@@ -171,7 +171,7 @@ func TestEvents_ReportChanges(t *testing.T) {
 	if got := jobsOf(t, one.ready()); !slices.Equal(got, []string{other}) {
 		t.Errorf("one: %v", got)
 	}
-	must.Get(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.RowTotals{Rows: 1}}}))
+	must.Succeed(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.RowTotals{Rows: 1}}}))
 	if view, _ := all.job(); view["job_id"] != f.JobID || view["rows_done"] != 1.0 {
 		t.Errorf("after a commit: %v", view)
 	}
@@ -334,7 +334,7 @@ func serveQuiet(t *testing.T, w *world, change func(*Config)) (dial func() net.C
 	config.Store, config.Registerer = q, nil
 	change(&config)
 	s, err := New(config)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	listener := pipe{make(chan net.Conn)}
 	server := &nethttp.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)

@@ -26,7 +26,7 @@ const grade = `{
 func (w *world) publish(definition string, headers ...string) rowmill.Function {
 	w.Helper()
 	var f rowmill.Function
-	must.Get(w, json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f))
+	must.Succeed(w, json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f))
 	return f
 }
 
@@ -218,7 +218,7 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var definition map[string]json.RawMessage
-			must.Get(t, json.Unmarshal([]byte(grade), &definition))
+			must.Succeed(t, json.Unmarshal([]byte(grade), &definition))
 			definition[test.field] = json.RawMessage(test.value)
 			body, _ := json.Marshal(definition)
 			w := *w
@@ -287,7 +287,7 @@ func TestFunctions_ActionsAreAudited(t *testing.T) {
 			Target, Failed *string
 		} `json:"entries"`
 	}
-	must.Get(t, json.Unmarshal(text, &body))
+	must.Succeed(t, json.Unmarshal(text, &body))
 	for _, e := range body.Entries {
 		failed := ""
 		if e.Failed != nil {
@@ -320,6 +320,6 @@ func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 func lesser(t *testing.T) *catalog.Catalog {
 	t.Helper()
 	models, err := catalog.Load(strings.NewReader("models: [{id: other, kind: generation, context_length: 100}]"))
-	must.Get(t, err)
+	must.Succeed(t, err)
 	return models
 }

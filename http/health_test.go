@@ -160,7 +160,7 @@ func TestSubmit_WithinATrace(t *testing.T) {
 		t.Helper()
 		id, _ := w.do("POST", "/v1/batch-inference", `{"model":"llama-3.1-8b","inputs":["a"]}`, headers...).want(200).json()["results"].(string)
 		rec, err := w.store.Get(t.Context(), id)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		return rec.Trace
 	}
 	sampled, refused := "00-"+trace+"-b7ad6b7169203331-01", "00-"+trace+"-b7ad6b7169203331-00"

@@ -225,7 +225,7 @@ func signedPath(name string) func(by, of *tenant) string {
 		address := func(t *tenant) *url.URL {
 			urls := t.as(t.user).get("/v1/jobs/" + t.jobs["done"] + "/results-url").want(200).json()["urls"].(map[string]any)
 			u, err := url.Parse(urls[name].(string))
-			must.Get(t, err)
+			must.Succeed(t, err)
 			return u
 		}
 		theirs := address(of)
@@ -336,7 +336,7 @@ func (t *tenant) deliveries() []store.WebhookDelivery {
 func (t *tenant) marks() []string {
 	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload, t.delivery}, append(t.webhooks, t.keys...)...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
-	must.Get(t, err)
+	must.Succeed(t, err)
 	for _, job := range jobs {
 		marks = append(marks, job.ID)
 	}
@@ -359,9 +359,9 @@ func (t *tenant) everything() string {
 	var all strings.Builder
 	note := func(v any, err error) {
 		t.Helper()
-		must.Get(t, err)
+		must.Succeed(t, err)
 		text, err := json.Marshal(v)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		all.Write(append(text, '\n'))
 	}
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
@@ -545,7 +545,7 @@ func (a attempt) check(rng *rand.Rand) {
 func (t *tenant) auditTrail() []store.AuditEntry {
 	t.Helper()
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
-	must.Get(t, err)
+	must.Succeed(t, err)
 	return entries
 }
 

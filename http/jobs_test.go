@@ -22,9 +22,9 @@ import (
 func (w *world) claim(id string) store.Fence {
 	w.Helper()
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	record, err := w.store.Claim(w.Context(), id, session, store.Claim{Node: "gpu1", Process: "gpu1-a"})
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return store.Fence{JobID: id, Session: session, Epoch: record.Epoch}
 }
 
@@ -47,7 +47,7 @@ func (w *world) failed(body string, reason *rowmill.Failure) string {
 		r.Job.FailureReason = reason
 		return r.Job.Become(rowmill.StatusFailed, time.Now())
 	})
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return id
 }
 
@@ -195,7 +195,7 @@ func TestStatus_CountsRows(t *testing.T) {
 	f := w.running(`{"inputs":["a","b","c"]}`, 3)
 	parts := []store.Part{w.some(f, 0, 0, 0, "a.parquet", "x", "")}
 	parts[0].Totals.InputTokens, parts[0].Totals.OutputTokens = 13, 20
-	must.Get(t, w.store.CommitParts(t.Context(), f, parts))
+	must.Succeed(t, w.store.CommitParts(t.Context(), f, parts))
 	running := map[string]any{"num_rows": 3.0, "rows_done": 2.0, "failed_rows": 1.0, "input_tokens": 13.0, "output_tokens": 20.0}
 	if diff := cmp.Diff(any(running), look(f.JobID)); diff != "" {
 		t.Errorf("a running job (-want +got):\n%s", diff)
@@ -351,7 +351,7 @@ func TestList_WithoutLimitIsWhole(t *testing.T) {
 		})
 		want = append([]string{record.Job.ID}, want...)
 	}
-	must.Get(t, creating.Wait())
+	must.Succeed(t, creating.Wait())
 	// A cursor works only with a limit.
 	body := w.get("/v1/list-jobs?cursor=nonsense").want(200).json()
 	if got := ids(body); fmt.Sprint(got) != fmt.Sprint(want) {

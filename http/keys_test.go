@@ -272,7 +272,7 @@ func TestKeys_RevokedKeyEndsABody(t *testing.T) {
 			_ = to.Close()
 		}()
 		answer, err := (&nethttp.Client{Transport: w.client.Transport.(*contract).next}).Do(r)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		text, err := io.ReadAll(answer.Body)
 		if answer.Body.Close(); answer.StatusCode != 401 || !strings.Contains(string(text), "while the request was sent") {
 			t.Errorf("%s: status %d, %s, %v", path, answer.StatusCode, text, err)
@@ -415,7 +415,7 @@ func TestKeys_Pages(t *testing.T) {
 	other := w.newKey(`{}`).id
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, id := range []string{"aaaa", "bbbb"} { // created at the same moment, before all others
-		must.Get(t, w.store.PutKey(t.Context(), store.APIKey{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}))
+		must.Succeed(t, w.store.PutKey(t.Context(), store.APIKey{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}))
 	}
 	made = append([]string{"aaaa", "bbbb"}, made...)
 	page := func(query string) (ids []string, next string) {

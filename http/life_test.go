@@ -39,11 +39,11 @@ func answers(texts ...string) (rows []done) {
 func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	w.Helper()
 	writer, err := w.bucket.Create(w.Context(), key, layout.Parquet)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer writer.Abort()
-	must.Get(w, write(writer))
+	must.Succeed(w, write(writer))
 	info, err := writer.Commit()
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
@@ -106,7 +106,7 @@ func (w *world) start(id string, rows int64) store.Fence {
 
 func (w *world) commit(f store.Fence, parts ...store.Part) {
 	w.Helper()
-	must.Get(w, w.store.CommitParts(w.Context(), f, parts))
+	must.Succeed(w, w.store.CommitParts(w.Context(), f, parts))
 }
 
 // succeeded creates a job and ends it with outputs for its rows.
@@ -122,9 +122,9 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	must.Get(w, w.store.CommitParts(w.Context(), f, []store.Part{part}))
+	must.Succeed(w, w.store.CommitParts(w.Context(), f, []store.Part{part}))
 	source, err := w.bucket.Open(w.Context(), part.Key)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer source.Close()
 	artifacts := map[string]store.Artifact{
 		layout.Full: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
@@ -140,7 +140,7 @@ func (w *world) succeed(f store.Fence, rows []done) {
 		r.Artifacts = artifacts
 		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
 	})
-	must.Get(w, err)
+	must.Succeed(w, err)
 }
 
 func kindOfRows(rows []done) rowmill.IDKind {

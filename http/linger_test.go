@@ -83,7 +83,7 @@ func TestSubmit_RefusedUploadIsReadUpToALimit(t *testing.T) {
 	w := setup(t)
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /v1/batch-inference HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", address, 4*most)
 	sent, chunk := 0, make([]byte, 1<<20)

@@ -148,7 +148,7 @@ func (w *world) resultsOf(batch map[string]any) []string {
 func columnOf(t *testing.T, table []byte, column string) (texts []string) {
 	t.Helper()
 	rows, err := input.Open(bytes.NewReader(table), int64(len(table)), input.Options{Column: column})
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer rows.Close()
 	for {
 		var row rowmill.Row
@@ -181,7 +181,7 @@ func TestMessages_Results(t *testing.T) {
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},
 	}
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	must.Get(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
+	must.Succeed(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
 	if diff := cmp.Diff(counts(5, 0, 0, 0, 0), w.get(path).want(200).json()["request_counts"]); diff != "" {
 		t.Error(diff)
 	}

@@ -60,7 +60,7 @@ func requestsOf(texts ...string) []done {
 func (w *world) committed(f store.Fence, texts ...string) {
 	w.Helper()
 	part := w.part(f, schemaOf(w.record(f.JobID), rowmill.IDString), 0, 0, requestsOf(texts...), "a.parquet")
-	must.Get(w, w.store.CommitParts(w.Context(), f, []store.Part{part}))
+	must.Succeed(w, w.store.CommitParts(w.Context(), f, []store.Part{part}))
 }
 
 // begunBatch creates a batch of four requests: one has an answer, one has failed.

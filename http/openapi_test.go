@@ -18,7 +18,7 @@ func TestOpenAPI_ParityOfRoutes(t *testing.T) {
 		Info    struct{ Version string }              `json:"info"`
 		Paths   map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	must.Get(t, json.Unmarshal(w.get("/openapi.json", bare...).want(200).text, &document))
+	must.Succeed(t, json.Unmarshal(w.get("/openapi.json", bare...).want(200).text, &document))
 	if document.OpenAPI != "3.1.0" || document.Info.Version != "1.2.3" {
 		t.Errorf("openapi %s, version %s", document.OpenAPI, document.Info.Version)
 	}

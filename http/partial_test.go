@@ -44,7 +44,7 @@ func (w *world) end(f store.Fence, status rowmill.Status) {
 			return r.Job.Become(status, time.Now())
 		})
 	}
-	must.Get(w, err)
+	must.Succeed(w, err)
 }
 
 // The committed rows of a failed or cancelled job were paid for, so they stay available.
@@ -111,7 +111,7 @@ func TestPartialResults_AfterTheInputWasRemoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusFailed)
-	must.Get(t, w.store.MarkInputRemoved(t.Context(), id, time.Now()))
+	must.Succeed(t, w.store.MarkInputRemoved(t.Context(), id, time.Now()))
 	got := w.get("/v1/jobs/" + id + "/results?partial=true&include_inputs=true").want(200).json()
 	want := map[string]any{
 		"outputs": []any{nil, "b", nil, nil, "e", "f", "g", nil, nil, nil},

@@ -27,7 +27,7 @@ func TestProgress_RatesAndTimeLeft(t *testing.T) {
 		more := rows - before
 		before = rows
 		part := store.Part{Key: fmt.Sprint(rows), Rows: more, Totals: store.RowTotals{Rows: more, OutputTokens: 10 * more}}
-		must.Get(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
+		must.Succeed(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
 		return w.get(path).want(200).json()
 	}
 	body := at(10, 0)

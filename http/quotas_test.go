@@ -33,7 +33,7 @@ func (w *world) putQuotas(query, body string, headers ...string) *answered {
 func (a *answered) wantBody(want string) *answered {
 	a.Helper()
 	var expected map[string]any
-	must.Get(a, json.Unmarshal([]byte(want), &expected))
+	must.Succeed(a, json.Unmarshal([]byte(want), &expected))
 	if diff := cmp.Diff(expected, a.want(200).json()); diff != "" {
 		a.Errorf("body (-want +got):\n%s", diff)
 	}

@@ -73,7 +73,7 @@ type repetition struct {
 func (w cluster) jobs() int {
 	w.Helper()
 	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 100, "")
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return len(jobs)
 }
 
@@ -92,7 +92,7 @@ func (w cluster) objects(prefix string) func() int {
 	return func() int {
 		w.Helper()
 		found, err := w.bucket.List(w.Context(), prefix)
-		must.Get(w, err)
+		must.Succeed(w, err)
 		return len(found)
 	}
 }
@@ -101,7 +101,7 @@ func (w cluster) objects(prefix string) func() int {
 func (w cluster) files() int {
 	w.Helper()
 	files, _, err := w.store.ListFiles(w.Context(), caller.DefaultAccount, "", store.PageRequest{Limit: 100})
-	must.Get(w, err)
+	must.Succeed(w, err)
 	if n := w.objects(layout.Files)(); n != len(files) {
 		w.Errorf("%d files have %d objects", len(files), n)
 	}
@@ -113,7 +113,7 @@ func (w cluster) audited(action string) func() int {
 	return func() int {
 		w.Helper()
 		entries, _, err := w.store.ListAudit(w.Context(), "", 1000, "")
-		must.Get(w, err)
+		must.Succeed(w, err)
 		n := 0
 		for _, e := range entries {
 			if e.Action == action {

@@ -32,7 +32,7 @@ func TestResults_JSONIsTheDefault(t *testing.T) {
 	} {
 		answer := w.get("/v1/jobs/" + id + "/results" + query).want(200)
 		var wanted map[string]any
-		must.Get(t, json.Unmarshal([]byte(want), &wanted))
+		must.Succeed(t, json.Unmarshal([]byte(want), &wanted))
 		if diff := cmp.Diff(wanted, answer.json()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
@@ -79,10 +79,10 @@ func TestResults_CSVIsAZipWithOneCSV(t *testing.T) {
 		t.Fatalf("archive %+v, %v", archive, err)
 	}
 	file, err := archive.File[0].Open()
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer file.Close()
 	table, err := csv.NewReader(file).ReadAll()
-	must.Get(t, err)
+	must.Succeed(t, err)
 	want := [][]string{{"inputs", id, "cumulative_logprobs"}, {"input 0", "x", "50.0"}, {"input 1", "y", "51.0"}}
 	if diff := cmp.Diff(want, table); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -232,7 +232,7 @@ func TestResults_RemovedByRetentionAre410(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
-	must.Get(t, w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"))
+	must.Succeed(t, w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"))
 	paths := append(resultPaths, "/v1/jobs/%s/results?format=parquet&include_inputs=1&include_cumulative_logprobs=1",
 		"/v1/jobs/%s/results-url?include_inputs=1&include_cumulative_logprobs=1")
 	for _, path := range paths { // storage has lost the files
@@ -269,7 +269,7 @@ func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
 			}
 			return r.Job.Become(rowmill.StatusSucceeded, time.Now())
 		})
-		must.Get(t, err)
+		must.Succeed(t, err)
 		for _, path := range resultPaths {
 			w.get(fmt.Sprintf(path, record.Job.ID)+"?include_cumulative_logprobs=1").
 				wantError(400, "logprobs_not_recorded", why).wantField("include_cumulative_logprobs", "")

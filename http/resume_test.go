@@ -88,7 +88,7 @@ func TestResume_Refuses(t *testing.T) {
 	w.resume(far, `{}`).wantError(409, "input_removed", "never downloaded")
 	gone := w.ended(rowmill.StatusCancelled)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	must.Get(t, w.store.MarkInputRemoved(t.Context(), gone, at))
+	must.Succeed(t, w.store.MarkInputRemoved(t.Context(), gone, at))
 	w.resume(gone, `{}`).wantError(409, "input_removed", "at 2026-03-04T05:06:07Z, because jobs.input_retention")
 	w.do("DELETE", "/v1/jobs/"+many+"/data", "").want(200)
 	w.resume(many, `{}`).want(410)

@@ -38,7 +38,7 @@ func TestRow_OfASucceededJob(t *testing.T) {
 func rowSet(t *testing.T, rows ...uint32) []byte {
 	t.Helper()
 	set, err := roaring.BitmapOf(rows...).ToBytes()
-	must.Get(t, err)
+	must.Succeed(t, err)
 	return set
 }
 

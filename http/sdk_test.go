@@ -24,7 +24,7 @@ func (w *world) sdkKey() []string {
 	w.Helper()
 	text, record := access.NewKey(caller.DefaultAccount, caller.RoleUser, "sdk", time.Now())
 	record.Dialect = sdk.Name
-	must.Get(w, w.store.PutKey(w.Context(), record))
+	must.Succeed(w, w.store.PutKey(w.Context(), record))
 	return []string{"Authorization", "Key " + text}
 }
 

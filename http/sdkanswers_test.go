@@ -18,12 +18,12 @@ const thought = `{"reasoning_content":"2 \"and\" 2","content":" {\"sum\": 4.0}\n
 func csvIn(t *testing.T, archive []byte) string {
 	t.Helper()
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-	must.Get(t, err)
+	must.Succeed(t, err)
 	file, err := files.File[0].Open()
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer file.Close()
 	text, err := io.ReadAll(file)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -78,7 +78,7 @@ func TestSDKDialect_OutputOfARunIsParsed(t *testing.T) {
 			Output    json.RawMessage `json:"output"`
 			Reasoning json.RawMessage `json:"reasoning_content"`
 		}
-		must.Get(t, json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got))
+		must.Succeed(t, json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got))
 		if string(got.Output) != test.want || string(got.Reasoning) != test.reasoning {
 			t.Errorf("%s: output %s, reasoning %s", test.function, got.Output, got.Reasoning)
 		}

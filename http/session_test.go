@@ -131,7 +131,7 @@ func TestSession_AnotherSeal(t *testing.T) {
 	w, clock := setupClock(t)
 	old := w.signIn(adminKey)
 	_, version, err := w.store.GetValue(t.Context(), "console/session_seal")
-	must.Get(t, err)
+	must.Succeed(t, err)
 	must.Get(w.store.PutValue(t.Context(), "console/session_seal", []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version))(t)
 	other := setup(t, func(c *Config) { c.Store = w.store })
 	other.get("/v1/me", old...).want(401)
@@ -239,7 +239,7 @@ func TestSession_SealsChange(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Store = a.store })
 	seal := func(w *world, keys ...[]byte) {
 		t.Helper()
-		must.Get(t, w.SetSessionSecrets(keys))
+		must.Succeed(t, w.SetSessionSecrets(keys))
 	}
 	key := bytes.Repeat([]byte("k"), 32)
 	old := a.signIn(adminKey)

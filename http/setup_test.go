@@ -194,7 +194,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 	t.Helper()
 	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
 	opened, err := records.Open(t.Context(), mem.New(clock), nil)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w.store, w.bucket = opened, newTestBucket(t)
 	config := Config{
@@ -212,7 +212,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 	}
 	w.http = httptest.NewServer(w.Handler())
 	t.Cleanup(w.http.Close)
-	must.Get(t, w.bucket.SetPublicURL(w.http.URL))
+	must.Succeed(t, w.bucket.SetPublicURL(w.http.URL))
 	transport := &nethttp.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.client = &nethttp.Client{
@@ -295,7 +295,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 		reader = strings.NewReader(body)
 	}
 	r, err := nethttp.NewRequestWithContext(w.Context(), method, w.http.URL+path, reader)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	r.Header.Set("Authorization", "Key "+w.key)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -313,7 +313,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 func (w *world) send(r *nethttp.Request) *answered {
 	w.Helper()
 	response, err := w.client.Do(r)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -354,7 +354,7 @@ func (w *world) noJobs() {
 func (w *world) keyOf(account, role string) string {
 	w.Helper()
 	text, record := access.NewKey(account, role, "test", time.Now())
-	must.Get(w, w.store.PutKey(w.Context(), record))
+	must.Succeed(w, w.store.PutKey(w.Context(), record))
 	return text
 }
 
@@ -387,10 +387,10 @@ func contractRouter(t testing.TB, document []byte) routers.Router {
 	}
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(document)
-	must.Get(t, err)
-	must.Get(t, doc.Validate(loader.Context))
+	must.Succeed(t, err)
+	must.Succeed(t, doc.Validate(loader.Context))
 	router, err := gorillamux.NewRouter(doc)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	contractRouters.made[string(document)] = router
 	return router
 }
@@ -468,10 +468,10 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return text
 }
 

@@ -20,7 +20,7 @@ func TestSubmit_BodyThatStallsIsRefused(t *testing.T) {
 	w := setup(t, func(c *Config) { c.StallTimeout, c.MaxInlineBytes = 50*time.Millisecond, 10 })
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /v1/batch-inference HTTP/1.1\r\nHost: %s\r\nAuthorization: Key %s\r\nContent-Length: 1000\r\n\r\n{\"inputs\":[\"a row that is spooled\",", address, adminKey)
 	text, err := io.ReadAll(connection) // until the server closes the connection
@@ -38,7 +38,7 @@ func TestAuth_StalledBodyWithoutAKeyIsCut(t *testing.T) {
 	w := setup(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /v1/batch-inference HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n{", address)
 	text, err := io.ReadAll(connection) // until the server closes the connection
@@ -62,7 +62,7 @@ func TestSubmit_KeptConnectionOutlivesTheBodysDeadline(t *testing.T) {
 	w.submitted(`{"inputs":["a"]}`)
 	r := w.request("GET", "/wait", "")
 	response, err := (&nethttp.Client{Transport: w.client.Transport.(*contract).next}).Do(r)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != 200 {
 		t.Errorf("status %d", response.StatusCode)

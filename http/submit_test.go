@@ -20,7 +20,7 @@ import (
 func (w *world) record(id string) store.Record {
 	w.Helper()
 	record, err := w.store.Get(w.Context(), id)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return record
 }
 
@@ -144,7 +144,7 @@ func TestSubmit_Warnings(t *testing.T) {
 func TestSubmit_DefaultMaxTokensIsLoweredToHalfTheContext(t *testing.T) {
 	t.Parallel()
 	small, err := catalog.Load(strings.NewReader("models:\n  - {id: gpt-oss-20b, kind: generation, context_length: 1000, sampling: {max_tokens: 4096}}\n"))
-	must.Get(t, err)
+	must.Succeed(t, err)
 	w := setup(t, func(c *Config) { c.Catalog = small })
 	answer := w.post(`{"inputs":["a"]}`).want(200).json()
 	record := w.record(answer["results"].(string))

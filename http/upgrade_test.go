@@ -22,7 +22,7 @@ func (w *world) putValue(name, doc string, version int64) {
 func (w *world) wantValue(name string, texts ...string) {
 	w.Helper()
 	doc, _, err := w.store.GetValue(w.Context(), name)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	for _, text := range texts {
 		if !strings.Contains(string(doc), text) {
 			w.Errorf("%s lacks %s: %s", name, text, doc)
@@ -52,6 +52,6 @@ func TestKeys_OfAnUnknownRoleAreRefused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	text, key := access.NewKey("default", "auditor", "newer", time.Now())
-	must.Get(t, w.store.PutKey(t.Context(), key))
+	must.Succeed(t, w.store.PutKey(t.Context(), key))
 	w.do("GET", "/v1/list-jobs", "", "Authorization", "Key "+text).want(401)
 }

@@ -30,13 +30,13 @@ func (w *world) usedWith(key, account, model string, totals store.RowTotals) {
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Claim{})
-	must.Get(w, err)
+	must.Succeed(w, err)
 	f := store.Fence{JobID: record.Job.ID, Session: session, Epoch: claimed.Epoch}
-	must.Get(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))
+	must.Succeed(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))
 }
 
 // onDay starts a world whose clocks, the store's too, show *now.

@@ -78,9 +78,9 @@ func TestWebhooks_Life(t *testing.T) {
 		gone.wantError(404, "webhook_not_found", id)
 	}
 	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 100, "")
-	must.Get(t, err)
+	must.Succeed(t, err)
 	audited, err := json.Marshal(entries)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	for _, action := range []string{audit.WebhookCreate, audit.WebhookChange, audit.WebhookRotate, audit.WebhookDelete} {
 		if !strings.Contains(string(audited), action) {
 			t.Errorf("no entry says %s: %s", action, audited)
@@ -151,7 +151,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	}
 	w.get(path+"?cursor=x").wantField("cursor", "next_cursor")
 	d, err := w.store.GetDelivery(t.Context(), got[0]["id"].(string))
-	must.Get(t, err)
+	must.Succeed(t, err)
 	if d, err = w.store.PutDelivery(t.Context(), webhook.RetrySchedule(nil).ApplyAttempt(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestWebhooks_Client(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Webhooks = &fakeSender{gets: store.DeliveryAttempt{Error: "e"}} })
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "admin")})
-	must.Get(t, err)
+	must.Succeed(t, err)
 	defer c.Close()
 	ctx := t.Context()
 	made, _, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})

@@ -49,7 +49,7 @@ func (k *countedLists) ListKeys(ctx context.Context) ([]store.APIKey, error) {
 func openRecords(t *testing.T) *bolt.Store {
 	t.Helper()
 	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
-	must.Get(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { records.Close() })
 	return records
 }
@@ -62,7 +62,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
 	expires := c.at.Add(time.Hour)
 	record.Expires = &expires
-	must.Get(t, records.PutKey(t.Context(), record))
+	must.Succeed(t, records.PutKey(t.Context(), record))
 	works := func() bool {
 		who, err := ring.findPrincipal(t.Context(), text)
 		return err == nil && who.Account == "acme" && who.Role == caller.RoleUser && who.KeyID == record.ID
@@ -82,7 +82,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	if !works() {
 		t.Fatal("the key does not work any more")
 	}
-	must.Get(t, records.DeleteKey(t.Context(), record.ID))
+	must.Succeed(t, records.DeleteKey(t.Context(), record.ID))
 	c.pass(keysFresh)
 	if works() {
 		t.Error("a revoked key works")
@@ -98,7 +98,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 		t.Fatal("an unknown key works")
 	}
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	must.Get(t, records.PutKey(t.Context(), record))
+	must.Succeed(t, records.PutKey(t.Context(), record))
 	c.pass(keysFreshUnknown)
 	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
@@ -127,15 +127,15 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	ring := NewKeyring(records, nil, nil, 0, c.now)
 	versions := func() int64 {
 		_, version, err := records.GetValue(t.Context(), lastUseValueName("k"))
-		must.Get(t, err)
+		must.Succeed(t, err)
 		return version
 	}
 	for range 3 {
-		must.Get(t, ring.recordUse(t.Context(), "k"))
+		must.Succeed(t, ring.recordUse(t.Context(), "k"))
 	}
 	first := versions()
 	c.pass(usedEvery)
-	must.Get(t, ring.recordUse(t.Context(), "k"))
+	must.Succeed(t, ring.recordUse(t.Context(), "k"))
 	if again := versions(); again != first+1 {
 		t.Errorf("version %d after %d", again, first)
 	}
@@ -165,14 +165,14 @@ func TestKeyring_IgnoresListReadBeforeRevocation(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	must.Get(t, records.PutKey(t.Context(), record))
+	must.Succeed(t, records.PutKey(t.Context(), record))
 	found := make(chan error)
 	go func() {
 		_, err := ring.findPrincipal(t.Context(), text)
 		found <- err
 	}()
 	<-gated.listed // a list that contains the key
-	must.Get(t, records.DeleteKey(t.Context(), record.ID))
+	must.Succeed(t, records.DeleteKey(t.Context(), record.ID))
 	ring.InvalidateKeys()
 	gated.open <- struct{}{}
 	select {
@@ -203,7 +203,7 @@ func TestKeyring_SlowStoreAcceptsValidKeys(t *testing.T) {
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(slowKeys{records, c}, nil, nil, 0, c.now)
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	must.Get(t, records.PutKey(t.Context(), record))
+	must.Succeed(t, records.PutKey(t.Context(), record))
 	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
 	}
@@ -218,7 +218,7 @@ func TestKeyring_LeavingClientDoesNotFailOthers(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	must.Get(t, records.PutKey(t.Context(), record))
+	must.Succeed(t, records.PutKey(t.Context(), record))
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error), make(chan error)
 	go func() {

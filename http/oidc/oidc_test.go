@@ -20,7 +20,7 @@ import (
 func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 	t.Helper()
 	key, err := mockoidc.RandomKeypair(2048)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	if p, err = mockoidc.NewServer(key.PrivateKey); err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 		})
 	}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Get(t, err)
-	must.Get(t, p.Start(listener, nil))
+	must.Succeed(t, err)
+	must.Succeed(t, p.Start(listener, nil))
 	t.Cleanup(func() { _ = p.Shutdown() })
 	return p, reads
 }
@@ -43,7 +43,7 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 func sign(t *testing.T, key *mockoidc.Keypair, claims jwt.MapClaims) string {
 	t.Helper()
 	text, err := key.SignJWT(claims)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	return text
 }
 
@@ -103,7 +103,7 @@ func TestVerify(t *testing.T) {
 	}
 
 	stranger, err := mockoidc.RandomKeypair(2048)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	stranger.Kid = p.Keypair.Kid // pretend to be the issuer
 	parts := strings.Split(sign(t, p.Keypair, good(none)), ".")
 	for name, token := range map[string]string{
@@ -146,7 +146,7 @@ func TestKeys(t *testing.T) {
 	verify("the first token", 1, "")
 	verify("the second", 1, "")
 	next, err := mockoidc.RandomKeypair(2048)
-	must.Get(t, err)
+	must.Succeed(t, err)
 	former := p.Keypair
 	p.Keypair = next
 	verify("a new key at once", 1, "does not publish")
@@ -158,7 +158,7 @@ func TestKeys(t *testing.T) {
 	clock.Add(3600)
 	verify("keys that are old", 3, "")
 	clock.Add(3600)
-	must.Get(t, p.Shutdown())
+	must.Succeed(t, p.Shutdown())
 	verify("an issuer that is down", 3, "")
 
 	unreachable := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})

@@ -27,7 +27,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 			t.Fatalf("function %v, rows %q", record.Spec.Function, record.Spec.Inline)
 		}
 		prompt, err := function.NewPrompt(*record.Spec.Function)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		var got []string
 		for line := range strings.Lines(string(w.object(record.Spec.Spooled))) {
 			if line[0] == '"' {
@@ -35,7 +35,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 				continue
 			}
 			row, err := function.ParseRow([]byte(line))
-			must.Get(t, err)
+			must.Succeed(t, err)
 			values, _ := prompt.Values(row)
 			got = append(got, prompt.Render(values))
 		}
@@ -174,7 +174,7 @@ func TestRowFacts_LacksForAnyField(t *testing.T) {
 	var seen rowFacts
 	rows := []string{`{"a":1,"b":1,"c":1}`, `{"a":1,"b":1,"d":1}`, `{"a":1}`, `{"a":1,"b":1,"c":1,"d":1}`}
 	for i, row := range rows {
-		must.Get(t, seen.addObject(int64(10+i), []byte(row)))
+		must.Succeed(t, seen.addObject(int64(10+i), []byte(row)))
 	}
 	for field, want := range map[string]int64{"a": -1, "b": 12, "c": 11, "d": 10, "x": 10} {
 		row, lacks := seen.firstRowLacking(field)

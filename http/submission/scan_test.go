@@ -62,7 +62,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("accepted rows %q: %v", theirs["inputs"], err)
 		}
 		got, _, err := sub.rows.finishRows(nil)
-		must.Get(t, err)
+		must.Succeed(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("rows (-want +got):\n%s", diff)
 		}
@@ -73,7 +73,7 @@ func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `x\ud83d\ude00\ud83d\ude00`, `\u0000`} {
 		decoded, err := unquote([]byte(text))
-		must.Get(t, err)
+		must.Succeed(t, err)
 		if _, err := newScanner(strings.NewReader(text + `"`)).readString(len(decoded)); err != nil {
 			t.Errorf("%s has %d bytes: %v", text, len(decoded), err)
 		}
@@ -179,7 +179,7 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		intake := &Parser{Bucket: nowhere{}, MaxRow: 8 << 20, MaxInline: 64 << 10}
 		sub, err := intake.Read(b.Context(), bytes.NewReader(body))
-		must.Get(b, err)
+		must.Succeed(b, err)
 		sub.Close()
 	}
 }

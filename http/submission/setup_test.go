@@ -57,7 +57,7 @@ type world struct {
 func setup(t testing.TB, change ...func(*Parser)) *world {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	must.Get(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Parser = &Parser{
@@ -159,7 +159,7 @@ func (w *world) wantField(body, field, piece string) {
 func (w *world) define(definition string) (rowmill.Function, *request.Problems) {
 	w.Helper()
 	body, err := request.ReadObject([]byte(definition))
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return ReadDefinition(&body, w.Models, ""), body.Problems
 }
 
@@ -167,7 +167,7 @@ func (w *world) define(definition string) (rowmill.Function, *request.Problems) 
 func (w *world) publish(definition string) {
 	w.Helper()
 	f, problems := w.define(definition)
-	must.Get(w, problems.Err())
+	must.Succeed(w, problems.Err())
 	must.Get(w.Functions.AddRevision(w.Context(), "default", f, true))(w)
 }
 
@@ -175,7 +175,7 @@ func (w *world) publish(definition string) {
 func (w *world) objects() (keys []string) {
 	w.Helper()
 	all, err := w.bucket.List(w.Context(), "")
-	must.Get(w, err)
+	must.Succeed(w, err)
 	for _, info := range all {
 		keys = append(keys, info.Key)
 	}
@@ -186,10 +186,10 @@ func (w *world) objects() (keys []string) {
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	must.Get(w, err)
+	must.Succeed(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	must.Get(w, err)
+	must.Succeed(w, err)
 	return text
 }
 

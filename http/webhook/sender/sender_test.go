@@ -108,10 +108,10 @@ func (r *rig) sender() *Sender {
 func (r *rig) endpoint(host string) webhook.Endpoint {
 	r.Helper()
 	all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
-	must.Get(r, err)
+	must.Succeed(r, err)
 	e := webhook.NewEndpoint(time.Now())
 	e.URL = "http://" + host + "/hook"
-	must.Get(r, errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")))
+	must.Succeed(r, errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")))
 	return e
 }
 
@@ -131,7 +131,7 @@ func (r *rig) endJob() {
 func (r *rig) log(e webhook.Endpoint) []store.WebhookDelivery {
 	r.Helper()
 	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.PageRequest{Limit: 100})
-	must.Get(r, err)
+	must.Succeed(r, err)
 	return found
 }
 
@@ -367,9 +367,9 @@ func TestSender_DeletedEndpoint(t *testing.T) {
 		e := r.endpoint("one")
 		r.endJob()
 		all, err := webhook.LoadEndpoints(r.Context(), r.store, "a")
-		must.Get(r, err)
+		must.Succeed(r, err)
 		all.Remove(e.ID)
-		must.Get(r, all.Save(r.Context(), r.store, "a"))
+		must.Succeed(r, all.Save(r.Context(), r.store, "a"))
 		r.sender()
 		time.Sleep(2 * time.Second)
 		if log := r.log(e); r.count() != 0 || log[0].State != store.DeliveryFailed || log[0].Attempts[0].Error == "" {

@@ -34,7 +34,7 @@ func (r *rig) stream() *AuditStream {
 	s, err := NewAuditStream(r.Context(), AuditStreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{
 		Store: r.store, Transport: &r.receiver, Reason: func(error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}})
-	must.Get(r, err)
+	must.Succeed(r, err)
 	s.Start()
 	r.streams = append(r.streams, s)
 	return s
@@ -43,13 +43,13 @@ func (r *rig) stream() *AuditStream {
 // appendAudit records an entry through the stream, as a node does.
 func (r *rig) appendAudit(s *AuditStream, id string) {
 	r.Helper()
-	must.Get(r, s.WrapStore(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
+	must.Succeed(r, s.WrapStore(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
 }
 
 // appendAuditAt records an entry with a time, as a node without a stream does.
 func (r *rig) appendAuditAt(id string, at time.Time, bytes int) {
 	r.Helper()
-	must.Get(r, r.store.AppendAudit(r.Context(), entryOf(id, at, bytes)))
+	must.Succeed(r, r.store.AppendAudit(r.Context(), entryOf(id, at, bytes)))
 }
 
 func entryOf(id string, at time.Time, bytes int) store.AuditEntry {
@@ -223,7 +223,7 @@ func TestStream_NextNodeRepeats(t *testing.T) {
 		_ = second.Stop(r.Context()) // never fails
 
 		p, now, err := second.loadPosition(r.Context())
-		must.Get(t, err)
+		must.Succeed(t, err)
 		until := now.Add(claimTTL)
 		p.Until = &until
 		if err := second.savePosition(r.Context(), &p); err != nil { // by a node that crashes then
