@@ -47,6 +47,8 @@ type Job struct {
 	Completed *time.Time `json:"datetime_completed"` // when the job reached its terminal state
 
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
+	RowChoice
+	InputRows *int64 `json:"input_rows,omitempty"` // rows of the whole input, set with NumRows; only with a limit
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
@@ -88,6 +90,27 @@ type Label struct {
 func (l *Labels) ListLabels() []Label {
 	return []Label{{"name", &l.Name, MaxNameRunes}, {"description", &l.Description, 512}}
 }
+
+// RowChoice says which rows of its input a job runs. The zero RowChoice means all rows.
+type RowChoice struct {
+	Limit  int64  `json:"limit,omitempty"`  // maximum number of rows; 0: all rows
+	Sample Sample `json:"sample,omitempty"` // how the rows are chosen; empty without a limit
+}
+
+// HasOtherRows reports whether the limit of a job left out rows of its input. It is false
+// while the number of rows is not known.
+func (j *Job) HasOtherRows() bool {
+	return j.InputRows != nil && j.NumRows != nil && *j.InputRows > *j.NumRows
+}
+
+// Sample is a way to choose rows of an input.
+type Sample string
+
+// The samples. The chosen rows keep the order of the input.
+const (
+	SampleFirst  Sample = "first"
+	SampleRandom Sample = "random" // the seed of the job decides which rows
+)
 
 // JobUsage holds the tokens and the cost of a job.
 type JobUsage struct {
@@ -173,6 +196,7 @@ type Spec struct {
 	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
 	FileName string `json:"file_name,omitempty"` // name of the File
 	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
+	RowChoice
 	IDColumn string `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
 	Output   string `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
 
@@ -227,6 +251,7 @@ const (
 type Continuation struct {
 	Job            string `json:"job"`              // id of an ended job of the same account
 	Failed         bool   `json:"failed,omitempty"` // run failed rows again too
+	Rest           bool   `json:"rest,omitempty"`   // run also the rows of the input that the ended job's limit left out
 	AllowDuplicate bool   `json:"again,omitempty"`  // make the job even if another job already continues the ended job
 }
 

@@ -206,7 +206,7 @@ func isContinuable(rec *store.Record) bool {
 	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:
 		return false
 	case rec.Job.Status == rowmill.StatusSucceeded:
-		return rec.Job.FailedRows > 0
+		return rec.Job.FailedRows > 0 || rec.Job.HasOtherRows()
 	case rec.Job.FailureReason != nil && rec.Job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return false // the same input would fail again
 	case rec.Spec.URL != "" && rec.DownloadFinished == nil:

@@ -122,10 +122,13 @@ func (in *inputReader) rowCountUpdate() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
 	}
-	rows, cut, shards := in.input.Rows, in.input.ShardHash(), in.shards
+	rows, inputRows, cut, shards := in.input.Rows, in.input.InputRows, in.input.ShardHash(), in.shards
 	return func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
+		}
+		if r.Job.InputRows == nil && inputRows > 0 {
+			r.Job.InputRows = &inputRows
 		}
 		if r.Shards == 0 {
 			r.Shards = shards

@@ -894,7 +894,7 @@ type Resumption struct {
 	// Name Default: the name of the ended job.
 	Name string `json:"name,omitempty"`
 
-	// Rows missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
+	// Rows missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. rest: also the rows of the input that the job's limit left out. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
 	Rows string `json:"rows,omitempty"`
 }
 

@@ -24,6 +24,8 @@ type Submission struct {
 	Output   string                   `json:"output_name,omitempty"`    // name of the output column in the results; empty: the job's id
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
+	rowmill.RowChoice
+
 	Model       string           `json:"model,omitempty"`
 	Prompt      string           `json:"prompt,omitempty"` // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
 	System      string           `json:"system_prompt,omitempty"`

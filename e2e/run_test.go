@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -143,6 +144,42 @@ func TestRun_Failed(t *testing.T) {
 	if calls := whole.calls.Load(); calls > 9 {
 		t.Errorf("%d rows ran after a failed run of ten rows", calls)
 	}
+}
+
+// TestRun_Limit runs a few rows of a table, and then the others.
+func TestRun_Limit(t *testing.T) {
+	t.Parallel()
+	const rows = 300
+	w := newWitness(t, rows, 0)
+	r := &localRun{dir: t.TempDir()}
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, rows), 0o600))
+	r.args = []string{"rows.csv", "--column", "text", "--engine", w.url, "-o", "answers.jsonl"}
+	answers := func() []string {
+		t.Helper()
+		return slices.Collect(strings.Lines(string(must.Get(os.ReadFile(filepath.Join(r.dir, "answers.jsonl")))(t))))
+	}
+	r.end(t, 2, []string{"--sample: needs --limit"}, "--sample", "random")
+	r.end(t, 0, []string{"running 20 of these rows", "20 rows in", "the input has 300 rows; the same command without --limit runs the others"}, "--limit", "20")
+	r.end(t, 0, []string{"answers.jsonl is complete"}, "--limit", "20")
+	if got := answers(); len(got) != 20 || w.calls.Load() != 20 {
+		t.Fatalf("%d answers after %d requests, want 20", len(got), w.calls.Load())
+	}
+	r.end(t, 0, []string{"so the run starts again", "30 rows in"}, "--limit", "30", "--sample", "random")
+	sample := answers()
+	r.end(t, 0, []string{"running the other rows: 30 are done", "300 rows in", "wrote answers.jsonl"})
+	if calls := w.calls.Load(); calls != 20+rows {
+		t.Errorf("%d requests for a trial of 20 rows and a run of %d, of which 30 ran first", calls, rows)
+	}
+	all := answers()
+	for i, line := range all {
+		if want := fmt.Sprintf("{\"answer\":%q}\n", answerText(i)); line != want {
+			t.Fatalf("row %d is %q, want %q", i, line, want)
+		}
+	}
+	if len(all) != rows || len(sample) != 30 || slices.Equal(sample, all[:30]) || slices.ContainsFunc(sample, func(line string) bool { return !slices.Contains(all, line) }) {
+		t.Errorf("%d rows, and a random sample of %d rows: %q", len(all), len(sample), sample)
+	}
+	r.end(t, 0, []string{"answers.jsonl is complete"})
 }
 
 // TestRun_URL runs a table that the server does not have yet. The same command downloads it.

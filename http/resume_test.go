@@ -63,6 +63,39 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 	w.resume(made, `{}`).wantError(409, "job_not_over", "has not ended")
 }
 
+// A job with a limit is continued with the same rows, or with all rows of its input.
+func TestResume_Rest(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a","b","c"],"limit":2,"sample":"random","name":"trial"}`, 2)
+	w.succeed(f, answers("x", "y"))
+	id := f.JobID
+	shown := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)
+	if shown["limit"] != 2.0 || shown["sample"] != "random" || shown["num_rows"] != 2.0 || shown["input_rows"] != 3.0 {
+		t.Errorf("%v of %v rows, limit %v, sample %v", shown["num_rows"], shown["input_rows"], shown["limit"], shown["sample"])
+	}
+	w.resume(id, `{}`).wantError(409, "nothing_to_run", `send {"rows": "rest"} to run the other 1 rows`)
+	w.resume(id, `{"rows":"failed"}`).wantError(409, "nothing_to_run", "")
+	rest := w.resume(id, `{"rows":"rest"}`).want(200).json()["results"].(string)
+	if again := w.resume(id, `{"rows":"rest"}`).want(200).json()["results"]; again != rest {
+		t.Errorf("the same request made %v", again)
+	}
+	record := w.record(rest)
+	if c := record.Spec.Continue; !c.Rest || !c.Failed || record.Spec.RowChoice != (rowmill.RowChoice{}) || record.Job.RowChoice != (rowmill.RowChoice{}) || record.Job.InputRows != nil {
+		t.Errorf("the rest continues %+v with %+v", c, record.Spec.RowChoice)
+	}
+	whole := w.succeeded(`{"inputs":["a","b"],"limit":2}`, answers("x", "y"))
+	w.resume(whole, `{"rows":"rest"}`).wantError(409, "nothing_to_run", "all 2 rows")
+	w.resume(w.succeeded(`{"inputs":["a"]}`, answers("x")), `{"rows":"rest"}`).wantError(409, "nothing_to_run", "had no limit")
+	f = w.running(`{"inputs":["a","b","c"],"limit":2}`, 2)
+	w.succeed(f, answers("x", ""))
+	same := w.record(w.resume(f.JobID, `{}`).want(200).json()["results"].(string))
+	if c := same.Spec.Continue; c.Rest || !c.Failed || same.Spec.Limit != 2 || same.Job.Limit != 2 {
+		t.Errorf("a job with a failed row is continued with %+v, limit %d", c, same.Spec.Limit)
+	}
+	w.resume(f.JobID, `{"rows":"rest"}`).wantError(409, "already_continued", "with other rows")
+}
+
 func TestResume_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

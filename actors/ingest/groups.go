@@ -33,7 +33,7 @@ func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	if !t.input.Groups {
 		return false, nil
 	}
-	err = t.Bucket.Copy(ctx, layout.GroupsKey(t.old.Job.ID), layout.GroupsKey(t.rec.Job.ID))
+	err = t.Bucket.Copy(ctx, layout.GroupsKey(t.source), layout.GroupsKey(t.rec.Job.ID))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return false, nil
 	}

@@ -160,6 +160,19 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 // cutFrom writes the shards of a job's input and their list. source is the record of
 // this job, or of the job that this job continues.
 func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
+	if g.spec.Limit > 0 {
+		m, err = g.cutSample(ctx, source)
+	} else {
+		m, err = g.cutInput(ctx, source)
+	}
+	if err == nil && g.spec.URL != "" {
+		g.dropDownload(ctx)
+	}
+	return m, err
+}
+
+// cutInput writes all rows of a job's stored input as shards, and their list.
+func (g *ingester) cutInput(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
 	rows, err := g.open(ctx, source)
 	if err != nil {
 		return m, err
@@ -167,13 +180,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
 		return m, err
 	}
-	if err := g.writeManifestAndLists(ctx, &m); err != nil {
-		return m, err
-	}
-	if g.spec.URL != "" {
-		g.dropDownload(ctx)
-	}
-	return m, nil
+	return m, g.writeManifestAndLists(ctx, &m)
 }
 
 // dropDownload removes the stored download after its shards are written. If this fails,

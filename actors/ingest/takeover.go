@@ -27,7 +27,10 @@ type takeover struct {
 	*ingester
 	old     store.Record           // record of the old job
 	failed  bool                   // failed rows of the old job run again in the new job
-	input   shard.Manifest         // manifest of the old job
+	rest    bool                   // rows that the limit of the old job left out run too
+	source  string                 // name of the old job in the keys of its input
+	input   shard.Manifest         // manifest of the input that the new job uses
+	sample  *sampleTakeover        // the old job's rows in the whole input; nil if the new job has the same rows
 	rows    *archive.CommittedRows // the committed rows of the old job
 	counted *inputTokenCounter     // counts the tokens of the rows that will run
 	taken   int64                  // number of rows that were taken over
@@ -90,7 +93,7 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 // all rows. cut is true if the old job has shards.
 func (t *takeover) findOldJob(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
-		t.failed = t.failed || next.Failed
+		t.failed, t.rest = t.failed || next.Failed, t.rest || next.Rest
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound): // records are never removed; a node may write this one again
@@ -102,7 +105,11 @@ func (t *takeover) findOldJob(ctx context.Context) (cut bool, err error) {
 		case !t.old.Job.Status.IsTerminal(): // the old job had ended before this job was submitted
 			return false, fmt.Errorf("%w: the store has lost the record that job %s ended; its status is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
+		t.source = next.Job
 		t.input, err = t.manifest(ctx)
+		if err == nil && t.rest {
+			return true, t.findWholeInput(ctx)
+		}
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return err == nil, err
 		}
@@ -146,9 +153,13 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	for _, p := range committed {
 		have[p.Shard] = append(have[p.Shard], p)
 	}
+	if t.sample != nil {
+		t.sample.begin(ctx, t.rows)
+		defer t.sample.stop()
+	}
 	t.counted = newInputCounter(t.counter, &t.spec, 0).begin(ctx)
 	t.lookForCopies(ctx)
-	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows}
+	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows, Sample: t.input.Sample, InputRows: t.input.InputRows}
 	for n := range t.input.Shards {
 		var info shard.ManifestEntry
 		var taken *roaring.Bitmap
@@ -201,7 +212,7 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.ManifestEntry, e
 	if texts := t.old.Spec.Inline; texts != nil {
 		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
-	if err := t.Bucket.Copy(ctx, layout.ShardKey(t.old.Job.ID, n), layout.ShardKey(t.rec.Job.ID, n)); err != nil {
+	if err := t.Bucket.Copy(ctx, layout.ShardKey(t.source, n), layout.ShardKey(t.rec.Job.ID, n)); err != nil {
 		return shard.ManifestEntry{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
 	}
 	return t.input.Shards[n], nil
@@ -214,6 +225,9 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.ManifestEntr
 	own := roaring.New()
 	for _, p := range parts {
 		rows, err := archive.AcceptedRows(p)
+		if p.Carried && t.sample != nil {
+			t.sample.takeTruncated(p.Totals.TruncatedRows)
+		}
 		if err != nil || p.Carried {
 			return rows, err
 		}
@@ -231,13 +245,19 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.ManifestEntr
 // these rows.
 func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.ManifestEntry, visit results.RowVisitor) (*roaring.Bitmap, error) {
 	rows := roaring.New()
-	err := t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.RowOutput) error {
+	take := func(row *rowmill.Row, out *rowmill.RowOutput) error {
 		if out.Failed() && t.failed {
 			return nil
 		}
 		rows.Add(uint32(row.Index - info.First))
 		return visit(row, out)
-	})
+	}
+	var err error
+	if t.sample != nil {
+		err = t.sample.eachRowOfShard(info, take)
+	} else {
+		err = t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, take)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("take over rows of shard %d: %w", n, err)
 	}
@@ -282,7 +302,12 @@ func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEnt
 		return nil, fmt.Errorf("write a part of shard %d: %w", n, err)
 	}
 	part.Rows = int64(taken.GetCardinality())
-	part.Totals.Rows, part.Totals.TruncatedRows = part.Rows, t.rows.TruncatedRows(n)
+	part.Totals.Rows = part.Rows
+	if t.sample != nil {
+		part.Totals.TruncatedRows = t.sample.takeTruncated(part.Rows)
+	} else {
+		part.Totals.TruncatedRows = t.rows.TruncatedRows(n)
+	}
 	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {
 		part.Accepted, _ = taken.ToBytes() // writing to memory cannot fail
 	}

@@ -47,9 +47,8 @@ func (d dyingJobs) MarkContinued(ctx context.Context, id, by string) error {
 	return d.Jobs.MarkContinued(ctx, id, by)
 }
 
-// runDying is run by an owner that dies after this many writes to store and bucket.
-func (r *rig) runDying(t *testing.T, writes int, rec *store.Record, fence store.Fence) (over bool) {
-	t.Helper()
+// dyingRig returns a rig whose owner dies after this many writes to store and bucket.
+func (r *rig) dyingRig(writes int) *rig {
 	die, d := dies(writes), *r
 	d.Jobs, d.Bucket = dyingJobs{r.store, die}, &hooked{Bucket: r.Bucket, create: func(string) error { return die() }}
 	d.Parts = hookedParts{r.store, func(commit func() error) error {
@@ -58,7 +57,13 @@ func (r *rig) runDying(t *testing.T, writes int, rec *store.Record, fence store.
 		}
 		return commit()
 	}}
-	_, err := d.run(t, rec, fence)
+	return &d
+}
+
+// runDying is run by an owner that dies after this many writes to store and bucket.
+func (r *rig) runDying(t *testing.T, writes int, rec *store.Record, fence store.Fence) (over bool) {
+	t.Helper()
+	_, err := r.dyingRig(writes).run(t, rec, fence)
 	if err != nil && !errors.Is(err, errDied) {
 		t.Fatalf("write %d: %v", writes, err)
 	}

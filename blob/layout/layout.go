@@ -7,6 +7,7 @@
 //	jobs/<id>/input/manifest.json                       the list of shards; written when all shards are complete
 //	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
 //	jobs/<id>/input/copies                              which rows are equal to earlier rows; these copies do not run
+//	jobs/<id>/input/whole/input/…                       shards, manifest and groups of the whole input of a job with a limit; jobs/<id>/input has only the chosen rows
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact, made when the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made on the first request
@@ -146,6 +147,10 @@ func JobPrefix(job string) string { return Jobs + job + "/" }
 
 // InputPrefix returns the prefix of a job's input objects.
 func InputPrefix(job string) string { return JobPrefix(job) + "input/" }
+
+// WholeInput returns the name that stands for the job in the keys of its whole input, if the
+// job has a limit. InputPrefix(job) covers these keys.
+func WholeInput(job string) string { return job + "/input/whole" }
 
 // PartsPrefix returns the prefix of a job's parts.
 func PartsPrefix(job string) string { return JobPrefix(job) + "parts/" }

@@ -39,7 +39,8 @@ type jobCase struct {
 	*account
 	Job
 	index int
-	texts []string
+	input []string // the rows of its input
+	texts []string // the rows that it runs
 	of    *jobCase // the job that it continues
 
 	// Guarded by account.mu.
@@ -103,7 +104,7 @@ func newAccount(w *world) *account {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {
 			c.of = a.jobs[j.Continues-1]
-			c.texts, c.Rows, c.Broken, c.Deadly, c.Equal, c.Schema, c.Account = c.of.texts, 0, c.of.Broken, c.of.Deadly, c.of.Equal, c.of.Schema, c.of.Account
+			c.input, c.texts, c.Rows, c.Broken, c.Deadly, c.Equal, c.Schema, c.Account = c.of.input, c.of.texts, 0, c.of.Broken, c.of.Deadly, c.of.Equal, c.of.Schema, c.of.Account
 		}
 		for r := range c.Rows {
 			if j.Equal > 0 {
@@ -116,7 +117,13 @@ func newAccount(w *world) *account {
 			case r < j.Broken:
 				text = "broken " + text
 			}
-			c.texts = append(c.texts, text)
+			c.input = append(c.input, text)
+		}
+		switch {
+		case j.Limit > 0:
+			c.texts = c.input[:j.Limit]
+		case c.of == nil || j.Rest:
+			c.texts = c.input
 		}
 		a.jobs = append(a.jobs, c)
 	}

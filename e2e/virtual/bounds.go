@@ -30,7 +30,7 @@ func (j *jobCase) judgeReruns() {
 	if len(family) > 1 {
 		want, lost := j.answers()
 		again, bound = -want, bound+lost
-		for _, text := range j.different() {
+		for _, text := range different(j.input) {
 			again += t.answered[text]
 		}
 	}
@@ -40,9 +40,9 @@ func (j *jobCase) judgeReruns() {
 }
 
 // different returns the rows of a job without repetitions.
-func (j *jobCase) different() []string {
-	return slices.Compact(slices.Sorted(slices.Values(j.texts)))
-}
+func (j *jobCase) different() []string { return different(j.texts) }
+
+func different(texts []string) []string { return slices.Compact(slices.Sorted(slices.Values(texts))) }
 
 // rate returns the largest number of rows per second of a server: a row takes at least half
 // of Pace.

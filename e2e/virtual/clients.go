@@ -30,9 +30,14 @@ func (j *jobCase) live() {
 		}
 		time.Sleep(time.Duration(j.At))
 		path = "/v1/jobs/" + old + "/resume"
-		if slices.ContainsFunc(j.jobs, func(other *jobCase) bool { return other != j && other.of == j.of }) {
-			text = []byte(`{"again":true}`)
+		body := map[string]any{}
+		if j.Rest {
+			body["rows"] = "rest"
 		}
+		if slices.ContainsFunc(j.jobs, func(other *jobCase) bool { return other != j && other.of == j.of }) {
+			body["again"] = true
+		}
+		text, _ = json.Marshal(body)
 	}
 	var answer struct {
 		Results string `json:"results"`
@@ -71,11 +76,14 @@ func (j *jobCase) cancel(began time.Duration) {
 
 // submission returns the body of the client's request.
 func (j *jobCase) submission() []byte {
-	var inputs any = j.texts
+	var inputs any = j.input
 	if j.From != "" {
 		inputs = fmt.Sprintf("https://%s/%d", sourceHost, j.index)
 	}
 	body := map[string]any{"inputs": inputs, "model": modelName, "job_priority": j.priority()}
+	if j.Limit > 0 {
+		body["limit"] = j.Limit
+	}
 	if j.Equal > 0 {
 		body["dedup"] = true
 	}
@@ -136,7 +144,7 @@ func (j *jobCase) refused(node int, text []byte) bool {
 		}
 		return true
 	}
-	if job := rec.Job; job.NumRows == nil || job.RowsDone < *job.NumRows || job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 {
+	if job := rec.Job; job.NumRows == nil || job.RowsDone < *job.NumRows || job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 || j.Rest && job.HasOtherRows() {
 		j.wrong("job %d has rows left, and cannot be continued: %s", j.of.index, text)
 	}
 	return true

@@ -101,6 +101,9 @@ const (
 	lossy   = 30_000_000 // the bucket loses what it acknowledged
 	loops   = 32_000_000 // a node crashes again soon after each start
 	torn    = 34_000_000 // some nodes use a copy of the store, which is given up
+	trying  = 36_000_000 // jobs run a part of their input, and others run the rest
+
+	newest = trying
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -118,6 +121,7 @@ var stages = []struct {
 	{lossy, []func(*generator){(*generator).losses}},
 	{loops, []func(*generator){(*generator).crashLoop}},
 	{torn, []func(*generator){(*generator).splits}},
+	{trying, []func(*generator){(*generator).trials}},
 }
 
 // Generate returns the schedule of a seed.
@@ -244,6 +248,28 @@ func (g *generator) splits() {
 	}
 	for range 1 + g.IntN(4) {
 		g.Jobs = append(g.Jobs, Job{At: f.At + Duration(g.Int64N(int64(f.For))), Node: g.IntN(len(g.Nodes)), Rows: 1 + g.IntN(40)})
+	}
+}
+
+// trials gives a job a limit and has other jobs run the rest, sometimes with a fault at that
+// time.
+func (g *generator) trials() {
+	i := g.IntN(len(g.Jobs))
+	j := &g.Jobs[i]
+	if j.Continues > 0 || j.Poison != "" || j.Urgent || j.Equal > 0 || j.Broken > 0 || j.Rows < 2 || g.IntN(2) > 0 {
+		return
+	}
+	j.Limit = 1 + g.IntN(j.Rows-1)
+	for range 1 + g.IntN(2) {
+		rest := Job{At: g.upTo(4 * time.Second), Node: g.IntN(len(g.Nodes)), Continues: i + 1, Rest: true}
+		if g.IntN(4) == 0 {
+			rest.Cancel = rest.At + g.upTo(10*time.Second)
+		}
+		g.Jobs = append(g.Jobs, rest)
+	}
+	if g.IntN(2) == 0 {
+		g.faultAt(g.IntN(len(g.Nodes)), g.one("blob.put", "store.update", "store.commit-parts", "store.keep-input", "store.continued"))
+		g.Faults[len(g.Faults)-1].Nth += g.IntN(12)
 	}
 }
 

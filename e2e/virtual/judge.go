@@ -287,7 +287,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
 		j.wrong("%d records of parts of job %d are left", len(parts), j.index)
 	}
-	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for jobs that continue it
+	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 || rec.Job.HasOtherRows() // its input stays for jobs that continue it
 	resumable = resumable && j.world.InputRetention == 0
 	for _, info := range j.world.shelf.list(layout.JobPrefix(j.id)) {
 		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.InputPrefix(j.id))) {

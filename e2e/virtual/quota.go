@@ -116,7 +116,7 @@ func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id str
 		a.wrong("limit what the account may spend: %v", err)
 		return "", rec
 	}
-	j := &jobCase{account: a, Job: Job{Node: keeper}, index: len(a.jobs), texts: []string{"the last row"}}
+	j := &jobCase{account: a, Job: Job{Node: keeper}, index: len(a.jobs), input: []string{"the last row"}}
 	header := http.Header{"Idempotency-Key": {name}, "Authorization": {"Key " + keyOf(defaultAccount)}}
 	code, text := a.world.request(keeper, http.MethodPost, "/v1/batch-inference", header, j.submission())
 	var answer struct {

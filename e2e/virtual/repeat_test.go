@@ -25,7 +25,7 @@ func TestSchedulesRepeat(t *testing.T) {
 	for i := range many {
 		seed := uint64(i + 1)
 		if i%5 == 4 { // with the newest faults
-			seed += harsh
+			seed += newest
 		}
 		ask := task{Schedule: Generate(seed), Effects: true}
 		var verdicts [2]Verdict

@@ -60,6 +60,9 @@ type Job struct {
 	From    string   `json:"from,omitempty"`    // how a server sends its rows (source.go); empty: they are in the request
 	Poison  string   `json:"poison,omitempty"`  // when it kills its owner (poison.go); empty: never
 
+	Limit int  `json:"limit,omitempty"` // it runs only this many of its rows, fewer than Rows; 0: all
+	Rest  bool `json:"rest,omitempty"`  // it also runs the rows that the limit of the continued job left out
+
 	// Continues is the number of the job, from 1, that this job continues. The request
 	// comes At after the end of that job, and the rows are the same.
 	Continues int `json:"continues,omitempty"`

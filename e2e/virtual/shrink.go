@@ -35,6 +35,7 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 				smaller := s
 				smaller.Jobs = slices.Clone(s.Jobs)
 				smaller.Jobs[i].Rows /= 2
+				smaller.Jobs[i].Limit = min(smaller.Jobs[i].Limit, smaller.Jobs[i].Rows-1)
 				smaller.Jobs[i].Broken = min(smaller.Jobs[i].Broken, smaller.Jobs[i].Rows-1)
 				if !try(smaller) {
 					break

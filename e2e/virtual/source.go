@@ -86,7 +86,7 @@ func (j *jobCase) file() []byte {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
 	_ = w.Write([]string{"text"}) // writing to memory cannot fail
-	for _, text := range j.texts {
+	for _, text := range j.input {
 		_ = w.Write([]string{text})
 	}
 	w.Flush()

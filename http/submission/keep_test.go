@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
 )
 
 func TestSubmission_InlineRows(t *testing.T) {
@@ -33,6 +35,21 @@ func TestSubmission_LargerInputsAreSpooled(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.spooled(record.Spec.Spooled)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A later job can run the other rows, so the record has no rows.
+func TestSubmission_RowsWithALimitAreSpooled(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for limit, rows := range map[string]int64{"2": 2, "3": 3, "9": 3} {
+		record := w.submitted(`{"inputs":["a","b","c"],"limit":` + limit + `}`)
+		if diff := cmp.Diff([]string{"a", "b", "c"}, w.spooled(record.Spec.Spooled)); diff != "" || record.Spec.Inline != nil {
+			t.Errorf("limit %s: %q in the record, (-want +got):\n%s", limit, record.Spec.Inline, diff)
+		}
+		if job := record.Job; *job.NumRows != rows || *job.InputRows != 3 || job.Sample != rowmill.SampleFirst || job.HasOtherRows() != (rows < 3) {
+			t.Errorf("limit %s: %d rows of %d, sample %s", limit, *job.NumRows, *job.InputRows, job.Sample)
+		}
 	}
 }
 

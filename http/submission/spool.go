@@ -34,6 +34,8 @@ type rowSpool struct {
 	writer  blob.Writer
 	buffer  *bufio.Writer
 	dropped bool // discardRows was called; later rows are not stored
+
+	objectOnly bool // finishRows writes the rows to an object, also if they fit into the record
 }
 
 // addStringRow adds a row that is a JSON string. raw is the text between the quotes; addStringRow
@@ -97,7 +99,7 @@ func (k *rowSpool) abort() {
 	k.rows = nil
 }
 
-// finishRows stores the rows. If they fit into the job's record, it returns them as texts
+// finishRows stores the rows. If they fit into the job's record and objectOnly is not set, it returns them as texts
 // in inline. Otherwise it commits the object with the rows and returns the object's key in
 // objectKey. prompt renders rows that are JSON objects; it is nil if there are no such
 // rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in an
@@ -105,7 +107,7 @@ func (k *rowSpool) abort() {
 func (k *rowSpool) finishRows(prompt *function.Prompt) (inline []string, objectKey string, err error) {
 	if k.writer == nil {
 		inline, err = k.renderRows(prompt)
-		if inline != nil || err != nil {
+		if inline != nil && !k.objectOnly || err != nil {
 			return inline, "", err
 		}
 		if err := k.spill(); err != nil {

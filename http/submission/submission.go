@@ -178,6 +178,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 	if !job.sub.inline {
 		return nil
 	}
+	job.sub.rows.objectOnly = job.Spec.Limit > 0 // a later job can run the other rows
 	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(job.prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt
@@ -189,7 +190,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 // pending.
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
-		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority,
+		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice,
 		Schema: spec.Schema, Sampling: spec.Sampling, Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "Waiting for a place on a node.",
 	}}
 }
@@ -203,6 +204,9 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	if job.sub.inline {
 		rows := job.sub.rows.count
 		made.NumRows = &rows
+		if spec.Limit > 0 {
+			made.NumRows, made.InputRows = new(min(rows, spec.Limit)), &rows
+		}
 	}
 	if spec.Estimate {
 		made.RunType = rowmill.RunEstimate

@@ -68,12 +68,18 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
+		{name: "limit", want: "an integer", into: &spec.Limit, rule: func() error {
+			return refuseIf(spec.Limit < 1, "must be at least 1; leave it out to run all rows")
+		}},
+		{name: "sample", want: "a string", into: &spec.Sample, rule: func() error { return checkSample(spec.RowChoice) }},
 		{name: fieldOutput, want: "a string", into: &spec.Output, rule: func() error { return job.checkOutputName() }},
 		{name: fieldSystem, read: func() { sub.readInstructions(job) }},
 		{name: fieldSchema}, // readInstructions reads it too
 		{name: fieldSampling, read: func() { spec.Sampling = sub.resolveSampling(job) }},
 		{name: "random_seed_per_input", want: "a boolean", into: &spec.SeedPerRow, rule: job.ignoreSeeds},
-		{name: "cost_estimate", want: "a boolean", into: &spec.Estimate},
+		{name: "cost_estimate", want: "a boolean", into: &spec.Estimate, rule: func() error {
+			return refuseIf(spec.Estimate && spec.Limit != 0, "estimates the cost of the whole input; leave limit out")
+		}},
 		{name: "dedup", want: "a boolean", into: &spec.Dedup, rule: func() error {
 			return refuseIf(spec.Dedup && spec.SeedPerRow, "runs equal rows once, but random_seed_per_input gives each row its own seed and so its own answer; leave one of the two fields out")
 		}},
@@ -117,6 +123,9 @@ func (sub *Submission) validate(job *CheckedJob) {
 				sub.problems.Add(f.name, "%s", err)
 			}
 		}
+	}
+	if spec.Limit > 0 {
+		spec.Sample = cmp.Or(spec.Sample, rowmill.SampleFirst)
 	}
 	spec.Dedup = spec.Dedup && !spec.SeedPerRow // rows with seeds of their own are never equal
 	spec.Seed = rand.Int64N(math.MaxInt32 + 1)  // the range that every engine accepts
@@ -233,6 +242,14 @@ func checkIDColumn(job *CheckedJob) error {
 		refuseIf(results.IsReservedName(id) || id == "confidence_score" || id == job.ID, "must not be %q, which is a column of the results; rename the column", id),
 		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
 		refuseIf(job.prompt.HasInput(id), "must not be %q, which is a column of the prompt; rename the column", id),
+	)
+}
+
+// checkSample checks how the rows of a job with a limit are chosen.
+func checkSample(rows rowmill.RowChoice) error {
+	return cmp.Or(
+		refuseIf(rows.Sample != rowmill.SampleFirst && rows.Sample != rowmill.SampleRandom, "must be %q or %q", rowmill.SampleFirst, rowmill.SampleRandom),
+		refuseIf(rows.Limit == 0, "needs limit, the number of rows to choose; send limit too, or leave sample out"),
 	)
 }
 

@@ -25,6 +25,7 @@ import (
 const (
 	rowsMissing = "missing" // only rows that the old job has not committed
 	rowsFailed  = "failed"  // the missing rows, and rows that the old job has committed with an error
+	rowsRest    = "rest"    // the failed rows, and rows of the input that the old job's limit left out
 )
 
 // resumeHandler creates jobs that continue other jobs.
@@ -99,7 +100,7 @@ func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 // isSameContinuation reports whether two jobs that continue the same job were created by
 // equal requests.
 func isSameContinuation(a, b store.Record) bool {
-	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority &&
+	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Continue.Rest == b.Spec.Continue.Rest && a.Spec.Priority == b.Spec.Priority &&
 		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
 
@@ -139,9 +140,9 @@ func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, e
 	}
 	body.Read("rows", "a string", &want.rows)
 	switch want.rows {
-	case "", rowsMissing, rowsFailed:
+	case "", rowsMissing, rowsFailed, rowsRest:
 	default:
-		body.AddProblem("rows", "must be %q or %q", rowsMissing, rowsFailed)
+		body.AddProblem("rows", "must be %q, %q or %q", rowsMissing, rowsFailed, rowsRest)
 	}
 	var priority rowmill.Priority
 	if body.Read("job_priority", "the integer "+rowmill.PriorityValues, &priority) {
@@ -170,7 +171,10 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	}
 	was, spec := old.Job, old.Spec
 	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
-	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed, AllowDuplicate: want.again}
+	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows != rowsMissing, Rest: rows == rowsRest, AllowDuplicate: want.again}
+	if rows == rowsRest {
+		spec.RowChoice = rowmill.RowChoice{}
+	}
 	if spec.Raw != nil { // the completion window may have passed, and a resumed job needs none
 		raw := *spec.Raw
 		raw.Deadline = nil
@@ -187,7 +191,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	return record, nil
 }
 
-// chooseRowsToRun returns which rows the new job runs: rowsMissing or rowsFailed. It returns
+// chooseRowsToRun returns which rows the new job runs: rowsMissing, rowsFailed or rowsRest. It returns
 // an error if the new job would have no rows to run or would fail.
 func chooseRowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
@@ -208,9 +212,15 @@ func chooseRowsToRun(old store.Record, rows string) (string, error) {
 		return refuse("job_not_over", "the job is %s and has not ended; cancel it or wait for its end before you resume it", job.Status)
 	case old.DataRemoved != nil:
 		return "", archive.ErrRemoved
-	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) && (rows == rowsMissing || job.FailedRows == 0):
+	case rows == rowsRest && old.Spec.Limit == 0:
+		return refuse("nothing_to_run", `the job had no limit, so its input has no other rows; send {"rows": %q} to run the rows that are not done`, rowsMissing)
+	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) &&
+		(rows == rowsMissing || job.FailedRows == 0) && (rows != rowsRest || !job.HasOtherRows()):
 		remedy := ""
-		if job.FailedRows > 0 {
+		switch {
+		case job.HasOtherRows():
+			remedy = fmt.Sprintf(`; send {"rows": %q} to run the other %d rows of its input`, rowsRest, *job.InputRows-*job.NumRows)
+		case job.FailedRows > 0:
 			remedy = fmt.Sprintf(`; send {"rows": %q} to run the %d rows again that failed`, rowsFailed, job.FailedRows)
 		}
 		return refuse("nothing_to_run", "all %d rows of the job are done%s", *job.NumRows, remedy)

@@ -18,6 +18,11 @@ type Manifest struct {
 	Taken  int64           `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
 	Copies int64           `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
 	Groups bool            `json:"groups,omitempty"` // whether an object with the groups of rows exists
+
+	// Sample has the numbers of the rows in the whole input, as a Roaring bitmap, and InputRows
+	// is the number of rows of the whole input. Both are empty if the job has no limit.
+	Sample    []byte `json:"sample,omitempty"`
+	InputRows int64  `json:"input_rows,omitempty"`
 }
 
 // A ManifestEntry describes one shard.

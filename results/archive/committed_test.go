@@ -134,12 +134,12 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.ManifestEntry{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
 	in := must.Get(w.openInput(t.Context(), &w.job))(t)
-	defer in.close()
-	if row, err := in.row(9); err != nil || row.Text != "input 9" {
+	defer in.Close()
+	if row, err := in.Row(9); err != nil || row.Text != "input 9" {
 		t.Errorf("row 9 is %q, %v", row.Text, err)
 	}
 	for _, n := range []int64{10, 14, 20} {
-		if row, err := in.row(n); !errors.Is(err, results.ErrInputRemoved) {
+		if row, err := in.Row(n); !errors.Is(err, results.ErrInputRemoved) {
 			t.Errorf("row %d is %q, %v", n, row.Text, err)
 		}
 	}

@@ -20,17 +20,30 @@ import (
 // overwrite the manifest with other shards than the record counts. Then ReadManifest
 // returns shard.ErrCorrupt.
 func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (shard.Manifest, error) {
-	var m shard.Manifest
-	o, err := bucket.Open(ctx, layout.ManifestKey(rec.Job.ID))
+	m, err := readManifest(ctx, bucket, rec.Job.ID)
+	if err != nil {
+		return m, err
+	}
+	if rec.Cut != "" && rec.Cut != m.ShardHash() {
+		return m, fmt.Errorf("%w: the manifest lists other shards than the job counted: a node that had been suspended overwrote it", shard.ErrCorrupt)
+	}
+	return m, nil
+}
+
+// ReadWholeManifest returns the list of shards of the whole input of a job with a limit. If
+// there is none, the error is rowmill.ErrNotFound.
+func ReadWholeManifest(ctx context.Context, bucket blob.Bucket, job string) (shard.Manifest, error) {
+	return readManifest(ctx, bucket, layout.WholeInput(job))
+}
+
+func readManifest(ctx context.Context, bucket blob.Bucket, job string) (m shard.Manifest, err error) {
+	o, err := bucket.Open(ctx, layout.ManifestKey(job))
 	if err != nil {
 		return m, fmt.Errorf("open manifest: %w", err)
 	}
 	defer o.Close()
 	if err := json.NewDecoder(blob.NewReader(o)).Decode(&m); err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)
-	}
-	if rec.Cut != "" && rec.Cut != m.ShardHash() {
-		return m, fmt.Errorf("%w: the manifest lists other shards than the job counted: a node that had been suspended overwrote it", shard.ErrCorrupt)
 	}
 	return m, nil
 }
@@ -59,9 +72,9 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 	return r, nil
 }
 
-// inputReader reads single rows of a job's input until the input is removed. It has one
+// InputReader reads single rows of a job's input until the input is removed. It has one
 // block in memory.
-type inputReader struct {
+type InputReader struct {
 	ctx         context.Context
 	bucket      blob.Bucket
 	job         string // ID of the job
@@ -74,32 +87,39 @@ type inputReader struct {
 
 // openInput returns a reader of a job's input. If the input was removed, the reader has
 // no rows.
-func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inputReader, err error) {
-	in = &inputReader{ctx: ctx, bucket: a.bucket, job: record.Job.ID, spec: &record.Spec}
+func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *InputReader, err error) {
+	var input shard.Manifest
 	if texts := record.Spec.Inline; texts != nil {
-		in.input = shard.InlineManifest(texts)
-	} else if in.input, err = ReadManifest(ctx, a.bucket, record); errors.Is(err, rowmill.ErrNotFound) {
+		input = shard.InlineManifest(texts)
+	} else if input, err = ReadManifest(ctx, a.bucket, record); errors.Is(err, rowmill.ErrNotFound) {
 		err = nil
 	}
-	return in, err
+	return NewInputReader(ctx, a.bucket, record.Job.ID, &record.Spec, input), err
 }
 
-func (in *inputReader) close() {
+// NewInputReader returns a reader of the rows in the shards that input lists. job is the
+// name of the job in their keys. The caller closes it.
+func NewInputReader(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, input shard.Manifest) *InputReader {
+	return &InputReader{ctx: ctx, bucket: bucket, job: job, spec: spec, input: input}
+}
+
+// Close closes the open shard.
+func (in *InputReader) Close() {
 	if in.open != nil {
 		_ = in.open.Close() // the shard was only read, so an error loses no data
 		in.open, in.block = nil, nil
 	}
 }
 
-// row returns the input row with an index. It can be used as a results.InputReadFunc.
-func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
+// Row returns the input row with an index. It can be used as a results.InputReadFunc.
+func (in *InputReader) Row(index int64) (row rowmill.Row, err error) {
 	shards := in.input.Shards
 	n := sort.Search(len(shards), func(i int) bool { return shards[i].First > index }) - 1
 	if n < 0 || index >= shards[n].First+int64(shards[n].Rows) {
 		return row, results.ErrInputRemoved
 	}
 	if in.open == nil || in.shardNumber != n {
-		in.close()
+		in.Close()
 		if in.open, err = OpenShard(in.ctx, in.bucket, in.job, in.spec, n, shards[n]); err != nil {
 			return row, asInputRemoved(err)
 		}

@@ -88,9 +88,9 @@ func (a *Archive) eachUncountedRow(ctx context.Context, record store.Record, vis
 	if err != nil {
 		return err
 	}
-	defer in.close()
+	defer in.Close()
 	for i := range in.input.Rows { // the input was split, but the record does not have the number of rows
-		row, err := in.row(i)
+		row, err := in.Row(i)
 		if errors.Is(err, results.ErrInputRemoved) {
 			return errMoved
 		}

@@ -112,7 +112,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	if err != nil {
 		return err
 	}
-	defer input.close()
+	defer input.Close()
 	schema := committed.Schema
 	if schema.IDColumn != "" && input.input.IDKind != rowmill.IDNull {
 		schema.IDType = input.input.IDType
@@ -124,7 +124,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	if err != nil {
 		return err
 	}
-	file, err := results.NewPartialWriter(w, schema, input.row, reason)
+	file, err := results.NewPartialWriter(w, schema, input.Row, reason)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 }
 
 // missingRowReasons returns a function that returns the reason why a row has no outcome.
-func (a *Archive) missingRowReasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
+func (a *Archive) missingRowReasons(ctx context.Context, record store.Record, input *InputReader) (func(row int64) *rowmill.RowError, error) {
 	lost, err := a.readLostRows(ctx, record, input.input.Shards)
 	if err != nil {
 		return nil, err

@@ -85,6 +85,9 @@ func (c *jobCommands) printSummary(job client.Job, watchedFor time.Duration) {
 	if job.DeduplicatedRows > 0 {
 		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.FormatCount(job.DeduplicatedRows))
 	}
+	if job.HasOtherRows() {
+		c.Term.Say("the input has %s rows; run the others: rowmill jobs resume %s --rows rest", terminal.FormatCount(*job.InputRows), job.ID)
+	}
 	c.printCuts(job)
 }
 

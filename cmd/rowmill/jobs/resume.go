@@ -20,9 +20,9 @@ func (c *jobCommands) resume() *cobra.Command {
 		Use:   "resume JOB",
 		Short: "Run the rest of an ended job",
 		Long: `Create a job that takes over the committed rows of a failed or cancelled job, or of
-a succeeded job with failed rows, and runs the rest. The command prints the new job's
-id to standard output. The results of the new job have all rows; its cost counts only
-the rows that it runs.
+a succeeded job with failed rows or a limit, and runs the rest. The command prints the
+new job's id to standard output. The results of the new job have all rows; its cost
+counts only the rows that it runs.
 
 If another job already continues JOB, the command names that job and creates none.
 
@@ -31,7 +31,7 @@ The input must still exist: jobs.input_retention of the service says for how lon
 		Args:    cobra.ExactArgs(1),
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&want.Rows, "rows", "", "rows to run. missing: rows that are not done; failed: also the failed rows (default: failed if the job succeeded, or failed because of failed rows)")
+	flags.StringVar(&want.Rows, "rows", "", "rows to run. missing: rows that are not done; failed: also the failed rows; rest: also the rows that --limit left out (default: failed if the job succeeded, or failed because of failed rows)")
 	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as for jobs submit (default: the old job's)")
 	flags.StringVar(&want.Name, "name", "", "name of the new job (default: the old job's)")
 	flags.BoolVar(&again, "again", false, "create a job even if another job continues this job already; its rows run, and cost, again")

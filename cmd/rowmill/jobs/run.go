@@ -72,9 +72,13 @@ restart of the machine. The folder --state has what is done so far. Delete it wh
 you do not need it any more. If FILE or a flag changed, the run starts again. If the
 run failed, the same command runs the rows that are not done.
 
+Try a few rows first with --limit 20. The same command without --limit then runs the
+other rows, and takes over the answers of the 20.
+
 FILE, --column, --prompt and the formats are those of rowmill jobs submit. The ending
 of --output is the format of the results: .parquet, .csv, .json or .jsonl.`,
 		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet
+  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet --limit 20
   rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
   rowmill run reviews.csv --column body --simulate -o try.json`,
 		Args: cobra.ExactArgs(1),
@@ -116,7 +120,7 @@ func (r *runCommand) run(ctx context.Context, source string) (err error) {
 	if err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
-	if _, err := os.Stat(r.save.path); err == nil && state.Written && !state.changed && !r.save.force {
+	if _, err := os.Stat(r.save.path); err == nil && state.Written && !state.changed && state.RowChoice == r.RowChoice && !r.save.force {
 		r.Term.Say("%s is complete; --force writes it again", r.save.path)
 		return nil
 	}
@@ -197,6 +201,7 @@ func (r *runCommand) finish(ctx context.Context, api *client.Client, source stri
 // earlier start of the command, a job that runs the rest of a failed one, or a new job.
 func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
 	if state.Job == "" {
+		state.changed = state.changed || state.RowChoice != r.RowChoice // the key belongs to another submission
 		return r.submitRun(ctx, api, source, state)
 	}
 	job, err := api.Job(ctx, state.Job)
@@ -211,6 +216,8 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 		}
 		r.Term.Say("the input or a flag changed, so the run starts again")
 		return r.submitRun(ctx, api, source, state)
+	case state.RowChoice != r.RowChoice:
+		return r.changeRows(ctx, api, source, state, job)
 	case job.Status == rowmill.StatusFailed && job.RowsDone == 0:
 		state.changed = true // nothing is done, so a new job is the same as the rest of the old job
 		return r.submitRun(ctx, api, source, state)
@@ -228,10 +235,38 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 	return job.ID, nil
 }
 
+// changeRows returns the id of the job to follow after --limit or --sample changed. Without a
+// limit now, it is a job that takes over the rows of the earlier job and runs all others.
+func (r *runCommand) changeRows(ctx context.Context, api *client.Client, source string, state *runState, job client.Job) (id string, err error) {
+	if !job.Status.IsTerminal() {
+		if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
+			return "", fmt.Errorf("cancel the earlier run: %w", err)
+		}
+		if job, err = r.followJob(ctx, api, job.ID); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case r.Limit > 0 || job.RowsDone == 0:
+		r.Term.Say("--limit or --sample changed, so the run starts again")
+		state.changed = true
+		return r.submitRun(ctx, api, source, state)
+	case job.HasOtherRows() || job.Status != rowmill.StatusSucceeded:
+		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{Rows: "rest"})
+		if err != nil {
+			return "", fmt.Errorf("run the other rows: %w", err)
+		}
+		r.Term.Say("running the other rows: %s are done", terminal.FormatCount(job.RowsDone-job.FailedRows))
+		state.Job = made.JobID
+	}
+	state.RowChoice, state.Written = r.RowChoice, false
+	return state.Job, state.save()
+}
+
 // submitRun submits the job of the run.
 func (r *runCommand) submitRun(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
 	if state.changed || state.Key == "" {
-		*state = runState{path: state.path, Command: state.command, command: state.command, Key: uuid.NewString()}
+		*state = runState{path: state.path, Command: state.command, command: state.command, RowChoice: r.RowChoice, Key: uuid.NewString()}
 		if err := state.save(); err != nil { // first: after a crash, the same key finds the job
 			return "", err
 		}
@@ -318,6 +353,9 @@ func (r *runCommand) reportEnd(ctx context.Context, api *client.Client, job clie
 	if job.FailedRows > 0 {
 		r.Term.Say("warning: %s rows failed and have no output%s", terminal.FormatCount(job.FailedRows), r.describeFailedRows(ctx, api, job))
 	}
+	if job.HasOtherRows() {
+		r.Term.Say("the input has %s rows; the same command without --limit runs the others", terminal.FormatCount(*job.InputRows))
+	}
 	r.printCuts(job)
 	return nil
 }
@@ -341,7 +379,8 @@ func (r *runCommand) describeFailedRows(ctx context.Context, api *client.Client,
 
 // A runState is the state of a run, in the file run.json of its folder.
 type runState struct {
-	Command string `json:"command"`         // identifies the input and the flags of the job
+	Command string `json:"command"` // identifies the input, and the flags of the job except --limit and --sample
+	rowmill.RowChoice
 	Key     string `json:"idempotency_key"` // of the submission
 	Job     string `json:"job,omitempty"`   // id of the job; empty before the node has answered
 	Written bool   `json:"written"`         // the results are written
@@ -371,6 +410,7 @@ func (r *runCommand) openState(source *string) (*runState, error) {
 		Changed    time.Time
 		Content    []byte
 	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Simulate: r.node.Simulate, Source: *source}
+	identity.RowChoice = rowmill.RowChoice{}
 	switch {
 	case *source == stdout: // here "-" means standard input
 		if *source, identity.Content, err = r.copyStdin(); err != nil {

@@ -80,6 +80,9 @@ The command follows the job, and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach the command prints the job's ID
 and returns at once.
 
+With --limit the job runs a few rows, to look at their answers first. rowmill jobs
+resume JOB --rows rest then runs the other rows, and takes over the answers.
+
 With --estimate nothing is written: the command prints what the job would cost,
 with bounds. An estimate costs nothing. For large inputs at priority 1 the
 service runs the first rows to measure the length of their answers; otherwise it
@@ -130,6 +133,8 @@ func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.Output, "output-column", "", "name of the column with the answers in the results (default: the job's ID)")
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
+	flags.Int64Var(&s.Limit, "limit", 0, "run at most this many rows (default: all)")
+	flags.StringVar((*string)(&s.Sample), "sample", "", "rows to run with --limit: first or random (default: first)")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
 	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
@@ -137,6 +142,7 @@ func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row its own random seed")
 	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the copies get the same answer and use no tokens (default: as jobs.dedup of the service says)")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
+	command.CompleteFlagValues(cmd, "sample", string(rowmill.SampleFirst), string(rowmill.SampleRandom))
 	command.CompleteFlagValues(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 }
 
@@ -198,6 +204,16 @@ func (s *submitFlags) readFlags() error {
 	}
 	if err := input.ValidateFormat(s.Format); err != nil {
 		return fmt.Errorf("--input-format %w", err)
+	}
+	switch {
+	case s.Limit < 0:
+		return errors.New("--limit: must be at least 1; leave it out to run all rows")
+	case s.Sample != "" && s.Sample != rowmill.SampleFirst && s.Sample != rowmill.SampleRandom:
+		return fmt.Errorf("--sample %q: must be first or random", s.Sample)
+	case s.Sample != "" && s.Limit == 0:
+		return errors.New("--sample: needs --limit, the number of rows")
+	case s.Limit > 0 && s.Estimate:
+		return errors.New("--limit: cannot be used with --estimate, which estimates the cost of all rows")
 	}
 	if err := s.Priority.Validate(); err != nil && s.Priority != bySize {
 		return fmt.Errorf("--priority %w", err)
@@ -299,6 +315,10 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 		return nil, nil, err
 	}
 	c.Term.Say("%s: %s rows of %s", in.name, terminal.FormatCount(size.rows), in.describeFormat(prompt != nil))
+	if s.Limit > 0 && s.Limit < size.rows {
+		size = inputSize{rows: s.Limit, tokens: size.tokens * s.Limit / size.rows}
+		c.Term.Say("running %s of these rows", terminal.FormatCount(s.Limit))
+	}
 	if s.Priority == bySize && size.rows <= manyRows {
 		s.Priority = rowmill.Prototyping
 	}

@@ -2106,6 +2106,14 @@ export interface components {
             id_column_name?: string | null;
             /** @description The name of the output column in Parquet and CSV results. Default: the job's id. */
             output_name?: string | null;
+            /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */
+            limit?: number | null;
+            /**
+             * @description The rows to run if the input has more than limit. random: the same rows for the same seed.
+             * @default first
+             * @enum {string|null}
+             */
+            sample: "first" | "random" | null;
             system_prompt?: string | null;
             json_schema?: Record<string, never> | null;
             sampling_params?: components["schemas"]["SamplingParams"] | null;
@@ -2561,6 +2569,15 @@ export interface components {
                 code: string;
                 additional_context: string;
             };
+            /** @description The maximum number of rows to run. Absent if the job runs all rows. */
+            limit?: number;
+            /**
+             * @description Which rows run; only with limit. Their order is the order of the input.
+             * @enum {string}
+             */
+            sample?: "first" | "random";
+            /** @description Rows of the whole input; only with limit. Absent until the service has read the input. */
+            input_rows?: number;
             rows_done: number;
             failed_rows: number;
             /** @description Rows with an input that was cut to fit the context. */
@@ -3478,10 +3495,10 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
+                     * @description missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. rest: also the rows of the input that the job's limit left out. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
                      * @enum {string|null}
                      */
-                    rows?: "missing" | "failed" | null;
+                    rows?: "missing" | "failed" | "rest" | null;
                     /** @description Default: the priority of the ended job. */
                     job_priority?: components["schemas"]["Priority"] | null;
                     /** @description Default: the name of the ended job. */
