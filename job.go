@@ -2,6 +2,7 @@ package rowmill
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -197,8 +198,9 @@ type Spec struct {
 	FileName string `json:"file_name,omitempty"` // name of the File
 	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
 	RowChoice
-	IDColumn string `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
-	Output   string `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
+	Keep     []string `json:"keep,omitempty"`      // columns of the input that results can repeat; KeepAll means all
+	IDColumn string   `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
+	Output   string   `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
 
 	System   string          `json:"system,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
@@ -214,6 +216,18 @@ type Spec struct {
 	RowQuota   int64    `json:"row_quota"`                // rows of this job
 	TokenQuota int64    `json:"token_quota"`              // input tokens of this job
 	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD per account and calendar month, UTC; nil for no limit
+}
+
+// KeepAll is the only element of Spec.Keep if all columns of the input are kept.
+const KeepAll = "*"
+
+// KeptColumns returns the names of the columns of the input that results can repeat; nil if
+// all of them.
+func (s *Spec) KeptColumns() []string {
+	if slices.Equal(s.Keep, []string{KeepAll}) {
+		return nil
+	}
+	return s.Keep
 }
 
 // Seeds says which seeds the rows of a job run with.

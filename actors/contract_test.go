@@ -37,7 +37,8 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		}
 		return readAssignment(r)
 	})
-	arrives(t, "invite", nil, func(m *invite) (*invite, error) {
+	withoutSample := func(m *invite) { m.Input.Sample, m.Input.InputRows = nil, 0 } // a worker does not need the whole input
+	arrives(t, "invite", withoutSample, func(m *invite) (*invite, error) {
 		r, err := through(invitationOf(m))
 		if err != nil {
 			return nil, err
@@ -50,7 +51,7 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		return &read, err
 	})
 	for kind := range compactionKinds {
-		arrives(t, "compaction: "+kind, func(m *compactionRequest) { m.Compaction.Make = kind }, func(m *compactionRequest) (*compactionRequest, error) {
+		arrives(t, "compaction: "+kind, func(m *compactionRequest) { m.Compaction.Make, m.Compaction.Schema.Kept = kind, nil }, func(m *compactionRequest) (*compactionRequest, error) {
 			r, err := through(compactionOf(m))
 			if err != nil {
 				return nil, err

@@ -596,6 +596,9 @@ type Account = AccountName
 // BatchID defines model for BatchID.
 type BatchID = string
 
+// Columns defines model for Columns.
+type Columns = string
+
 // FileID defines model for FileID.
 type FileID = string
 
@@ -868,6 +871,9 @@ type GetResultsURLParams struct {
 
 	// IncludeInputs Anything Go's strconv.ParseBool accepts.
 	IncludeInputs IncludeInputs `form:"include_inputs,omitempty" json:"include_inputs,omitempty"`
+
+	// Columns Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas.
+	Columns Columns `form:"columns,omitempty" json:"columns,omitempty"`
 
 	// IncludeCumulativeLogprobs Anything Go's strconv.ParseBool accepts.
 	IncludeCumulativeLogprobs IncludeLogprobs `form:"include_cumulative_logprobs,omitempty" json:"include_cumulative_logprobs,omitempty"`
@@ -1357,6 +1363,7 @@ func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResul
 	r := call{operation: "GetResultsURL", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/results-url", escape(jobID))}
 	r.setQuery("format", params.Format)
 	r.setQuery("include_inputs", params.IncludeInputs)
+	r.setQuery("columns", params.Columns)
 	r.setQuery("include_cumulative_logprobs", params.IncludeCumulativeLogprobs)
 	r.setQuery("partial", params.Partial)
 	r.setQuery("expires_in_seconds", params.ExpiresInSeconds)

@@ -17,6 +17,7 @@ type Results struct {
 	Format   string // parquet, csv (a ZIP with one CSV file), json or jsonl
 	Inputs   bool   // include the inputs
 	Logprobs bool   // include the cumulative log probabilities
+	Columns  string // columns that the job keeps of its input: names separated by commas, or rowmill.KeepAll; empty: none
 
 	// Partial fetches the results of a job that has not succeeded: one row for each input
 	// row, with null where there is no output. For a succeeded job it fetches the
@@ -31,6 +32,9 @@ func (r Results) queryParams() url.Values {
 		if wanted {
 			query.Set(name, "true")
 		}
+	}
+	if r.Columns != "" {
+		query.Set("columns", r.Columns)
 	}
 	return query
 }

@@ -24,6 +24,7 @@ type Submission struct {
 	Output   string                   `json:"output_name,omitempty"`    // name of the output column in the results; empty: the job's id
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
+	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice
 
 	Model       string           `json:"model,omitempty"`

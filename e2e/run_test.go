@@ -153,7 +153,7 @@ func TestRun_Limit(t *testing.T) {
 	w := newWitness(t, rows, 0)
 	r := &localRun{dir: t.TempDir()}
 	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, rows), 0o600))
-	r.args = []string{"rows.csv", "--column", "text", "--engine", w.url, "-o", "answers.jsonl"}
+	r.args = []string{"rows.csv", "--column", "text", "--keep", "id", "--engine", w.url, "-o", "answers.jsonl"}
 	answers := func() []string {
 		t.Helper()
 		return slices.Collect(strings.Lines(string(must.Get(os.ReadFile(filepath.Join(r.dir, "answers.jsonl")))(t))))
@@ -172,7 +172,7 @@ func TestRun_Limit(t *testing.T) {
 	}
 	all := answers()
 	for i, line := range all {
-		if want := fmt.Sprintf("{\"answer\":%q}\n", answerText(i)); line != want {
+		if want := fmt.Sprintf("{\"id\":\"%d\",\"answer\":%q}\n", i, answerText(i)); line != want {
 			t.Fatalf("row %d is %q, want %q", i, line, want)
 		}
 	}

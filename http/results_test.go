@@ -6,6 +6,8 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
@@ -44,6 +48,55 @@ func TestResults_JSONIsTheDefault(t *testing.T) {
 	if want := `attachment; filename="service-results~` + id + `~inputs=1~logprobs=0.json"`; disposition != want {
 		t.Errorf("disposition %s, want %s", disposition, want)
 	}
+}
+
+// A job that keeps columns of its input has them in results of all formats, if a client wants
+// them.
+func TestResults_Columns(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.succeeded(`{"inputs":[{"a":1,"b":"x"},{"a":2,"b":""}],"prompt":"{{b}}","keep_columns":"*"}`, answers("x", ""))
+	if record := w.record(id); record.Spec.Spooled == "" || !slices.Equal(record.Spec.Keep, []string{"*"}) {
+		t.Fatalf("the job keeps %q, its rows are in %q", record.Spec.Keep, record.Spec.Spooled)
+	}
+	must.Get(blob.Write(t.Context(), w.bucket, layout.KeptColumnsKey(id), layout.Parquet, func(out io.Writer) error { // as ingest does
+		next := int64(0)
+		return results.WriteKept(t.Context(), out, []results.KeptColumn{{Name: "a", IDType: rowmill.IDType{IDKind: rowmill.IDInt}}, {Name: "b", IDType: rowmill.IDType{IDKind: rowmill.IDString}}}, func(values []rowmill.ID) error {
+			if next++; next > 2 {
+				return io.EOF
+			}
+			values[0], values[1] = rowmill.ID{Kind: rowmill.IDInt, Int: next}, rowmill.ID{Kind: rowmill.IDString, Text: []string{"x", ""}[next-1]}
+			return nil
+		})
+	}))(t)
+	path := "/v1/jobs/" + id + "/results?format=jsonl"
+	for query, want := range map[string]string{
+		"":                       `{"` + id + `":"x"}` + "\n" + `{"` + id + `":null}` + "\n",
+		"&columns=*":             `{"a":1,"b":"x","` + id + `":"x"}` + "\n" + `{"a":2,"b":"","` + id + `":null}` + "\n",
+		"&columns=b":             `{"b":"x","` + id + `":"x"}` + "\n" + `{"b":"","` + id + `":null}` + "\n",
+		"&columns=b,a&partial=1": `{"a":1,"b":"x","` + id + `":"x"}` + "\n" + `{"a":2,"b":"","` + id + `":null}` + "\n",
+	} {
+		if got := w.get(path + query).want(200).text; string(got) != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	if got := w.get("/v1/jobs/" + id + "/results?columns=a").want(200).json(); !cmp.Equal(got, map[string]any{"a": []any{1.0, 2.0}, "outputs": []any{"x", nil}}) {
+		t.Errorf("JSON %v", got)
+	}
+	names := func(query string) []string {
+		t.Helper()
+		file := w.get("/v1/jobs/" + id + "/results?format=parquet" + query).want(200).text
+		return must.Get(results.ListColumns(bytes.NewReader(file)))(t)
+	}
+	if got, want := names("&columns=a&include_inputs=1"), []string{"a", "inputs", id}; !slices.Equal(got, want) {
+		t.Errorf("Parquet has the columns %q, want %q", got, want)
+	}
+	if got := names(""); !slices.Equal(got, []string{id}) {
+		t.Errorf("Parquet has the columns %q", got)
+	}
+	w.get(path+"&columns=a,c").want(400).wantField("columns", "the job keeps the columns a, b")
+	plain := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	w.get("/v1/jobs/"+plain+"/results?columns=*").want(400).wantField("columns", "submit a job with keep_columns")
 }
 
 func TestResults_JSONLines(t *testing.T) {

@@ -73,15 +73,21 @@ type csvRowReader struct {
 	cell    func(column int) (string, error) // method readCell, as a function value
 }
 
-func openCSV(text *textReader, opts Options) (Reader, error) {
-	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
+// openCSVTable begins to read a CSV file, and returns the names of its columns.
+func openCSVTable(text *textReader, opts Options) (src *csvSource, names []string, err error) {
+	src = &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
 	if opts.Format == FormatTSV {
 		src.SetSeparator('\t')
 	} else if line, err := src.FirstLine(); err == nil { // if FirstLine fails, header returns its error
 		sep, _ := detectSeparator(line, opts)
 		src.SetSeparator(sep)
 	}
-	names, err := src.header()
+	names, err = src.header()
+	return src, names, err
+}
+
+func openCSV(text *textReader, opts Options) (Reader, error) {
+	src, names, err := openCSVTable(text, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package results
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +20,14 @@ func (v FileVariant) Name() string {
 	var names []string
 	for _, o := range v.Options() {
 		names = append(names, o.name+map[bool]string{true: "=1", false: "=0"}[*o.Value])
+	}
+	switch v.Columns {
+	case "":
+	case AllColumns:
+		names = append(names, "columns=all")
+	default: // names may be long and have any characters
+		sum := sha256.Sum256([]byte(v.Columns))
+		names = append(names, "columns="+hex.EncodeToString(sum[:6]))
 	}
 	return strings.Join(names, "~")
 }

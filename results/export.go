@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
@@ -27,10 +26,10 @@ type exporter struct {
 	tablePositions []int                  // tablePositions[c] is the position of columns[c] in t
 	w              io.Writer
 	buf            []byte
-	leaf           *columnar.LeafType // type of the IDs; set only if their kind is IDLeafValue
-	floats         []float32          // buffer for an embedding
-	row            []byte             // buffer for a cell
-	err            error              // error of the last appendValue
+	leaves         []*columnar.LeafType // for each column: its type if the kind is TableLeaf, else nil
+	floats         []float32            // buffer for an embedding
+	row            []byte               // buffer for a cell
+	err            error                // error of the last appendValue
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v FileVariant) (*exporter, error) {
@@ -47,12 +46,13 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v File
 		if at < 0 || t.Columns()[at] != c {
 			return nil, fmt.Errorf("the file has no column %q of the schema's type", c.Name)
 		}
-		e.tablePositions = append(e.tablePositions, at)
-	}
-	if s.IDKind == rowmill.IDLeafValue {
-		if e.leaf, err = columnar.ParseLeaf(s.IDLeaf); err != nil {
-			return nil, err
+		var leaf *columnar.LeafType
+		if c.Kind == columnar.TableLeaf {
+			if leaf, err = columnar.ParseLeaf(c.Leaf); err != nil {
+				return nil, err
+			}
 		}
+		e.tablePositions, e.leaves = append(e.tablePositions, at), append(e.leaves, leaf)
 	}
 	return e, nil
 }
@@ -113,10 +113,10 @@ func (e *exporter) appendValue(b *columnar.RowBlock, c, at, i int, asJSON bool) 
 		e.buf = strconv.AppendBool(e.buf, b.Bool(at, i))
 	case columnar.TableLeaf:
 		if asJSON {
-			e.buf, e.err = e.leaf.AppendJSON(e.buf, b.Leaf(at, i))
+			e.buf, e.err = e.leaves[c].AppendJSON(e.buf, b.Leaf(at, i))
 			return
 		}
-		e.row, e.err = e.leaf.AppendText(e.row[:0], b.Leaf(at, i))
+		e.row, e.err = e.leaves[c].AppendText(e.row[:0], b.Leaf(at, i))
 		e.buf = appendCSVCell(e.buf, e.row)
 	case columnar.TableFloats:
 		if asJSON {

@@ -138,30 +138,30 @@ func (p *PartWriter) addCells() {
 		case *[]float32:
 			p.table.AppendFloats(c, *v)
 		case *rowmill.ID:
-			p.addID(c, v)
+			appendID(p.table, c, v)
 		default:
 			panic(fmt.Sprintf("column %q: values cannot be %T", from.Name, v))
 		}
 	}
 }
 
-// addID writes an ID into column c.
-func (p *PartWriter) addID(c int, id *rowmill.ID) {
+// appendID writes an ID into column c.
+func appendID(table *columnar.TableWriter, c int, id *rowmill.ID) {
 	switch id.Kind {
 	case rowmill.IDString:
-		p.table.AppendText(c, id.Text)
+		table.AppendText(c, id.Text)
 	case rowmill.IDInt:
-		p.table.AppendInt(c, id.Int)
+		table.AppendInt(c, id.Int)
 	case rowmill.IDUint:
-		p.table.AppendUint(c, uint64(id.Int))
+		table.AppendUint(c, uint64(id.Int))
 	case rowmill.IDFloat:
-		p.table.AppendReal(c, id.Real)
+		table.AppendReal(c, id.Real)
 	case rowmill.IDBool:
-		p.table.AppendBool(c, id.Int != 0)
+		table.AppendBool(c, id.Int != 0)
 	case rowmill.IDLeafValue:
-		p.table.AppendLeaf(c, id.Text)
+		table.AppendLeaf(c, id.Text)
 	default:
-		p.table.AppendNull(c)
+		table.AppendNull(c)
 	}
 }
 

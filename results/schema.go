@@ -2,6 +2,7 @@ package results
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -42,9 +43,28 @@ var fixedNames = namesOf(Schema{}.columns())
 // FileVariant says which optional columns a result file for clients has. Every variant has
 // the output column, and the ID column if the job has one.
 type FileVariant struct {
-	Inputs   bool // the file has the column inputs, and the fields of a Function
-	Logprobs bool // the file has the column cumulative_logprobs
+	Inputs   bool        // the file has the column inputs, and the fields of a Function
+	Logprobs bool        // the file has the column cumulative_logprobs
+	Columns  ColumnNames // the columns of the input file that the file has
 }
+
+// ColumnNames lists names of columns, separated by NUL bytes; AllColumns means all. It can be
+// compared, because FileVariant is compared.
+type ColumnNames string
+
+// AllColumns is the list of all columns.
+const AllColumns ColumnNames = "*"
+
+// NewColumnNames returns the list of these names.
+func NewColumnNames(names ...string) ColumnNames { return ColumnNames(strings.Join(names, "\x00")) }
+
+// Has reports whether the list has a name.
+func (c ColumnNames) Has(name string) bool {
+	return c == AllColumns || c != "" && slices.Contains(c.List(), name)
+}
+
+// List returns the names.
+func (c ColumnNames) List() []string { return strings.Split(string(c), "\x00") }
 
 // Full is the variant with all optional columns. The other variants and the exports are
 // made from the file of this variant.
@@ -67,6 +87,7 @@ const (
 	metaJob    = "job_id"
 	metaModel  = "model"
 	metaOutput = "output_column" // absent if the column has the job's ID as its name
+	metaKept   = "kept_columns"  // JSON array of the names of Schema.Kept; absent if there are none
 )
 
 // Source is a file that can be read at any position. Its methods are safe for
@@ -81,11 +102,12 @@ type Schema struct {
 	JobID          string // ID of the job
 	Output         string // name of the output column; empty: JobID
 	Model          string
-	IDColumn       string   // name of the ID column; empty: no ID column
-	rowmill.IDType          // type of the IDs; IDNull if there is no ID column
-	Fields         []string // names of the columns for a Function's fields; no other column has such a name
-	Embedding      bool     // true: an output is a list of floats; false: it is a text
-	Partial        bool     // true: some rows did not run, and their input may be removed
+	IDColumn       string                 // name of the ID column; empty: no ID column
+	rowmill.IDType                        // type of the IDs; IDNull if there is no ID column
+	Fields         []string               // names of the columns for a Function's fields; no other column has such a name
+	Embedding      bool                   // true: an output is a list of floats; false: it is a text
+	Kept           []columnar.TableColumn // columns of the input file; they are the first columns
+	Partial        bool                   // true: some rows did not run, and their input may be removed
 
 	// ContentAsJSON changes JSON and CSV exports of rows with reasoning: if the content
 	// is valid JSON, the exports show it as JSON and not as text.
@@ -156,6 +178,9 @@ func (s Schema) table(v FileVariant) (all []column) {
 	add := func(name string, kind columnar.TableKind, isShown bool, cell cellFunc) {
 		all = append(all, column{columnar.TableColumn{Name: name, Kind: kind, Required: kind == number}, isShown, cell})
 	}
+	for _, c := range s.Kept {
+		all = append(all, column{TableColumn: c, isShown: v.Columns.Has(c.Name)})
+	}
 	if s.IDColumn != "" {
 		id := columnar.TableColumn{Name: s.IDColumn, Kind: idColumnKind(s.IDKind), Leaf: s.IDLeaf}
 		all = append(all, column{id, true, func(r *record) (any, *bool) { return &r.row.ID, nil }})
@@ -218,6 +243,10 @@ func (s Schema) meta() []columnar.KeyValue {
 	if s.Output != "" {
 		meta = append(meta, columnar.KeyValue{Key: metaOutput, Value: s.Output})
 	}
+	if len(s.Kept) > 0 {
+		names, _ := json.Marshal(namesOf(s.Kept)) // never fails for strings
+		meta = append(meta, columnar.KeyValue{Key: metaKept, Value: string(names)})
+	}
 	return meta
 }
 
@@ -235,9 +264,17 @@ func ReadSchema(src Source) (Schema, error) {
 // schemaOf reads the schema from an open file, like ReadSchema.
 func schemaOf(t *columnar.Table) (Schema, error) {
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel), Output: t.Meta(metaOutput)}
+	var kept []string
+	if names := t.Meta(metaKept); names != "" {
+		if err := json.Unmarshal([]byte(names), &kept); err != nil {
+			return Schema{}, fmt.Errorf("read schema: the names of kept columns: %w", err)
+		}
+	}
 	inputs := false // true between the columns inputs and output, where the fields are
 	for _, c := range t.Columns() {
 		switch {
+		case slices.Contains(kept, c.Name):
+			s.Kept = append(s.Kept, c)
 		case c.Name == s.OutputName():
 			s.Embedding, inputs = c.Kind == columnar.TableFloats, false
 		case c.Name == columnInputs:

@@ -118,7 +118,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if g.Ready != nil {
+	if g.Ready != nil && len(g.spec.Keep) == 0 { // keepColumns needs the stored download
 		if leave, ok := g.Stream(); ok {
 			defer leave()
 			d.tail = newDownloadTail(tailBytes, tailPatience)

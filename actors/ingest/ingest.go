@@ -160,6 +160,9 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 // cutFrom writes the shards of a job's input and their list. source is the record of
 // this job, or of the job that this job continues.
 func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
+	if err := g.keepColumns(ctx, source); err != nil {
+		return m, err
+	}
 	if g.spec.Limit > 0 {
 		m, err = g.cutSample(ctx, source)
 	} else {
@@ -253,11 +256,7 @@ func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object
 // that this job continues.
 func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
 	own := source.Job.ID == g.rec.Job.ID
-	key := source.Spec.Spooled
-	if source.Spec.URL != "" {
-		key = layout.RawInputKey(source.Job.ID)
-	}
-	o, err := g.Bucket.Open(ctx, key)
+	o, err := g.Bucket.Open(ctx, inputKey(&source))
 	if !own && errors.Is(err, rowmill.ErrNotFound) {
 		return nil, inputGoneFailure(source.Job.ID)
 	}
@@ -273,6 +272,14 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 		return nil, err
 	}
 	return rowSource{rows, o}, nil
+}
+
+// inputKey returns the key of a job's stored input.
+func inputKey(rec *store.Record) string {
+	if rec.Spec.URL != "" {
+		return layout.RawInputKey(rec.Job.ID)
+	}
+	return rec.Spec.Spooled
 }
 
 // read returns a reader of the rows in an object. If the job runs a Function, the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math/rand/v2"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -24,7 +23,7 @@ func (g *ingester) cutSample(ctx context.Context, source store.Record) (m shard.
 	if err != nil {
 		return m, err
 	}
-	chosen := chooseRows(&g.spec, whole.Rows)
+	chosen := shard.ChooseRows(&g.spec, whole.Rows)
 	in := archive.NewInputReader(ctx, g.Bucket, layout.WholeInput(g.id), &g.spec, whole)
 	if m, err = g.cutRows(ctx, &sampleReader{in: in, types: whole.IDType, numbers: chosen.Iterator()}, whole.Fields); err != nil {
 		return m, err
@@ -47,31 +46,6 @@ func (g *ingester) cutWhole(ctx context.Context, source store.Record) (shard.Man
 	whole.spec.RowQuota, whole.spec.TokenQuota, whole.spec.CostQuota, whole.spec.Dedup = 0, 0, nil, false
 	whole.spec.Model.ContextLength = 0 // a row that is too long matters only if it is chosen
 	return whole.cutInput(ctx, source)
-}
-
-// maxSampledInput is the number of first rows from which a sample is chosen: the numbers in a
-// Roaring bitmap have 32 bits.
-const maxSampledInput = 1 << 32
-
-// chooseRows returns the numbers of the rows that a job with a limit runs, of an input with
-// rows rows. Another call returns the same numbers.
-func chooseRows(spec *rowmill.Spec, rows int64) *roaring.Bitmap {
-	rows = min(rows, maxSampledInput)
-	limit := min(spec.Limit, rows)
-	chosen := roaring.New()
-	if spec.Sample != rowmill.SampleRandom {
-		chosen.AddRange(0, uint64(limit)) //nolint:gosec // not negative
-		return chosen
-	}
-	// Robert Floyd's algorithm: Bentley, "Programming pearls: a sample of brilliance",
-	// Communications of the ACM 30 (9), 1987.
-	random := rand.New(rand.NewPCG(uint64(spec.Seed), 0)) //nolint:gosec // no secret
-	for last := rows - limit; last < rows; last++ {
-		if !chosen.CheckedAdd(uint32(random.Int64N(last + 1))) { //nolint:gosec // below maxSampledInput
-			chosen.Add(uint32(last)) //nolint:gosec // below maxSampledInput
-		}
-	}
-	return chosen
 }
 
 // A sampleReader is the input.Reader of the chosen rows of an input.
@@ -162,7 +136,7 @@ func (s *sampleTakeover) committedRows(ctx context.Context, rows *archive.Commit
 	return func(yield func(sampledRow) bool) {
 		for n, info := range s.shards {
 			err := rows.EachRowOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.RowOutput) error {
-				number, err := s.chosen.Select(uint32(row.Index)) //nolint:gosec // below maxSampledInput
+				number, err := s.chosen.Select(uint32(row.Index)) //nolint:gosec // a number in a bitmap
 				sampled := sampledRow{Row: *row, out: out, err: err}
 				if sampled.Index = int64(number); !yield(sampled) {
 					return errStopped

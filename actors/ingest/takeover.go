@@ -67,6 +67,11 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 		m, err = g.cutFrom(ctx, t.old)
 		return m, false, err
 	}
+	if len(g.spec.Keep) > 0 {
+		if err := g.Bucket.Copy(ctx, layout.KeptColumnsKey(t.old.Job.ID), layout.KeptColumnsKey(g.id)); err != nil {
+			return m, false, fmt.Errorf("copy the kept columns: %w", t.explain(err))
+		}
+	}
 	shelf := archive.New(struct {
 		store.Jobs
 		store.Parts

@@ -142,6 +142,9 @@ func (j *Janitor) neededKeys(ctx context.Context, rec store.Record) (map[string]
 	for _, a := range rec.Artifacts {
 		keys[a.Key] = true
 	}
+	if len(rec.Spec.Keep) > 0 {
+		keys[layout.KeptColumnsKey(rec.Job.ID)] = true
+	}
 	parts, err := j.Store.ListParts(ctx, rec.Job.ID)
 	if err != nil {
 		return nil, err

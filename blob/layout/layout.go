@@ -8,6 +8,7 @@
 //	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
 //	jobs/<id>/input/copies                              which rows are equal to earlier rows; these copies do not run
 //	jobs/<id>/input/whole/input/…                       shards, manifest and groups of the whole input of a job with a limit; jobs/<id>/input has only the chosen rows
+//	jobs/<id>/kept.parquet                              columns of the whole input that results can repeat, as Parquet
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact, made when the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made on the first request
@@ -115,6 +116,10 @@ const (
 	Full = "full" // ID, inputs, outputs and log probabilities
 	Rows = "rows" // data for requests about single rows: tokens, errors, attempts
 
+	// Kept has all rows with the columns that the job keeps of its input. It is made on
+	// the first request.
+	Kept = "kept"
+
 	// Partial has all rows of a job that did not succeed, including the rows
 	// that did not run. It is made on the first request, and so are subsets of
 	// its columns.
@@ -151,6 +156,9 @@ func InputPrefix(job string) string { return JobPrefix(job) + "input/" }
 // WholeInput returns the name that stands for the job in the keys of its whole input, if the
 // job has a limit. InputPrefix(job) covers these keys.
 func WholeInput(job string) string { return job + "/input/whole" }
+
+// KeptColumnsKey returns the key of the columns of a job's whole input that results can repeat.
+func KeptColumnsKey(job string) string { return JobPrefix(job) + "kept.parquet" }
 
 // PartsPrefix returns the prefix of a job's parts.
 func PartsPrefix(job string) string { return JobPrefix(job) + "parts/" }

@@ -18,7 +18,8 @@ import (
 // live runs the client of a job: it submits until a node accepts the job, and may cancel it
 // and remove its data.
 func (j *jobCase) live() {
-	began, path, text := time.Duration(0), "/v1/batch-inference", []byte("{}")
+	var text []byte
+	began, path := time.Duration(0), "/v1/batch-inference"
 	if j.of == nil {
 		time.Sleep(time.Duration(j.At))
 		text = j.submission()

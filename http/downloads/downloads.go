@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,9 @@ func queryVariant(c *gin.Context, p *request.Problems) (v results.FileVariant) {
 	for _, o := range v.Options() {
 		*o.Value = exchange.QueryBool(c, p, o.Parameter)
 	}
+	if names, given := c.GetQuery(request.FieldColumns); given {
+		v.Columns = results.NewColumnNames(strings.Split(names, ",")...)
+	}
 	return v
 }
 
@@ -86,9 +90,31 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partia
 		return record, false, err
 	}
 	if isPartial = partial && record.Job.Status != rowmill.StatusSucceeded; isPartial {
-		return record, true, request.CheckHasPartialRows(record, v)
+		err = request.CheckHasPartialRows(record, v)
+	} else {
+		err = request.CheckHasResults(record, v)
 	}
-	return record, false, request.CheckHasResults(record, v)
+	if err == nil && isPartial && v.Columns != "" && !record.Job.Status.IsTerminal() {
+		err = request.Errorf(http.StatusConflict, "job_not_over", "the job is %s; columns works after its end", record.Job.Status).WithField("status", record.Job.Status)
+	}
+	if err == nil && v.Columns != "" && v.Columns != results.AllColumns {
+		err = d.checkKept(c.Request.Context(), record, v.Columns)
+	}
+	return record, isPartial, err
+}
+
+// checkKept returns an error if the job does not keep one of the named columns.
+func (d *Downloads) checkKept(ctx context.Context, record store.Record, names results.ColumnNames) error {
+	kept, err := d.Archive.ListKept(ctx, record)
+	if err != nil {
+		return err
+	}
+	for _, name := range names.List() {
+		if !slices.Contains(kept, name) {
+			return rowmill.Invalid(request.FieldColumns, "names %q; the job keeps the columns %s", textfmt.Shorten(name, 64), strings.Join(kept, ", "))
+		}
+	}
+	return nil
 }
 
 // sendResults answers GET /v1/jobs/{job_id}/results with the results of a job in the
@@ -107,7 +133,7 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	if format == "parquet" && (!some || record.Job.Status.IsTerminal()) {
 		return d.sendParquet(c, record, v, some)
 	}
-	source, err := d.openResults(ctx, record, some)
+	source, err := d.openResults(ctx, record, v, some)
 	if err != nil {
 		return err
 	}
@@ -130,14 +156,36 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	})
 }
 
-// openResults opens the rows from which the service makes JSON and CSV: the full results or, if
-// partial is true, the committed rows of a job that did not succeed.
-func (d *Downloads) openResults(ctx context.Context, record store.Record, partial bool) (archive.ResultFile, error) {
+// openResults opens the rows from which the service makes the other formats: the full results
+// or, if partial is true, the committed rows of a job that did not succeed.
+func (d *Downloads) openResults(ctx context.Context, record store.Record, v results.FileVariant, partial bool) (archive.ResultFile, error) {
+	if v.Columns != "" {
+		return d.openWithKept(ctx, record, partial)
+	}
 	if partial {
 		return d.Archive.OpenPartial(ctx, record)
 	}
 	object, schema, err := d.Archive.OpenFull(ctx, record)
 	return archive.ResultFile{Source: object, Schema: schema, Closer: object}, err
+}
+
+// openWithKept opens the rows with all columns that the job keeps of its input.
+func (d *Downloads) openWithKept(ctx context.Context, record store.Record, partial bool) (f archive.ResultFile, err error) {
+	all := results.Full
+	all.Columns = results.AllColumns
+	made, err := d.makeParquetFile(ctx, record, all, partial)
+	if err != nil {
+		return f, err
+	}
+	object, err := d.Bucket.Open(ctx, made.Key)
+	if err != nil {
+		return f, archive.MissingAsRemoved(fmt.Errorf("open the result file: %w", err))
+	}
+	f = archive.ResultFile{Source: object, Closer: object}
+	if f.Schema, err = results.ReadSchema(object); err != nil {
+		object.Close()
+	}
+	return f, archive.MissingAsRemoved(err)
 }
 
 // makeParquetFile returns the Parquet file of a variant, and makes the file if there is none.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -68,6 +69,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
+		{name: "keep_columns", read: func() { sub.readKeep(job) }},
 		{name: "limit", want: "an integer", into: &spec.Limit, rule: func() error {
 			return refuseIf(spec.Limit < 1, "must be at least 1; leave it out to run all rows")
 		}},
@@ -123,6 +125,9 @@ func (sub *Submission) validate(job *CheckedJob) {
 				sub.problems.Add(f.name, "%s", err)
 			}
 		}
+	}
+	if spec.Estimate {
+		spec.Keep = nil // an estimate has no results
 	}
 	if spec.Limit > 0 {
 		spec.Sample = cmp.Or(spec.Sample, rowmill.SampleFirst)
@@ -243,6 +248,39 @@ func checkIDColumn(job *CheckedJob) error {
 		refuseIf(id == job.Spec.Column, "must differ from column_name, which names the column with the rows"),
 		refuseIf(job.prompt.HasInput(id), "must not be %q, which is a column of the prompt; rename the column", id),
 	)
+}
+
+// readKeep reads the columns of the input that results can repeat: "*" for all, or their names.
+func (sub *Submission) readKeep(job *CheckedJob) {
+	const field = "keep_columns"
+	raw, given := sub.fields[field]
+	if !given {
+		return
+	}
+	names := []string{rowmill.KeepAll}
+	if string(raw) != `"*"` {
+		if err := request.Decode(raw, &names); err != nil || len(names) == 0 || len(names) > 1 && slices.Contains(names, rowmill.KeepAll) {
+			sub.problems.Add(field, `must be "*" or an array of names of columns`)
+			return
+		}
+	}
+	if sub.inline && sub.seen.objects == 0 {
+		sub.problems.Add(field, "is only for files and for rows that are objects: strings have no columns; leave it out")
+	}
+	seen := map[string]bool{}
+	for i, name := range names {
+		problem := cmp.Or(
+			refuseIf(name == "", "is empty; name a column"),
+			refuseIf(len(name) > maxColumnBytes, "has %d bytes; it may have at most %d", len(name), maxColumnBytes),
+			refuseIf(results.IsReservedName(name), "must not be %q, which is a column of the results; rename the column", name),
+			refuseIf(seen[name], "is %q, which is named before; name it once", name),
+		)
+		if problem != nil {
+			sub.problems.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)
+		}
+		seen[name] = true
+	}
+	job.Spec.Keep = names
 }
 
 // checkSample checks how the rows of a job with a limit are chosen.

@@ -176,8 +176,15 @@ func (t *TableWriter) buffer(c int, kind TableKind) *columnBuffer {
 // CopyRow adds all values of row i of b, and ends the row. b must come from a scan of
 // all columns, and its table must have the same columns as t.
 func (t *TableWriter) CopyRow(b *RowBlock, i int) error {
-	for c := range t.buffers {
-		to, from := &t.buffers[c], &b.columns[c]
+	t.CopyCells(b, i, 0)
+	return t.EndRow()
+}
+
+// CopyCells adds the values of row i of b to the columns from first on. The columns of b must
+// be the same as these columns of t.
+func (t *TableWriter) CopyCells(b *RowBlock, i, first int) {
+	for c := range b.columns {
+		to, from := &t.buffers[first+c], &b.columns[c]
 		at := int(from.at[i])
 		switch {
 		case at < 0:
@@ -195,7 +202,6 @@ func (t *TableWriter) CopyRow(b *RowBlock, i int) error {
 			t.blockBytes += to.addFixed(from.uint64At(at))
 		}
 	}
-	return t.EndRow()
 }
 
 // EndRow ends a row. It returns an error if this write or an earlier write failed.

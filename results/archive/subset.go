@@ -20,6 +20,9 @@ func (a *Archive) MakeParquet(ctx context.Context, record store.Record, v result
 		return a.makeRequestsFile(ctx, record, v)
 	}
 	full, err := fullArtifact(record)
+	if err == nil && v.Columns != "" {
+		full, err = a.withKept(ctx, record, full, layout.Kept)
+	}
 	if err != nil || v == results.Full {
 		return full, err
 	}

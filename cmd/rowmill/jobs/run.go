@@ -77,7 +77,7 @@ other rows, and takes over the answers of the 20.
 
 FILE, --column, --prompt and the formats are those of rowmill jobs submit. The ending
 of --output is the format of the results: .parquet, .csv, .json or .jsonl.`,
-		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet
+		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' --keep '*' -o answers.parquet
   rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet --limit 20
   rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
   rowmill run reviews.csv --column body --simulate -o try.json`,

@@ -68,8 +68,8 @@ counted first and then sent with the submission.
 With --prompt the prompt of each row is made from columns of a table.
 
 A table is uploaded in parts if it is larger than 8 MiB, or if more than one of
-its columns may be needed: with --prompt, for a Function, or with --id-column,
-which copies IDs into the results. To continue an interrupted
+its columns may be needed: with --prompt, for a Function, with --keep, which copies
+columns into the results, or with --id-column, which copies IDs. To continue an interrupted
 upload, run the same command again. The uploaded copy is removed from the service
 after the job is created.
 
@@ -133,6 +133,7 @@ func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.Output, "output-column", "", "name of the column with the answers in the results (default: the job's ID)")
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
+	flags.StringSliceVar(&s.Keep, "keep", nil, "columns of a table to repeat in the results: '*' or names separated by commas")
 	flags.Int64Var(&s.Limit, "limit", 0, "run at most this many rows (default: all)")
 	flags.StringVar((*string)(&s.Sample), "sample", "", "rows to run with --limit: first or random (default: first)")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
@@ -204,6 +205,9 @@ func (s *submitFlags) readFlags() error {
 	}
 	if err := input.ValidateFormat(s.Format); err != nil {
 		return fmt.Errorf("--input-format %w", err)
+	}
+	if len(s.Keep) > 0 && s.save.want.Columns == "" {
+		s.save.want.Columns = rowmill.KeepAll
 	}
 	switch {
 	case s.Limit < 0:
@@ -310,6 +314,9 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 	if prompt != nil {
 		in.opts.Fields = prompt.InputFields(func([]string) string { return "" })
 	}
+	if len(s.Keep) > 0 && !in.kind.Table {
+		return nil, nil, exit.WithCode(exit.Usage, fmt.Errorf("--keep: %s is %s and has no columns; leave --keep out, or give a table", in.name, in.describeFormat(true)))
+	}
 	size, err := in.measureInput(ctx, newTokenEstimator(s))
 	if err != nil {
 		return nil, nil, err
@@ -329,7 +336,7 @@ func (c *jobCommands) prepareLocalInput(ctx context.Context, api *client.Client,
 	if err := c.checkQuotas(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err
 	}
-	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || prompt != nil) {
+	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || prompt != nil || len(s.Keep) > 0) {
 		file, done, err := c.uploadInput(ctx, api, in)
 		if err != nil {
 			return nil, nil, err

@@ -2106,6 +2106,8 @@ export interface components {
             id_column_name?: string | null;
             /** @description The name of the output column in Parquet and CSV results. Default: the job's id. */
             output_name?: string | null;
+            /** @description Columns of the input that results can repeat with the parameter columns: * for all, or their names. For files, and for rows that are objects. */
+            keep_columns?: null | "*" | string[];
             /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */
             limit?: number | null;
             /**
@@ -2973,6 +2975,8 @@ export interface components {
         AnthropicVersion: string;
         /** @description Anything Go's strconv.ParseBool accepts. */
         IncludeInputs: components["schemas"]["Boolean"];
+        /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
+        Columns: string;
         /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
         Partial: components["schemas"]["Boolean"];
         /** @description Anything Go's strconv.ParseBool accepts. */
@@ -3355,6 +3359,8 @@ export interface operations {
                 result_format?: "json" | "jsonl" | "csv" | "parquet";
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_inputs?: components["parameters"]["IncludeInputs"];
+                /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
+                columns?: components["parameters"]["Columns"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
@@ -3414,6 +3420,8 @@ export interface operations {
                 format?: "parquet";
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_inputs?: components["parameters"]["IncludeInputs"];
+                /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
+                columns?: components["parameters"]["Columns"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */

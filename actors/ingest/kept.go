@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// keepColumns stores columns of the input for as long as the results, if the job keeps some. It
+// fails the job if the input lacks a column, or if a column of the results has its name.
+func (g *ingester) keepColumns(ctx context.Context, source store.Record) error {
+	if len(g.spec.Keep) == 0 {
+		return nil
+	}
+	o, err := g.Bucket.Open(ctx, inputKey(&source))
+	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != g.rec.Job.ID {
+		return inputGoneFailure(source.Job.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("open input: %w", err)
+	}
+	defer o.Close()
+	spec := &source.Spec
+	opts := input.Options{
+		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.FileNameFromURL(spec.URL)),
+		Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults(),
+	}
+	if spec.URL == "" && spec.File == "" { // the service wrote the rows as lines
+		opts.Format = input.FormatJSONL
+	}
+	in, err := input.OpenSource(o, o.Size(), opts, g.spec.KeptColumns())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	schema, columns := results.Schema{JobID: g.rec.Job.ID, Output: g.spec.Output}, make([]results.KeptColumn, 0, len(in.Columns))
+	for _, c := range in.Columns {
+		if schema.CheckKept(c.Name) != nil {
+			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The column %q, which keep_columns keeps, has the name of a column of the results. Rename it, choose another output_name, or keep only other columns.", c.Name)
+		}
+		columns = append(columns, results.KeptColumn(c))
+	}
+	if _, err := blob.Write(ctx, g.Bucket, layout.KeptColumnsKey(g.rec.Job.ID), layout.Parquet, func(w io.Writer) error {
+		return results.WriteKept(ctx, w, columns, in.Next)
+	}); err != nil {
+		return fmt.Errorf("store the kept columns: %w", err)
+	}
+	return nil
+}
