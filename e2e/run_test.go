@@ -182,6 +182,62 @@ func TestRun_Limit(t *testing.T) {
 	r.end(t, 0, []string{"answers.jsonl is complete"})
 }
 
+// TestRun_Files runs several files as one input.
+func TestRun_Files(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t, 10, 0)
+	r := &localRun{dir: t.TempDir()}
+	write := func(name string, content []byte) {
+		t.Helper()
+		must.Succeed(t, os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o700))
+		must.Succeed(t, os.WriteFile(filepath.Join(r.dir, name), content, 0o600))
+	}
+	answers := func() string {
+		t.Helper()
+		return string(must.Get(os.ReadFile(filepath.Join(r.dir, "answers.csv")))(t))
+	}
+	table := func(first int) string {
+		var out strings.Builder
+		w := csv.NewWriter(&out)
+		must.Succeed(t, w.WriteAll([][]string{{"id", "text"}, {strconv.Itoa(first), rowText(first)}, {strconv.Itoa(first + 1), rowText(first + 1)}}))
+		return out.String()
+	}
+	want := "id,answer\r\n"
+	for i := range 4 {
+		want += fmt.Sprintf("%d,%s\r\n", i, answerText(i))
+	}
+	write("day=1/rows.csv", []byte(table(0)))
+	write("day=2/rows.csv.gz", gzipped(t, []byte(table(2))))
+	flags := []string{"--column", "text", "--keep", "id", "--engine", w.url, "-o", "answers.csv"}
+	r.args = append([]string{"day=*/*"}, flags...)
+	r.end(t, 0, []string{"reading 2 files as one input", "4 rows in"})
+	if got := answers(); got != want {
+		t.Errorf("answers to two tables\n%s\nwant\n%s", got, want)
+	}
+	r.end(t, 0, []string{"answers.csv is complete"})
+	object := func(i int) string { return fmt.Sprintf(`{"id":"%d","text":%q}`, i, rowText(i)) }
+	write("a.jsonl", []byte(object(0)+"\n"+object(1))) // without a last line end
+	write("b.jsonl", []byte("\xEF\xBB\xBF"+object(2)+"\n"+object(3)+"\n"))
+	r.args = append([]string{"a.jsonl", "b.jsonl", "--force"}, flags...)
+	r.end(t, 0, []string{"reading 2 files as one input", "starts again"})
+	if got := answers(); got != want {
+		t.Errorf("answers to two files of JSON Lines\n%s\nwant\n%s", got, want)
+	}
+	write("other.csv", []byte("id,body\n1,a\n"))
+	write("more.csv", []byte("id,text,more\n1,a,b\n"))
+	for piece, files := range map[string][]string{
+		"give files of one format":         {"a.jsonl", "other.csv"},
+		`other.csv has no column "text"`:   {"day=1/rows.csv", "other.csv"},
+		"more.csv has more columns than":   {"day=1/rows.csv", "more.csv"},
+		"nothing*: no file matches":        {"nothing*"},
+		"several inputs must all be files": {"a.jsonl", "http://127.0.0.1:9/b.jsonl"},
+		"missing.csv: no such file":        {"a.jsonl", "missing.csv"},
+	} {
+		r.args = append(files, "--column", "text", "--engine", w.url, "-o", "wrong.csv", "--state", t.TempDir())
+		r.end(t, 2, []string{piece})
+	}
+}
+
 // TestRun_URL runs a table that the server does not have yet. The same command downloads it.
 func TestRun_URL(t *testing.T) {
 	t.Parallel()

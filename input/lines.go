@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 )
 
 // lineBuffer is the size of the read buffer, in bytes.
@@ -47,6 +48,38 @@ func (l *lineReader) readLine() (line []byte, whole bool, err error) {
 			line = bytes.TrimPrefix(line, byteOrderMark)
 		}
 		return bytes.TrimRight(line, "\r\n"), whole, nil
+	}
+}
+
+// Lines returns the lines of a text file without their line ends; a gzip file is unpacked. A
+// line is valid until the next one. After an error there are no more lines.
+func Lines(r io.ReaderAt, size int64, limits Limits) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		opts, file, packed, err := openSource(r, size, Options{Limits: limits})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		text, err := openText(file, packed, opts.Limits)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer text.close()
+		for lines := newLines(text, opts.Limits.MaxRecordBytes); ; {
+			line, whole, err := lines.readLine()
+			switch {
+			case errors.Is(err, io.EOF) && file.err == nil:
+				return
+			case err != nil:
+				err = text.convertReadError(err)
+			case !whole:
+				err = invalidFileError("Line %d of the input has more than %d bytes. Shorten it.", lines.number, opts.Limits.MaxRecordBytes)
+			}
+			if !yield(line, err) || err != nil {
+				return
+			}
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/input"
 )
 
 // A LocalNode is a node within this process, for `rowmill run`.
@@ -57,8 +58,8 @@ type runCommand struct {
 func RunCommand(cfg Config, start func(context.Context, LocalNodeOptions) (LocalNode, error)) *cobra.Command {
 	r := &runCommand{jobCommands: newJobCommands(cfg), start: start}
 	cmd := &cobra.Command{
-		Use:   "run FILE|URL|-",
-		Short: "Run a model over every row of a file, without a service",
+		Use:   "run FILE...|URL|-",
+		Short: "Run a model over every row of files, without a service",
 		Long: `Run a model over every row of a file and write the results in its order. Nothing
 else needs to run except an inference server: the command starts a node within its
 own process, for this run alone.
@@ -75,13 +76,15 @@ run failed, the same command runs the rows that are not done.
 Try a few rows first with --limit 20. The same command without --limit then runs the
 other rows, and takes over the answers of the 20.
 
-FILE, --column, --prompt and the formats are those of rowmill jobs submit. The ending
-of --output is the format of the results: .parquet, .csv, .json or .jsonl.`,
+FILE, --column, --prompt and the formats are those of rowmill jobs submit. Several
+files, or a pattern such as 'day=*/*.parquet', are one input: files of one format,
+tables with the same columns. The ending of --output is the format of the results:
+.parquet, .csv, .json or .jsonl.`,
 		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' --keep '*' -o answers.parquet
   rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet --limit 20
   rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
   rowmill run reviews.csv --column body --simulate -o try.json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 	}
 	r.addRowFlags(cmd)
 	flags := cmd.Flags()
@@ -97,12 +100,16 @@ of --output is the format of the results: .parquet, .csv, .json or .jsonl.`,
 		if flags.Changed("dedup") {
 			r.Dedup = &r.dedup
 		}
-		return r.run(cmd.Context(), args[0])
+		sources, err := findInputs(args)
+		if err != nil {
+			return exit.WithCode(exit.Usage, err)
+		}
+		return r.run(cmd.Context(), sources)
 	}
 	return cmd
 }
 
-func (r *runCommand) run(ctx context.Context, source string) (err error) {
+func (r *runCommand) run(ctx context.Context, sources []string) (err error) {
 	r.Priority, r.save.plainCSV = rowmill.Production, true
 	if err := r.readFlags(); err != nil {
 		return exit.WithCode(exit.Usage, err)
@@ -110,13 +117,14 @@ func (r *runCommand) run(ctx context.Context, source string) (err error) {
 	if err := r.checkFormat(); err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
-	if err := r.save.setPath(defaultResultName(source)); err != nil {
+	name := defaultResultName(sources[0])
+	if err := r.save.setPath(name); err != nil {
 		return err
 	}
 	if r.node.Dir == "" {
-		r.node.Dir = cmp.Or(strings.TrimPrefix(r.save.path, stdout), defaultResultName(source)) + ".state"
+		r.node.Dir = cmp.Or(strings.TrimPrefix(r.save.path, stdout), name) + ".state"
 	}
-	state, err := r.openState(&source)
+	state, err := r.openState(sources)
 	if err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
@@ -153,7 +161,7 @@ func (r *runCommand) run(ctx context.Context, source string) (err error) {
 		return err
 	}
 	defer api.Close()
-	if err := r.finish(ctx, api, source, state); err != nil {
+	if err := r.finish(ctx, api, sources, state); err != nil {
 		var signal exit.Signal
 		if errors.As(err, &signal) {
 			fmt.Fprintln(r.Term.Err, "stopping: rows in flight finish; the same command continues the run")
@@ -178,8 +186,8 @@ func (r *runCommand) checkFormat() error {
 }
 
 // finish begins or continues the job of the run, follows it, and writes its results.
-func (r *runCommand) finish(ctx context.Context, api *client.Client, source string, state *runState) error {
-	id, err := r.findOrSubmit(ctx, api, source, state)
+func (r *runCommand) finish(ctx context.Context, api *client.Client, sources []string, state *runState) error {
+	id, err := r.findOrSubmit(ctx, api, sources, state)
 	if err != nil {
 		return err
 	}
@@ -199,10 +207,10 @@ func (r *runCommand) finish(ctx context.Context, api *client.Client, source stri
 
 // findOrSubmit returns the id of the job of the run: the unfinished or succeeded job of an
 // earlier start of the command, a job that runs the rest of a failed one, or a new job.
-func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
+func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sources []string, state *runState) (id string, err error) {
 	if state.Job == "" {
 		state.changed = state.changed || state.RowChoice != r.RowChoice // the key belongs to another submission
-		return r.submitRun(ctx, api, source, state)
+		return r.submitRun(ctx, api, sources, state)
 	}
 	job, err := api.Job(ctx, state.Job)
 	switch {
@@ -215,12 +223,12 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 			}
 		}
 		r.Term.Say("the input or a flag changed, so the run starts again")
-		return r.submitRun(ctx, api, source, state)
+		return r.submitRun(ctx, api, sources, state)
 	case state.RowChoice != r.RowChoice:
-		return r.changeRows(ctx, api, source, state, job)
+		return r.changeRows(ctx, api, sources, state, job)
 	case job.Status == rowmill.StatusFailed && job.RowsDone == 0:
 		state.changed = true // nothing is done, so a new job is the same as the rest of the old job
-		return r.submitRun(ctx, api, source, state)
+		return r.submitRun(ctx, api, sources, state)
 	case job.Status == rowmill.StatusFailed || job.Status == rowmill.StatusCancelled:
 		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{})
 		if err != nil {
@@ -237,7 +245,7 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 
 // changeRows returns the id of the job to follow after --limit or --sample changed. Without a
 // limit now, it is a job that takes over the rows of the earlier job and runs all others.
-func (r *runCommand) changeRows(ctx context.Context, api *client.Client, source string, state *runState, job client.Job) (id string, err error) {
+func (r *runCommand) changeRows(ctx context.Context, api *client.Client, sources []string, state *runState, job client.Job) (id string, err error) {
 	if !job.Status.IsTerminal() {
 		if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
 			return "", fmt.Errorf("cancel the earlier run: %w", err)
@@ -250,7 +258,7 @@ func (r *runCommand) changeRows(ctx context.Context, api *client.Client, source 
 	case r.Limit > 0 || job.RowsDone == 0:
 		r.Term.Say("--limit or --sample changed, so the run starts again")
 		state.changed = true
-		return r.submitRun(ctx, api, source, state)
+		return r.submitRun(ctx, api, sources, state)
 	case job.HasOtherRows() || job.Status != rowmill.StatusSucceeded:
 		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{Rows: "rest"})
 		if err != nil {
@@ -264,7 +272,7 @@ func (r *runCommand) changeRows(ctx context.Context, api *client.Client, source 
 }
 
 // submitRun submits the job of the run.
-func (r *runCommand) submitRun(ctx context.Context, api *client.Client, source string, state *runState) (id string, err error) {
+func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources []string, state *runState) (id string, err error) {
 	if state.changed || state.Key == "" {
 		*state = runState{path: state.path, Command: state.command, command: state.command, RowChoice: r.RowChoice, Key: uuid.NewString()}
 		if err := state.save(); err != nil { // first: after a crash, the same key finds the job
@@ -276,6 +284,17 @@ func (r *runCommand) submitRun(ctx context.Context, api *client.Client, source s
 	}
 	if err := r.chooseModel(ctx, api, &r.submitFlags); err != nil {
 		return "", err
+	}
+	source := sources[0]
+	if len(sources) > 1 {
+		source = filepath.Join(r.node.Dir, "input")
+		format, err := r.combineInputs(ctx, sources, input.Options{Format: input.Format(r.Format), Column: r.Column, IDColumn: r.IDColumn}, source)
+		if err != nil {
+			return "", exit.WithCode(exit.Usage, err)
+		}
+		defer os.Remove(source)
+		r.Format = string(format)
+		r.Term.Say("reading %d files as one input", len(sources))
 	}
 	if isURL(source) {
 		err = r.setURL(source)
@@ -390,9 +409,17 @@ type runState struct {
 	changed bool   // Command and command differ
 }
 
+// A runInput identifies an input of a run.
+type runInput struct {
+	Source  string
+	Size    int64
+	Changed time.Time
+	Content []byte // hash of standard input
+}
+
 // openState reads the state of the run. If the rows come from standard input, it copies them
-// to the folder of the run and sets source to the copy.
-func (r *runCommand) openState(source *string) (*runState, error) {
+// to the folder of the run and sets the source to the copy.
+func (r *runCommand) openState(sources []string) (*runState, error) {
 	s := &runState{path: filepath.Join(r.node.Dir, "run.json")}
 	content, err := os.ReadFile(s.path)
 	if err == nil {
@@ -405,26 +432,15 @@ func (r *runCommand) openState(source *string) (*runState, error) {
 		client.Submission
 		NoTruncate bool
 		Simulate   bool
-		Source     string
-		Size       int64
-		Changed    time.Time
-		Content    []byte
-	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Simulate: r.node.Simulate, Source: *source}
+		Inputs     []runInput
+	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Simulate: r.node.Simulate}
 	identity.RowChoice = rowmill.RowChoice{}
-	switch {
-	case *source == stdout: // here "-" means standard input
-		if *source, identity.Content, err = r.copyStdin(); err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
-		}
-	case !isURL(*source):
-		info, err := os.Stat(*source)
+	for i := range sources {
+		in, err := r.identifyInput(&sources[i])
 		if err != nil {
 			return nil, err
 		}
-		if identity.Source, err = filepath.Abs(*source); err != nil {
-			return nil, err
-		}
-		identity.Size, identity.Changed = info.Size(), info.ModTime()
+		identity.Inputs = append(identity.Inputs, in)
 	}
 	text, err := json.Marshal(identity)
 	if err != nil {
@@ -434,6 +450,28 @@ func (r *runCommand) openState(source *string) (*runState, error) {
 	s.command = hex.EncodeToString(sum[:])
 	s.changed = s.Command != "" && s.Command != s.command
 	return s, nil
+}
+
+// identifyInput identifies an input. It copies standard input to the folder of the run and sets
+// source to the copy.
+func (r *runCommand) identifyInput(source *string) (in runInput, err error) {
+	in.Source = *source
+	switch {
+	case *source == stdout: // here "-" means standard input
+		if *source, in.Content, err = r.copyStdin(); err != nil {
+			return in, fmt.Errorf("read standard input: %w", err)
+		}
+	case !isURL(*source):
+		info, err := os.Stat(*source)
+		if err != nil {
+			return in, err
+		}
+		if in.Source, err = filepath.Abs(*source); err != nil {
+			return in, err
+		}
+		in.Size, in.Changed = info.Size(), info.ModTime()
+	}
+	return in, nil
 }
 
 // copyStdin copies standard input to the folder of the run. It returns the path and the
