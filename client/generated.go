@@ -620,6 +620,9 @@ type MessageBatchID = string
 // Partial defines model for Partial.
 type Partial = Boolean
 
+// Unpack defines model for Unpack.
+type Unpack = Boolean
+
 // UploadID defines model for UploadID.
 type UploadID = string
 
@@ -874,6 +877,9 @@ type GetResultsURLParams struct {
 
 	// Columns Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas.
 	Columns Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// Unpack Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts.
+	Unpack Unpack `form:"unpack,omitempty" json:"unpack,omitempty"`
 
 	// IncludeCumulativeLogprobs Anything Go's strconv.ParseBool accepts.
 	IncludeCumulativeLogprobs IncludeLogprobs `form:"include_cumulative_logprobs,omitempty" json:"include_cumulative_logprobs,omitempty"`
@@ -1364,6 +1370,7 @@ func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResul
 	r.setQuery("format", params.Format)
 	r.setQuery("include_inputs", params.IncludeInputs)
 	r.setQuery("columns", params.Columns)
+	r.setQuery("unpack", params.Unpack)
 	r.setQuery("include_cumulative_logprobs", params.IncludeCumulativeLogprobs)
 	r.setQuery("partial", params.Partial)
 	r.setQuery("expires_in_seconds", params.ExpiresInSeconds)

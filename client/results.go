@@ -17,6 +17,7 @@ type Results struct {
 	Format   string // parquet, csv (a ZIP with one CSV file), json or jsonl
 	Inputs   bool   // include the inputs
 	Logprobs bool   // include the cumulative log probabilities
+	Unpack   bool   // include the properties of the answers as columns; only for a job whose JSON Schema has properties
 	Columns  string // columns that the job keeps of its input: names separated by commas, or rowmill.KeepAll; empty: none
 
 	// Partial fetches the results of a job that has not succeeded: one row for each input
@@ -28,7 +29,7 @@ type Results struct {
 // queryParams returns the parameters of a request for results in this form.
 func (r Results) queryParams() url.Values {
 	query := url.Values{"format": {r.Format}}
-	for name, wanted := range map[string]bool{"include_inputs": r.Inputs, "include_cumulative_logprobs": r.Logprobs, "partial": r.Partial} {
+	for name, wanted := range map[string]bool{"include_inputs": r.Inputs, "include_cumulative_logprobs": r.Logprobs, "partial": r.Partial, "unpack": r.Unpack} {
 		if wanted {
 			query.Set(name, "true")
 		}

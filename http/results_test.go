@@ -95,6 +95,13 @@ func TestResults_Columns(t *testing.T) {
 		t.Errorf("Parquet has the columns %q", got)
 	}
 	w.get(path+"&columns=a,c").want(400).wantField("columns", "the job keeps the columns a, b")
+	w.get(path+"&unpack=1").want(400).wantField("unpack", "no json_schema with properties")
+	graded := w.succeeded(`{"inputs":["a"],"json_schema":{"type":"object","properties":{"stars":{"type":"integer"}}}}`, answers(`{"stars":3}`))
+	for _, query := range []string{"?unpack=true", "?unpack=1&partial=true"} {
+		if got := w.get("/v1/jobs/" + graded + "/results" + query).want(200).json(); !cmp.Equal(got, map[string]any{"outputs": []any{`{"stars":3}`}, "stars": []any{3.0}}) {
+			t.Errorf("unpacked %v", got)
+		}
+	}
 	plain := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.get("/v1/jobs/"+plain+"/results?columns=*").want(400).wantField("columns", "submit a job with keep_columns")
 }

@@ -21,6 +21,9 @@ func (v FileVariant) Name() string {
 	for _, o := range v.Options() {
 		names = append(names, o.name+map[bool]string{true: "=1", false: "=0"}[*o.Value])
 	}
+	if v.Unpack {
+		names = append(names, "unpack=1")
+	}
 	switch v.Columns {
 	case "":
 	case AllColumns:

@@ -46,6 +46,7 @@ type FileVariant struct {
 	Inputs   bool        // the file has the column inputs, and the fields of a Function
 	Logprobs bool        // the file has the column cumulative_logprobs
 	Columns  ColumnNames // the columns of the input file that the file has
+	Unpack   bool        // the file has the properties of the answers as columns
 }
 
 // ColumnNames lists names of columns, separated by NUL bytes; AllColumns means all. It can be
@@ -70,6 +71,13 @@ func (c ColumnNames) List() []string { return strings.Split(string(c), "\x00") }
 // made from the file of this variant.
 var Full = FileVariant{Inputs: true, Logprobs: true}
 
+// IsWide reports whether a file of the variant is made from the wide file: the full file with
+// more columns.
+func (v FileVariant) IsWide() bool { return v.Columns != "" || v.Unpack }
+
+// Wide is the variant with all columns that a file can have.
+var Wide = FileVariant{Inputs: true, Logprobs: true, Columns: AllColumns, Unpack: true}
+
 // Option is a field of a FileVariant.
 type Option struct {
 	Parameter string // name of the field in requests
@@ -87,7 +95,10 @@ const (
 	metaJob    = "job_id"
 	metaModel  = "model"
 	metaOutput = "output_column" // absent if the column has the job's ID as its name
-	metaKept   = "kept_columns"  // JSON array of the names of Schema.Kept; absent if there are none
+
+	// JSON arrays of the names of Schema.Kept and Schema.Unpacked; absent if there are none.
+	metaKept     = "kept_columns"
+	metaUnpacked = "unpacked_columns"
 )
 
 // Source is a file that can be read at any position. Its methods are safe for
@@ -107,6 +118,7 @@ type Schema struct {
 	Fields         []string               // names of the columns for a Function's fields; no other column has such a name
 	Embedding      bool                   // true: an output is a list of floats; false: it is a text
 	Kept           []columnar.TableColumn // columns of the input file; they are the first columns
+	Unpacked       []columnar.TableColumn // properties of the answers; they are the last columns
 	Partial        bool                   // true: some rows did not run, and their input may be removed
 
 	// ContentAsJSON changes JSON and CSV exports of rows with reasoning: if the content
@@ -196,6 +208,9 @@ func (s Schema) table(v FileVariant) (all []column) {
 		add(s.OutputName(), text, true, func(r *record) (any, *bool) { return &r.out.Text, &r.hasOutput })
 	}
 	add(columnScore, columnar.TableReal, v.Logprobs, func(r *record) (any, *bool) { return &r.out.Score, &r.hasScore })
+	for _, c := range s.Unpacked {
+		all = append(all, column{TableColumn: c, isShown: v.Unpack})
+	}
 	add(columnRow, number, false, func(r *record) (any, *bool) { return &r.row.Index, nil })
 	add(columnFinish, text, false, func(r *record) (any, *bool) { return (*string)(&r.out.Finish), nil })
 	add(columnInputTokens, number, false, func(r *record) (any, *bool) { return &r.out.InputTokens, nil })
@@ -243,9 +258,14 @@ func (s Schema) meta() []columnar.KeyValue {
 	if s.Output != "" {
 		meta = append(meta, columnar.KeyValue{Key: metaOutput, Value: s.Output})
 	}
-	if len(s.Kept) > 0 {
-		names, _ := json.Marshal(namesOf(s.Kept)) // never fails for strings
-		meta = append(meta, columnar.KeyValue{Key: metaKept, Value: string(names)})
+	for _, list := range []struct {
+		key     string
+		columns []columnar.TableColumn
+	}{{metaKept, s.Kept}, {metaUnpacked, s.Unpacked}} {
+		if len(list.columns) > 0 {
+			names, _ := json.Marshal(namesOf(list.columns)) // never fails for strings
+			meta = append(meta, columnar.KeyValue{Key: list.key, Value: string(names)})
+		}
 	}
 	return meta
 }
@@ -264,10 +284,12 @@ func ReadSchema(src Source) (Schema, error) {
 // schemaOf reads the schema from an open file, like ReadSchema.
 func schemaOf(t *columnar.Table) (Schema, error) {
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel), Output: t.Meta(metaOutput)}
-	var kept []string
-	if names := t.Meta(metaKept); names != "" {
-		if err := json.Unmarshal([]byte(names), &kept); err != nil {
-			return Schema{}, fmt.Errorf("read schema: the names of kept columns: %w", err)
+	var kept, unpacked []string
+	for key, into := range map[string]*[]string{metaKept: &kept, metaUnpacked: &unpacked} {
+		if names := t.Meta(key); names != "" {
+			if err := json.Unmarshal([]byte(names), into); err != nil {
+				return Schema{}, fmt.Errorf("read schema: %s: %w", key, err)
+			}
 		}
 	}
 	inputs := false // true between the columns inputs and output, where the fields are
@@ -275,6 +297,8 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 		switch {
 		case slices.Contains(kept, c.Name):
 			s.Kept = append(s.Kept, c)
+		case slices.Contains(unpacked, c.Name):
+			s.Unpacked = append(s.Unpacked, c)
 		case c.Name == s.OutputName():
 			s.Embedding, inputs = c.Kind == columnar.TableFloats, false
 		case c.Name == columnInputs:

@@ -116,9 +116,9 @@ const (
 	Full = "full" // ID, inputs, outputs and log probabilities
 	Rows = "rows" // data for requests about single rows: tokens, errors, attempts
 
-	// Kept has all rows with the columns that the job keeps of its input. It is made on
-	// the first request.
-	Kept = "kept"
+	// Wide has all rows with all columns that a client can request. It is made on the first
+	// request for columns that the file Full lacks.
+	Wide = "wide"
 
 	// Partial has all rows of a job that did not succeed, including the rows
 	// that did not run. It is made on the first request, and so are subsets of

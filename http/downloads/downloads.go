@@ -56,6 +56,7 @@ func queryVariant(c *gin.Context, p *request.Problems) (v results.FileVariant) {
 	if names, given := c.GetQuery(request.FieldColumns); given {
 		v.Columns = results.NewColumnNames(strings.Split(names, ",")...)
 	}
+	v.Unpack = exchange.QueryBool(c, p, request.FieldUnpack)
 	return v
 }
 
@@ -94,8 +95,8 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partia
 	} else {
 		err = request.CheckHasResults(record, v)
 	}
-	if err == nil && isPartial && v.Columns != "" && !record.Job.Status.IsTerminal() {
-		err = request.Errorf(http.StatusConflict, "job_not_over", "the job is %s; columns works after its end", record.Job.Status).WithField("status", record.Job.Status)
+	if err == nil && isPartial && v.IsWide() && !record.Job.Status.IsTerminal() {
+		err = request.Errorf(http.StatusConflict, "job_not_over", "the job is %s; columns and unpack work after its end", record.Job.Status).WithField("status", record.Job.Status)
 	}
 	if err == nil && v.Columns != "" && v.Columns != results.AllColumns {
 		err = d.checkKept(c.Request.Context(), record, v.Columns)
@@ -159,8 +160,8 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 // openResults opens the rows from which the service makes the other formats: the full results
 // or, if partial is true, the committed rows of a job that did not succeed.
 func (d *Downloads) openResults(ctx context.Context, record store.Record, v results.FileVariant, partial bool) (archive.ResultFile, error) {
-	if v.Columns != "" {
-		return d.openWithKept(ctx, record, partial)
+	if v.IsWide() {
+		return d.openWide(ctx, record, partial)
 	}
 	if partial {
 		return d.Archive.OpenPartial(ctx, record)
@@ -169,11 +170,9 @@ func (d *Downloads) openResults(ctx context.Context, record store.Record, v resu
 	return archive.ResultFile{Source: object, Schema: schema, Closer: object}, err
 }
 
-// openWithKept opens the rows with all columns that the job keeps of its input.
-func (d *Downloads) openWithKept(ctx context.Context, record store.Record, partial bool) (f archive.ResultFile, err error) {
-	all := results.Full
-	all.Columns = results.AllColumns
-	made, err := d.makeParquetFile(ctx, record, all, partial)
+// openWide opens the rows with all columns that a client can request.
+func (d *Downloads) openWide(ctx context.Context, record store.Record, partial bool) (f archive.ResultFile, err error) {
+	made, err := d.makeParquetFile(ctx, record, results.Wide, partial)
 	if err != nil {
 		return f, err
 	}

@@ -44,17 +44,23 @@ func CheckHasPartialRows(record store.Record, v results.FileVariant) error {
 	return checkVariantExists(record, v)
 }
 
-// FieldColumns is the parameter for columns of the input in results.
-const FieldColumns = "columns"
+// FieldColumns is the parameter for columns of the input in results, and FieldUnpack the
+// parameter for properties of the answers.
+const (
+	FieldColumns = "columns"
+	FieldUnpack  = "unpack"
+)
 
 // checkVariantExists returns an error if a job will never have a variant of its results: the
-// data was removed, log probabilities were not recorded, or no columns were kept.
+// data was removed, log probabilities were not recorded, or the job has no such columns.
 func checkVariantExists(record store.Record, v results.FileVariant) error {
 	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved
 	case v.Columns != "" && len(record.Spec.Keep) == 0:
 		return rowmill.Invalid(FieldColumns, "cannot be used, because the job keeps no columns of its input; submit a job with keep_columns, or leave this parameter out")
+	case v.Unpack && !results.HasProperties(record.Spec.Schema):
+		return rowmill.Invalid(FieldUnpack, "cannot be used, because the job has no json_schema with properties; leave this parameter out")
 	case v.Logprobs && record.Spec.Model.NoLogprobs:
 		return logprobsError("the catalog turns log probabilities off for %s, so none were recorded; leave this parameter out", record.Spec.Model.ID)
 	case v.Logprobs && record.Spec.Sampling["logprobs"] == false:

@@ -20,8 +20,8 @@ func (a *Archive) MakeParquet(ctx context.Context, record store.Record, v result
 		return a.makeRequestsFile(ctx, record, v)
 	}
 	full, err := fullArtifact(record)
-	if err == nil && v.Columns != "" {
-		full, err = a.withKept(ctx, record, full, layout.Kept)
+	if err == nil && v.IsWide() {
+		full, err = a.makeWide(ctx, record, full, layout.Wide)
 	}
 	if err != nil || v == results.Full {
 		return full, err

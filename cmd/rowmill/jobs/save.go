@@ -46,6 +46,7 @@ func (s *resultFlags) addFlags(cmd *cobra.Command, short string) {
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it), json or jsonl (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.StringVar(&s.want.Columns, "columns", "", "columns of the input to write too, of those that --keep kept: '*' or names separated by commas (default with --keep: '*')")
+	flags.BoolVar(&s.want.Unpack, "unpack", false, "write the properties of the answers as columns, for a job with --schema")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
 	s.flags = flags
@@ -128,7 +129,7 @@ func (s *resultFlags) formatFlags() string {
 	fmt.Fprintf(&out, " --output %s --format %s", shellQuote(s.path), s.want.Format)
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		switch value := f.Value.String(); {
-		case value == "true" && strings.HasPrefix(f.Name, "include-"):
+		case value == "true" && (strings.HasPrefix(f.Name, "include-") || f.Name == "unpack"):
 			out.WriteString(" --" + f.Name)
 		case value != "" && f.Name == "columns":
 			out.WriteString(" --columns " + shellQuote(value))

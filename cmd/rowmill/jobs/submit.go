@@ -232,6 +232,9 @@ func (s *submitFlags) readFlags() error {
 			*text.into = string(content)
 		}
 	}
+	if s.save.want.Unpack && s.schema == "" && s.Model == "" {
+		return errors.New("--unpack: needs --schema, which names the properties, or a Function with a schema")
+	}
 	if s.Prompt != "" && s.Column != "" {
 		return errors.New("--column: cannot be used with --prompt, which names its columns")
 	}

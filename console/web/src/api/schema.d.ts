@@ -2977,6 +2977,8 @@ export interface components {
         IncludeInputs: components["schemas"]["Boolean"];
         /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
         Columns: string;
+        /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
+        Unpack: components["schemas"]["Boolean"];
         /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
         Partial: components["schemas"]["Boolean"];
         /** @description Anything Go's strconv.ParseBool accepts. */
@@ -3361,6 +3363,8 @@ export interface operations {
                 include_inputs?: components["parameters"]["IncludeInputs"];
                 /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
                 columns?: components["parameters"]["Columns"];
+                /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
+                unpack?: components["parameters"]["Unpack"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
@@ -3422,6 +3426,8 @@ export interface operations {
                 include_inputs?: components["parameters"]["IncludeInputs"];
                 /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
                 columns?: components["parameters"]["Columns"];
+                /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
+                unpack?: components["parameters"]["Unpack"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */

@@ -72,7 +72,7 @@ func TestKept(t *testing.T) {
 				}
 				full := fullOf(t, s, sampleEntries(s, 0, len(numbers)))
 				var out bytes.Buffer
-				must.Succeed(t, WriteWithKept(t.Context(), &out, full, kept, sample))
+				must.Succeed(t, WriteWide(t.Context(), &out, full, kept, sample, nil))
 				file := bytes.NewReader(out.Bytes())
 				schema := must.Get(ReadSchema(file))(t)
 				plain, got := rowsOfJSON(t, full, s, Full), rowsOfJSON(t, file, schema, all)
@@ -129,7 +129,7 @@ func TestKept_Names(t *testing.T) {
 	full := fullOf(t, s, []entry{{rowmill.Row{ID: id, Text: "t", Fields: `["a","5"]`}, rowmill.RowOutput{Text: "x"}}})
 	write := func(kept Source, sample *roaring.Bitmap) (Schema, error) {
 		var out bytes.Buffer
-		if err := WriteWithKept(t.Context(), &out, full, kept, sample); err != nil {
+		if err := WriteWide(t.Context(), &out, full, kept, sample, nil); err != nil {
 			return Schema{}, err
 		}
 		return ReadSchema(bytes.NewReader(out.Bytes()))
