@@ -602,6 +602,9 @@ type Columns = string
 // FileID defines model for FileID.
 type FileID = string
 
+// Include defines model for Include.
+type Include = string
+
 // IncludeInputs defines model for IncludeInputs.
 type IncludeInputs = Boolean
 
@@ -880,6 +883,9 @@ type GetResultsURLParams struct {
 
 	// Unpack Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts.
 	Unpack Unpack `form:"unpack,omitempty" json:"unpack,omitempty"`
+
+	// Include meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job.
+	Include Include `form:"include,omitempty" json:"include,omitempty"`
 
 	// IncludeCumulativeLogprobs Anything Go's strconv.ParseBool accepts.
 	IncludeCumulativeLogprobs IncludeLogprobs `form:"include_cumulative_logprobs,omitempty" json:"include_cumulative_logprobs,omitempty"`
@@ -1371,6 +1377,7 @@ func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResul
 	r.setQuery("include_inputs", params.IncludeInputs)
 	r.setQuery("columns", params.Columns)
 	r.setQuery("unpack", params.Unpack)
+	r.setQuery("include", params.Include)
 	r.setQuery("include_cumulative_logprobs", params.IncludeCumulativeLogprobs)
 	r.setQuery("partial", params.Partial)
 	r.setQuery("expires_in_seconds", params.ExpiresInSeconds)

@@ -18,6 +18,7 @@ type Results struct {
 	Inputs   bool   // include the inputs
 	Logprobs bool   // include the cumulative log probabilities
 	Unpack   bool   // include the properties of the answers as columns; only for a job whose JSON Schema has properties
+	Meta     bool   // include columns about the run of each row: tokens, server, attempts, error
 	Columns  string // columns that the job keeps of its input: names separated by commas, or rowmill.KeepAll; empty: none
 
 	// Partial fetches the results of a job that has not succeeded: one row for each input
@@ -33,6 +34,9 @@ func (r Results) queryParams() url.Values {
 		if wanted {
 			query.Set(name, "true")
 		}
+	}
+	if r.Meta {
+		query.Set("include", "meta")
 	}
 	if r.Columns != "" {
 		query.Set("columns", r.Columns)

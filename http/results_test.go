@@ -102,6 +102,10 @@ func TestResults_Columns(t *testing.T) {
 			t.Errorf("unpacked %v", got)
 		}
 	}
+	if got := w.get("/v1/jobs/" + graded + "/results?include=meta&format=jsonl").want(200).text; !bytes.Contains(got, []byte(`"attempts":1,"error_code":null,"error":null}`)) {
+		t.Errorf("with meta a row is %s", got)
+	}
+	w.get("/v1/jobs/"+graded+"/results?include=all").want(400).wantField("include", "must be one of meta")
 	plain := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.get("/v1/jobs/"+plain+"/results?columns=*").want(400).wantField("columns", "submit a job with keep_columns")
 }

@@ -24,6 +24,9 @@ func (v FileVariant) Name() string {
 	if v.Unpack {
 		names = append(names, "unpack=1")
 	}
+	if v.Meta {
+		names = append(names, "meta=1")
+	}
 	switch v.Columns {
 	case "":
 	case AllColumns:

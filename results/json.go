@@ -22,7 +22,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v FileVa
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	e.buf = append(e.buf, '{')
-	for _, name := range slices.Concat([]string{s.OutputName()}, fixedNames, []string{s.IDColumn}, s.Fields, namesOf(s.Kept), namesOf(s.Unpacked)) {
+	for _, name := range slices.Concat([]string{s.OutputName()}, fixedNames, []string{s.IDColumn}, s.Fields, namesOf(s.Kept), namesOf(s.Unpacked), namesOf(s.Meta)) {
 		c := slices.IndexFunc(e.columns, func(c columnar.TableColumn) bool { return c.Name == name })
 		if c < 0 {
 			continue

@@ -47,6 +47,7 @@ type FileVariant struct {
 	Logprobs bool        // the file has the column cumulative_logprobs
 	Columns  ColumnNames // the columns of the input file that the file has
 	Unpack   bool        // the file has the properties of the answers as columns
+	Meta     bool        // the file has columns about the run of each row, see metaColumns
 }
 
 // ColumnNames lists names of columns, separated by NUL bytes; AllColumns means all. It can be
@@ -73,10 +74,10 @@ var Full = FileVariant{Inputs: true, Logprobs: true}
 
 // IsWide reports whether a file of the variant is made from the wide file: the full file with
 // more columns.
-func (v FileVariant) IsWide() bool { return v.Columns != "" || v.Unpack }
+func (v FileVariant) IsWide() bool { return v.Columns != "" || v.Unpack || v.Meta }
 
 // Wide is the variant with all columns that a file can have.
-var Wide = FileVariant{Inputs: true, Logprobs: true, Columns: AllColumns, Unpack: true}
+var Wide = FileVariant{Inputs: true, Logprobs: true, Columns: AllColumns, Unpack: true, Meta: true}
 
 // Option is a field of a FileVariant.
 type Option struct {
@@ -96,9 +97,13 @@ const (
 	metaModel  = "model"
 	metaOutput = "output_column" // absent if the column has the job's ID as its name
 
-	// JSON arrays of the names of Schema.Kept and Schema.Unpacked; absent if there are none.
+	metaSpec = "specification" // Schema.Specification
+
+	// JSON arrays of the names of Schema.Kept, Schema.Unpacked and Schema.Meta; absent if there
+	// are none.
 	metaKept     = "kept_columns"
 	metaUnpacked = "unpacked_columns"
+	metaMeta     = "meta_columns"
 )
 
 // Source is a file that can be read at any position. Its methods are safe for
@@ -118,7 +123,9 @@ type Schema struct {
 	Fields         []string               // names of the columns for a Function's fields; no other column has such a name
 	Embedding      bool                   // true: an output is a list of floats; false: it is a text
 	Kept           []columnar.TableColumn // columns of the input file; they are the first columns
-	Unpacked       []columnar.TableColumn // properties of the answers; they are the last columns
+	Unpacked       []columnar.TableColumn // properties of the answers; they follow the other columns
+	Meta           []columnar.TableColumn // columns about the run of each row; they are the last columns
+	Specification  string                 // JSON of the job's settings; empty in files without Meta
 	Partial        bool                   // true: some rows did not run, and their input may be removed
 
 	// ContentAsJSON changes JSON and CSV exports of rows with reasoning: if the content
@@ -211,6 +218,9 @@ func (s Schema) table(v FileVariant) (all []column) {
 	for _, c := range s.Unpacked {
 		all = append(all, column{TableColumn: c, isShown: v.Unpack})
 	}
+	for _, c := range s.Meta {
+		all = append(all, column{TableColumn: c, isShown: v.Meta})
+	}
 	add(columnRow, number, false, func(r *record) (any, *bool) { return &r.row.Index, nil })
 	add(columnFinish, text, false, func(r *record) (any, *bool) { return (*string)(&r.out.Finish), nil })
 	add(columnInputTokens, number, false, func(r *record) (any, *bool) { return &r.out.InputTokens, nil })
@@ -261,11 +271,14 @@ func (s Schema) meta() []columnar.KeyValue {
 	for _, list := range []struct {
 		key     string
 		columns []columnar.TableColumn
-	}{{metaKept, s.Kept}, {metaUnpacked, s.Unpacked}} {
+	}{{metaKept, s.Kept}, {metaUnpacked, s.Unpacked}, {metaMeta, s.Meta}} {
 		if len(list.columns) > 0 {
 			names, _ := json.Marshal(namesOf(list.columns)) // never fails for strings
 			meta = append(meta, columnar.KeyValue{Key: list.key, Value: string(names)})
 		}
+	}
+	if s.Specification != "" {
+		meta = append(meta, columnar.KeyValue{Key: metaSpec, Value: s.Specification})
 	}
 	return meta
 }
@@ -283,9 +296,9 @@ func ReadSchema(src Source) (Schema, error) {
 
 // schemaOf reads the schema from an open file, like ReadSchema.
 func schemaOf(t *columnar.Table) (Schema, error) {
-	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel), Output: t.Meta(metaOutput)}
-	var kept, unpacked []string
-	for key, into := range map[string]*[]string{metaKept: &kept, metaUnpacked: &unpacked} {
+	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel), Output: t.Meta(metaOutput), Specification: t.Meta(metaSpec)}
+	var kept, unpacked, about []string
+	for key, into := range map[string]*[]string{metaKept: &kept, metaUnpacked: &unpacked, metaMeta: &about} {
 		if names := t.Meta(key); names != "" {
 			if err := json.Unmarshal([]byte(names), into); err != nil {
 				return Schema{}, fmt.Errorf("read schema: %s: %w", key, err)
@@ -299,6 +312,8 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 			s.Kept = append(s.Kept, c)
 		case slices.Contains(unpacked, c.Name):
 			s.Unpacked = append(s.Unpacked, c)
+		case slices.Contains(about, c.Name):
+			s.Meta = append(s.Meta, c)
 		case c.Name == s.OutputName():
 			s.Embedding, inputs = c.Kind == columnar.TableFloats, false
 		case c.Name == columnInputs:

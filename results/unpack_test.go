@@ -45,7 +45,7 @@ func TestUnpack(t *testing.T) {
 		entries = append(entries, entry{rowmill.Row{Index: int64(i), Text: "t"}, out})
 	}
 	var file bytes.Buffer
-	must.Succeed(t, WriteWide(t.Context(), &file, fullOf(t, s, entries), nil, nil, json.RawMessage(opinionSchema)))
+	must.Succeed(t, WriteWide(t.Context(), &file, WideSource{Full: fullOf(t, s, entries), Rows: rowsOf(t, s, entries), Answers: json.RawMessage(opinionSchema)}))
 	schema := must.Get(ReadSchema(bytes.NewReader(file.Bytes())))(t)
 	const text = columnar.TableText
 	want := []columnar.TableColumn{

@@ -74,16 +74,44 @@ func ListColumns(src Source) ([]string, error) {
 	return namesOf(t.Columns()), nil
 }
 
-// WriteWide writes the full file again with more columns: the columns of the file kept before
-// its own columns, and the properties of the answers after them. kept is nil if the job keeps
-// no columns. chosen has the numbers of the full file's rows in the file kept; nil if both
-// have the same rows. answers is the JSON Schema of the answers, or empty. The ID and the
-// fields of a Function are not repeated if kept has them.
-func WriteWide(ctx context.Context, w io.Writer, full, kept Source, chosen *roaring.Bitmap, answers json.RawMessage) error {
-	wide := &wideFile{}
-	err := wide.open(full, kept, answers)
+// metaColumns returns the columns about the run of each row, and the reserved columns that have
+// their values.
+func metaColumns() (shown []columnar.TableColumn, reserved []string) {
+	for _, c := range []struct {
+		name, reserved string
+		kind           columnar.TableKind
+	}{
+		{"finish_reason", columnFinish, columnar.TableText},
+		{"input_tokens", columnInputTokens, columnar.TableInt},
+		{"output_tokens", columnOutputTokens, columnar.TableInt},
+		{"server", columnEngine, columnar.TableText},
+		{"attempts", columnAttempts, columnar.TableInt},
+		{"error_code", columnCode, columnar.TableText},
+		{"error", columnMessage, columnar.TableText},
+	} {
+		shown, reserved = append(shown, columnar.TableColumn{Name: c.name, Kind: c.kind}), append(reserved, c.reserved)
+	}
+	return shown, reserved
+}
+
+// A WideSource has the files and settings from which WriteWide makes a file.
+type WideSource struct {
+	Full          Source          // the full file, or another file with its columns
+	Rows          Source          // the "rows" file, or another file with its columns
+	Kept          Source          // columns of the input, see WriteKept; nil if the job keeps none
+	Chosen        *roaring.Bitmap // numbers of the rows of Full in Kept; nil if both have the same rows
+	Answers       json.RawMessage // JSON Schema of the answers; empty if there is none
+	Specification string          // JSON of the job's settings
+}
+
+// WriteWide writes the full file again with more columns: columns of the input before its own
+// columns, and properties of the answers and columns about the run of each row after them. The
+// ID and the fields of a Function are not repeated if the kept columns have them.
+func WriteWide(ctx context.Context, w io.Writer, from WideSource) error {
+	wide := &wideFile{WideSource: from}
+	err := wide.open()
 	if err == nil {
-		err = wide.write(ctx, w, chosen)
+		err = wide.write(ctx, w)
 	}
 	if err != nil {
 		return fmt.Errorf("write the results with more columns: %w", err)
@@ -93,22 +121,24 @@ func WriteWide(ctx context.Context, w io.Writer, full, kept Source, chosen *roar
 
 // A wideFile is the full file with more columns.
 type wideFile struct {
-	schema     Schema
-	properties []property // the unpacked columns of the schema
-	own, kept  *columnar.Table
+	WideSource
+	schema          Schema
+	properties      []property // the unpacked columns of the schema
+	own, rows, kept *columnar.Table
 }
 
 // open reads the schemas of the files, and sets the schema of the wide file.
-func (f *wideFile) open(full, kept Source, answers json.RawMessage) (err error) {
-	if f.own, err = openTable(full); err != nil {
+func (f *wideFile) open() (err error) {
+	if f.own, f.rows, err = openResultTables(f.Full, f.Rows); err != nil {
 		return err
 	}
 	if f.schema, err = schemaOf(f.own); err != nil {
 		return err
 	}
 	s := &f.schema
-	if kept != nil {
-		if f.kept, err = openTable(kept); err != nil {
+	s.Specification = f.Specification
+	if f.Kept != nil {
+		if f.kept, err = openTable(f.Kept); err != nil {
 			return err
 		}
 		for _, c := range f.kept.Columns() {
@@ -123,21 +153,30 @@ func (f *wideFile) open(full, kept Source, answers json.RawMessage) (err error) 
 		s.Fields = slices.DeleteFunc(s.Fields, func(name string) bool { return slices.Contains(namesOf(s.Kept), name) })
 	}
 	if !s.Embedding {
-		f.properties = listProperties(answers)
+		f.properties = listProperties(f.Answers)
 	}
 	for _, p := range f.properties {
-		name := p.name
-		if IsReservedName(name) || slices.Contains(namesOf(s.variantColumns(Wide)), name) {
-			name = s.OutputName() + "." + name
-		}
-		s.Unpacked = append(s.Unpacked, columnar.TableColumn{Name: name, Kind: p.kind})
+		s.Unpacked = append(s.Unpacked, columnar.TableColumn{Name: s.freeName(p.name), Kind: p.kind})
+	}
+	about, _ := metaColumns()
+	for _, c := range about {
+		c.Name = s.freeName(c.Name)
+		s.Meta = append(s.Meta, c)
 	}
 	return s.Validate()
 }
 
-func (f *wideFile) write(ctx context.Context, w io.Writer, chosen *roaring.Bitmap) error {
+// freeName returns a name for a new column: name, or OUTPUT.name if another column has the name.
+func (s Schema) freeName(name string) string {
+	if IsReservedName(name) || slices.Contains(namesOf(s.variantColumns(Wide)), name) {
+		return s.OutputName() + "." + name
+	}
+	return name
+}
+
+func (f *wideFile) write(ctx context.Context, w io.Writer) error {
 	rows := uint64(f.own.Rows()) //nolint:gosec // not negative
-	if f.kept != nil && (chosen == nil && f.kept.Rows() != f.own.Rows() || chosen != nil && chosen.GetCardinality() != rows) {
+	if f.kept != nil && (f.Chosen == nil && f.kept.Rows() != f.own.Rows() || f.Chosen != nil && f.Chosen.GetCardinality() != rows) {
 		return fmt.Errorf("the results have %d rows, and the input has other rows", rows)
 	}
 	s := f.schema
@@ -146,64 +185,70 @@ func (f *wideFile) write(ctx context.Context, w io.Writer, chosen *roaring.Bitma
 	if err != nil {
 		return err
 	}
-	own := all[len(s.Kept) : len(all)-len(s.Unpacked)]
+	unpacked := len(all) - len(s.Meta) - len(s.Unpacked) // position of the first unpacked column
+	own := all[len(s.Kept):unpacked]
 	output := slices.IndexFunc(own, func(c columnar.TableColumn) bool { return c.Name == s.OutputName() })
-	second, err := newRowScan(f.own, namesOf(own)...)
-	if err != nil {
+	var scans wideScans
+	_, reserved := metaColumns()
+	if scans.own, err = newRowScan(f.own, namesOf(own)...); err != nil {
 		return err
 	}
-	var first *rowScan
+	if scans.rows, err = newRowScan(f.rows, reserved...); err != nil {
+		return err
+	}
 	if f.kept != nil {
-		if first, err = newRowScan(f.kept, namesOf(s.Kept)...); err != nil {
+		if scans.kept, err = newRowScan(f.kept, namesOf(s.Kept)...); err != nil {
 			return err
 		}
 	}
-	if err := eachRowPair(ctx, f.own.Rows(), first, second, chosen, func(a *columnar.RowBlock, i int, b *columnar.RowBlock, j int) error {
-		if a != nil {
-			to.CopyCells(a, i, 0)
-		}
-		to.CopyCells(b, j, len(s.Kept))
-		if len(f.properties) > 0 {
-			appendProperties(to, len(all)-len(s.Unpacked), f.properties, cellText(b, output, j))
-		}
-		return to.EndRow()
-	}); err != nil {
-		return err
+	if f.Chosen != nil {
+		scans.numbers = f.Chosen.Iterator()
 	}
-	return to.Close()
-}
-
-// eachRowPair calls visit for each of the first rows of second, with the same row of first:
-// the row at this position, or the row whose number chosen has at this position. If first is
-// nil, visit gets no block of it.
-func eachRowPair(ctx context.Context, rows int64, first, second *rowScan, chosen *roaring.Bitmap, visit func(a *columnar.RowBlock, i int, b *columnar.RowBlock, j int) error) error {
-	var numbers roaring.IntPeekable
-	if chosen != nil && first != nil {
-		numbers = chosen.Iterator()
-	}
-	for row := range rows {
+	for row := range f.own.Rows() {
 		if row%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		number := row
-		if numbers != nil {
-			number = int64(numbers.Next())
+		if scans.numbers != nil {
+			number = int64(scans.numbers.Next())
 		}
-		var a *columnar.RowBlock
-		var i int
-		if first != nil {
-			var err error
-			if a, i, err = first.blockAt(number); err != nil {
+		if scans.kept != nil {
+			if err := scans.kept.copyRow(to, number, 0); err != nil {
 				return err
 			}
 		}
-		b, j, err := second.blockAt(row)
-		if err != nil {
+		if err := scans.own.copyRow(to, row, len(s.Kept)); err != nil {
 			return err
 		}
-		if err := visit(a, i, b, j); err != nil {
+		if len(f.properties) > 0 {
+			b, i, err := scans.own.blockAt(row)
+			if err != nil {
+				return err
+			}
+			appendProperties(to, unpacked, f.properties, cellText(b, output, i))
+		}
+		if err := scans.rows.copyRow(to, row, len(all)-len(s.Meta)); err != nil {
+			return err
+		}
+		if err := to.EndRow(); err != nil {
 			return err
 		}
 	}
+	return to.Close()
+}
+
+// wideScans are the scans of the files of a wide file.
+type wideScans struct {
+	kept, own, rows *rowScan
+	numbers         roaring.IntPeekable // numbers of the rows in kept; nil if they are the positions in own
+}
+
+// copyRow copies the row at a position to the columns of a table from first on.
+func (s *rowScan) copyRow(to *columnar.TableWriter, position int64, first int) error {
+	b, i, err := s.blockAt(position)
+	if err != nil {
+		return err
+	}
+	to.CopyCells(b, i, first)
 	return nil
 }

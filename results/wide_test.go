@@ -38,6 +38,14 @@ func keptOf(t *testing.T, rows int64, more ...string) (file *bytes.Reader, colum
 	return bytes.NewReader(out.Bytes()), columns
 }
 
+// rowsOf returns the "rows" file with entries.
+func rowsOf(t *testing.T, s Schema, entries []entry) *bytes.Reader {
+	t.Helper()
+	var rows bytes.Buffer
+	must.Get(ConcatRows(t.Context(), &rows, s, []Source{writePart(t, s, entries)}))(t)
+	return bytes.NewReader(rows.Bytes())
+}
+
 // rowsOfJSON returns the rows of a file as JSON, with their members by name.
 func rowsOfJSON(t *testing.T, file Source, s Schema, v FileVariant) (rows []map[string]any) {
 	t.Helper()
@@ -70,9 +78,10 @@ func TestKept(t *testing.T) {
 				if sample != nil {
 					numbers = sample.ToArray()
 				}
-				full := fullOf(t, s, sampleEntries(s, 0, len(numbers)))
+				entries := sampleEntries(s, 0, len(numbers))
+				full, rowsFile := fullOf(t, s, entries), rowsOf(t, s, entries)
 				var out bytes.Buffer
-				must.Succeed(t, WriteWide(t.Context(), &out, full, kept, sample, nil))
+				must.Succeed(t, WriteWide(t.Context(), &out, WideSource{Full: full, Rows: rowsFile, Kept: kept, Chosen: sample}))
 				file := bytes.NewReader(out.Bytes())
 				schema := must.Get(ReadSchema(file))(t)
 				plain, got := rowsOfJSON(t, full, s, Full), rowsOfJSON(t, file, schema, all)
@@ -126,10 +135,11 @@ func TestKept_Names(t *testing.T) {
 	t.Parallel()
 	id := rowmill.ID{Kind: rowmill.IDString, Text: "1"}
 	s := Schema{JobID: testJob, IDColumn: "key", IDType: rowmill.IDType{IDKind: rowmill.IDString}, Fields: []string{"name", "int"}}
-	full := fullOf(t, s, []entry{{rowmill.Row{ID: id, Text: "t", Fields: `["a","5"]`}, rowmill.RowOutput{Text: "x"}}})
+	entries := []entry{{rowmill.Row{ID: id, Text: "t", Fields: `["a","5"]`}, rowmill.RowOutput{Text: "x"}}}
+	full, rowsFile := fullOf(t, s, entries), rowsOf(t, s, entries)
 	write := func(kept Source, sample *roaring.Bitmap) (Schema, error) {
 		var out bytes.Buffer
-		if err := WriteWide(t.Context(), &out, full, kept, sample, nil); err != nil {
+		if err := WriteWide(t.Context(), &out, WideSource{Full: full, Rows: rowsFile, Kept: kept, Chosen: sample}); err != nil {
 			return Schema{}, err
 		}
 		return ReadSchema(bytes.NewReader(out.Bytes()))
@@ -149,6 +159,44 @@ func TestKept_Names(t *testing.T) {
 	for name, sample := range map[string]*roaring.Bitmap{"more rows": nil, "a larger sample": roaring.BitmapOf(0, 1), "a row that does not exist": roaring.BitmapOf(2)} {
 		if _, err := write(more, sample); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// With meta a row has the facts about its run, and the file has the specification of the job. A
+// property of the answers with the name of such a column keeps its name.
+func TestMeta(t *testing.T) {
+	t.Parallel()
+	s := Schema{JobID: testJob, Output: "answer", Model: "m"}
+	entries := sampleEntries(s, 0, 50)
+	var out, subset bytes.Buffer
+	must.Succeed(t, WriteWide(t.Context(), &out, WideSource{
+		Full: fullOf(t, s, entries), Rows: rowsOf(t, s, entries), Answers: json.RawMessage(`{"properties":{"server":{}}}`), Specification: `{"model":"m"}`,
+	}))
+	wide := must.Get(ReadSchema(bytes.NewReader(out.Bytes())))(t)
+	v := FileVariant{Meta: true}
+	must.Succeed(t, WriteSubset(t.Context(), &subset, bytes.NewReader(out.Bytes()), wide, v))
+	schema := must.Get(ReadSchema(bytes.NewReader(subset.Bytes())))(t)
+	if schema.Specification != `{"model":"m"}` || namesOf(wide.Unpacked)[0] != "server" {
+		t.Errorf("specification %s, unpacked columns %v", schema.Specification, wide.Unpacked)
+	}
+	null := func(text string) any {
+		if text == "" {
+			return nil
+		}
+		return text
+	}
+	for i, got := range rowsOfJSON(t, bytes.NewReader(subset.Bytes()), schema, v) {
+		o := entries[i].out
+		want := map[string]any{
+			"answer": o.Text, "finish_reason": null(string(o.Finish)), "input_tokens": float64(o.InputTokens), "output_tokens": float64(o.OutputTokens),
+			"answer.server": null(o.Engine), "attempts": float64(o.Attempts), "error_code": nil, "error": nil,
+		}
+		if o.Failed() {
+			want["answer"], want["error_code"], want["error"] = nil, o.Err.Code, o.Err.Message
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("row %d is %v, want %v", i, got, want)
 		}
 	}
 }

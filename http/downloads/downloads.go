@@ -56,6 +56,7 @@ func queryVariant(c *gin.Context, p *request.Problems) (v results.FileVariant) {
 	if names, given := c.GetQuery(request.FieldColumns); given {
 		v.Columns = results.NewColumnNames(strings.Split(names, ",")...)
 	}
+	v.Meta = exchange.QueryOneOf(c, p, "include", []string{"meta"}) != ""
 	v.Unpack = exchange.QueryBool(c, p, request.FieldUnpack)
 	return v
 }
@@ -96,7 +97,7 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.FileVariant, partia
 		err = request.CheckHasResults(record, v)
 	}
 	if err == nil && isPartial && v.IsWide() && !record.Job.Status.IsTerminal() {
-		err = request.Errorf(http.StatusConflict, "job_not_over", "the job is %s; columns and unpack work after its end", record.Job.Status).WithField("status", record.Job.Status)
+		err = request.Errorf(http.StatusConflict, "job_not_over", "the job is %s; columns, unpack and include work after its end", record.Job.Status).WithField("status", record.Job.Status)
 	}
 	if err == nil && v.Columns != "" && v.Columns != results.AllColumns {
 		err = d.checkKept(c.Request.Context(), record, v.Columns)

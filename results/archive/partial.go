@@ -57,7 +57,7 @@ func (a *Archive) MakePartialParquet(ctx context.Context, record store.Record, v
 	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
 		base, err := a.makePartial(ctx, record)
 		if err == nil && v.IsWide() {
-			base, err = a.makeWide(ctx, record, base, layout.Partial+"~"+layout.Wide)
+			base, err = a.makeWide(ctx, record, base, base, layout.Partial+"~"+layout.Wide)
 		}
 		if err == nil {
 			made, err = a.makeSubset(ctx, record, base, layout.Partial+"~"+v.Name(), v)

@@ -21,7 +21,7 @@ func (a *Archive) MakeParquet(ctx context.Context, record store.Record, v result
 	}
 	full, err := fullArtifact(record)
 	if err == nil && v.IsWide() {
-		full, err = a.makeWide(ctx, record, full, layout.Wide)
+		full, err = a.makeWide(ctx, record, full, record.Artifacts[layout.Rows], layout.Wide)
 	}
 	if err != nil || v == results.Full {
 		return full, err

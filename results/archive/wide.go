@@ -2,11 +2,11 @@ package archive
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
-	"github.com/RoaringBitmap/roaring/v2"
-
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
@@ -24,28 +24,57 @@ func (a *Archive) ListKept(ctx context.Context, record store.Record) ([]string, 
 	return names, MissingAsRemoved(err)
 }
 
-// makeWide returns the file base with more columns: columns that the job keeps of its input, and
-// properties of the answers. The first request makes the file. name is the name of the new
-// artifact.
-func (a *Archive) makeWide(ctx context.Context, record store.Record, base store.Artifact, name string) (store.Artifact, error) {
+// makeWide returns the file base with more columns, see results.WriteWide. rows is the artifact
+// with the reserved columns of its rows. The first request makes the file. name is the name of
+// the new artifact.
+func (a *Archive) makeWide(ctx context.Context, record store.Record, base, rows store.Artifact, name string) (store.Artifact, error) {
 	return a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
-		source, err := a.bucket.Open(ctx, base.Key)
-		if err != nil {
-			return MissingAsRemoved(fmt.Errorf("open the result file: %w", err))
-		}
-		defer source.Close()
-		if len(record.Spec.Keep) == 0 {
-			return MissingAsRemoved(results.WriteWide(ctx, w, source, nil, nil, record.Spec.Schema))
-		}
+		return MissingAsRemoved(a.writeWide(ctx, w, record, base.Key, rows.Key))
+	})
+}
+
+func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Record, baseKey, rowsKey string) (err error) {
+	from := results.WideSource{Answers: record.Spec.Schema}
+	if from.Specification, err = describeSpecification(record.Job); err != nil {
+		return err
+	}
+	full, err := a.bucket.Open(ctx, baseKey)
+	if err != nil {
+		return fmt.Errorf("open the result file: %w", err)
+	}
+	defer full.Close()
+	rows, err := a.bucket.Open(ctx, rowsKey)
+	if err != nil {
+		return fmt.Errorf("open the rows file: %w", err)
+	}
+	defer rows.Close()
+	from.Full, from.Rows = full, rows
+	if len(record.Spec.Keep) > 0 {
 		kept, err := a.bucket.Open(ctx, layout.KeptColumnsKey(record.Job.ID))
 		if err != nil {
-			return MissingAsRemoved(fmt.Errorf("open the kept columns: %w", err))
+			return fmt.Errorf("open the kept columns: %w", err)
 		}
 		defer kept.Close()
-		var chosen *roaring.Bitmap
+		from.Kept = kept
 		if record.Spec.Limit > 0 && record.Job.InputRows != nil {
-			chosen = shard.ChooseRows(&record.Spec, *record.Job.InputRows)
+			from.Chosen = shard.ChooseRows(&record.Spec, *record.Job.InputRows)
 		}
-		return MissingAsRemoved(results.WriteWide(ctx, w, source, kept, chosen, record.Spec.Schema))
-	})
+	}
+	return results.WriteWide(ctx, w, from)
+}
+
+// describeSpecification returns the settings of a job as JSON, for the metadata of its results.
+func describeSpecification(job rowmill.Job) (string, error) {
+	text, err := json.Marshal(struct {
+		Model    string               `json:"model"`
+		Function *rowmill.FunctionRef `json:"function,omitempty"`
+		System   *string              `json:"system_prompt,omitempty"`
+		Prompt   *string              `json:"prompt,omitempty"`
+		Schema   json.RawMessage      `json:"json_schema,omitempty"`
+		Sampling map[string]any       `json:"sampling_params"`
+	}{job.Model, job.Function, job.System, job.Prompt, job.Schema, job.Sampling})
+	if err != nil {
+		return "", fmt.Errorf("encode the specification: %w", err)
+	}
+	return string(text), nil
 }

@@ -2977,6 +2977,8 @@ export interface components {
         IncludeInputs: components["schemas"]["Boolean"];
         /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
         Columns: string;
+        /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+        Include: "meta";
         /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
         Unpack: components["schemas"]["Boolean"];
         /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
@@ -3365,6 +3367,8 @@ export interface operations {
                 columns?: components["parameters"]["Columns"];
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
@@ -3428,6 +3432,8 @@ export interface operations {
                 columns?: components["parameters"]["Columns"];
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
                 /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
