@@ -1,5 +1,5 @@
 // Dist packs a release from the binaries of `make release`: an archive, a .deb and a
-// .rpm for each architecture, one image and one Helm chart for all architectures, bills
+// .rpm and a Python wheel for each architecture, one image and one Helm chart for all architectures, bills
 // of materials, and SHA256SUMS. `make dist` calls it in the root of the repository. The
 // packages do not depend on the time and the machine of the build.
 package main
@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
 	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
 	flag.Parse()
-	err := r.makePackages(ctx, built, flag.Args(), r.writeArchives, r.writePackages, r.writeImage, r.writeChart, r.writeBillsOfMaterials)
+	err := r.makePackages(ctx, built, flag.Args(), r.writeArchives, r.writePackages, r.writeImage, r.writeChart, r.writeWheels, r.writeBillsOfMaterials)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)

@@ -1,0 +1,108 @@
+"""Uses the Python package rowmill, installed from its wheel: frames of five libraries without a
+service, a sample that the whole run takes over, an interruption, a notebook, and jobs of a
+service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N-", the address of
+a service, its key."""
+
+import os, signal, subprocess, sys
+
+import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
+from pydantic import BaseModel
+
+import rowmill as rm
+
+engine, service, key = sys.argv[1:]
+os.environ.pop("ROWMILL_SERVER", None)
+ROWS = 30
+
+
+def rows(n=ROWS):
+    return {"text": [f"row-{i}-" for i in range(n)], "answer": list(range(n))}
+
+
+def check(answers, n=ROWS):
+    assert len(answers) == n, answers
+    for i, answer in enumerate(answers):
+        assert answer.startswith(f"answer-{i}-"), (i, answer)
+
+
+# Frames of every library, in and out. The column "answer" exists, so the answers have another name.
+ask = rm.prompt("{{text}}", engine=engine)
+index = [f"i{i}" for i in range(ROWS)]
+frame = pandas.DataFrame(rows(), index=index)
+sample = ask.sample(frame, 5)
+check(sample["answer.answer"], 5)
+out = ask.map(frame)
+check(out["answer.answer"])
+assert list(out.index) == index and list(out["answer"]) == list(range(ROWS)) and list(frame.columns) == ["text", "answer"]
+named = rm.prompt("{{text}}", engine=engine, output="judged")
+for of, columns in [
+    (polars.DataFrame(rows()), lambda f: f["judged"].to_list()),
+    (pa.table(rows()), lambda f: f.column("judged").to_pylist()),
+    (datasets.Dataset.from_dict(rows()), lambda f: list(f["judged"])),
+    (duckdb.from_arrow(pa.table(rows())), lambda f: f.to_arrow_table().column("judged").to_pylist()),
+]:
+    judged = named.map(of)
+    assert type(judged) is type(of), (type(of), type(judged))
+    check(columns(judged))
+
+
+# A Pydantic model gives typed columns; an embedding gives lists.
+class Opinion(BaseModel):
+    label: str
+    stars: int
+    sure: bool | None
+
+
+opinions = rm.prompt("{{text}}", schema=Opinion, simulate=True).map(polars.DataFrame(rows(3)))
+assert opinions.schema["stars"] == polars.Int64 and opinions.schema["sure"] == polars.Boolean and opinions.columns == ["text", "answer", "label", "stars", "sure"], opinions
+vectors = rm.embedding("text", model="qwen-3-embedding-0.6b", simulate=True).map(pa.table(rows(2))).column("embedding").to_pylist()
+assert len(vectors) == 2 and len(vectors[0]) > 100 and isinstance(vectors[0][0], float)
+
+# Wrong use.
+for error, wrong in [
+    (ValueError, lambda: rm.prompt("no column")),
+    (TypeError, lambda: ask.map([1])),
+    (ValueError, lambda: ask.map(pandas.DataFrame({"text": []}))),
+    (ValueError, lambda: ask.submit(frame)),
+    (KeyError, lambda: ask.map(pandas.DataFrame({"body": ["x"]}))),
+    (rm.RowmillError, lambda: rm.prompt("{{text}}", engine="http://127.0.0.1:9").map(frame)),
+]:
+    try:
+        wrong()
+    except error as e:
+        assert not isinstance(e, rm.RowmillError) or e.code == 8 and "no inference server answers" in str(e), e
+    else:
+        raise AssertionError(f"no {error.__name__}")
+
+# Ctrl-C stops a run in order, and the same call continues it.
+program = f"""
+import pandas, rowmill
+rowmill.prompt("{{{{text}}}} again", engine={engine!r}).map(pandas.DataFrame({{"text": [f"row-{{i}}-" for i in range({ROWS})]}}))
+"""
+child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+for line in child.stderr:
+    if "rows of" in line:
+        break
+child.send_signal(signal.SIGINT)
+assert "KeyboardInterrupt" in child.stderr.read() and child.wait() != 0
+check(rm.prompt("{{text}} again", engine=engine).map(pandas.DataFrame({"text": rows()["text"]}))["answer"])
+
+# A notebook shows the progress in its output.
+book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program.replace("again", "noted").strip() + ".shape")])
+nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+shown = str(book.cells[0].outputs)
+assert "<progress" in shown and f"({ROWS}, 2)" in shown, shown
+
+# The same prompts by a service, which has other answers.
+os.environ |= {"ROWMILL_SERVER": service, "ROWMILL_API_KEY": key}
+ask = rm.prompt("{{text}}", schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+sample, whole = ask.sample(frame, 2), ask.map(frame)
+assert list(sample["n"]) == list(whole["n"])[:2] and len(whole) == ROWS and list(ask.map(frame)["n"]) == list(whole["n"])
+job = ask.submit(frame, name="frames")
+assert job.result().column("n").null_count == 0 and job.progress()["status"] == "succeeded" and job.failed() == []
+try:
+    job.retry()
+except rm.RowmillError as e:
+    assert "nothing_to_run" in str(e), e
+else:
+    raise AssertionError("a job without failed rows was continued")
