@@ -98,6 +98,37 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
+// A submission can define its Function. The job has its prompt, and names no Function.
+func TestInlineFunction(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	definition := `{"name":"judge","model":"llama-3.1-8b","prompt":"{{a}} {{b}}","inputs":[{"name":"a"},{"name":"b","required":false}],"system_prompt":"Judge.",
+		"json_schema":{"type":"object"},"sampling_params":{"max_tokens":50,"top_p":0.5}}`
+	record := w.submitted(`{"inputs":[{"a":"x"}],"function":` + definition + `,"sampling_params":{"top_p":0.25}}`)
+	job, spec := record.Job, record.Spec
+	if job.Function != nil || job.Model != "llama-3.1-8b" || *job.Prompt != "{{a}} {{b}}" || *job.System != "Judge." || len(job.Schema) == 0 || len(job.Warnings) > 0 {
+		t.Errorf("job %+v", job)
+	}
+	if spec.Function.Inputs[1].Required || spec.MaxTokens() != 50 || spec.Sampling["top_p"] != 0.25 {
+		t.Errorf("function %+v, sampling %v", spec.Function, spec.Sampling)
+	}
+	const rows = `"inputs":[{"a":"x"}],"function":`
+	for name, test := range map[string]struct{ body, field, message string }{
+		"Model":      {rows + definition + `,"model":"llama-3.1-8b"`, "model", "cannot be used with a Function"},
+		"Prompt":     {rows + definition + `,"prompt":"{{a}}"`, "prompt", "cannot be used with a Function"},
+		"Text":       {rows + `"judge"`, "function", "must be an object"},
+		"NoPrompt":   {rows + `{"name":"judge","model":"llama-3.1-8b"}`, "function.prompt", "is empty"},
+		"OtherModel": {rows + `{"name":"judge","model":"nothing","prompt":"{{a}}","inputs":[{"name":"a"}]}`, "function.model", "nothing"},
+		"Row":        {`"inputs":[{"b":"x"}],"function":` + definition, "inputs[0]", `has no field "a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.TB = t
+			w.wantField("{"+test.body+"}", test.field, test.message)
+		})
+	}
+}
+
 func TestPrompt_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

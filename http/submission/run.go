@@ -47,14 +47,22 @@ func (in *Parser) NewRunJob(ctx context.Context, call *FunctionCall, input json.
 // name in the path. If the definition has problems, NewDraftCall adds them to problems and
 // returns nil.
 func (in *Parser) NewDraftCall(problems *request.Problems, field, name string, definition json.RawMessage) (*FunctionCall, error) {
+	return in.readDraft(problems, field, definition, func(f rowmill.Function, body *request.JSONObject) {
+		if f.Name != name && !body.Problems.Has("name") {
+			body.AddProblem("name", "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
+		}
+	})
+}
+
+// readDraft returns a FunctionCall for a definition in the field of a request, or nil if the
+// definition has problems. check may add further problems.
+func (in *Parser) readDraft(problems *request.Problems, field string, definition json.RawMessage, check func(rowmill.Function, *request.JSONObject)) (*FunctionCall, error) {
 	body, err := request.ReadObject(definition)
 	if err != nil {
 		return nil, rowmill.Invalid(field, "must be an object: a definition as in POST /v1/functions")
 	}
 	f := ReadDefinition(&body, in.Models, "")
-	if f.Name != name && !body.Problems.Has("name") {
-		body.AddProblem("name", "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
-	}
+	check(f, &body)
 	if problems.AddNested(field, body.Problems); body.Problems.Len() > 0 {
 		return nil, nil //nolint:nilnil // the problems say why there is no call
 	}

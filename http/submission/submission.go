@@ -94,9 +94,7 @@ func (sub *Submission) Close() { sub.rows.abort() }
 // Check looks up the named Function and checks every rule. It returns the job, or all
 // problems as a *rowmill.InvalidError.
 func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, error) {
-	var model string
-	_ = json.Unmarshal(sub.fields[fieldModel], &model) // after an error, findModel takes the default or adds a problem
-	call, err := sub.FindCall(ctx, account, model)
+	call, err := sub.readCall(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +107,20 @@ func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, 
 		job.file, job.Spec.File, job.Spec.FileName = file, file.ID, file.Name
 	}
 	return job, err
+}
+
+// readCall returns the Function that the submission names or defines, or nil.
+func (sub *Submission) readCall(ctx context.Context, account string) (*FunctionCall, error) {
+	if definition, given := sub.fields[fieldFunction]; given {
+		call, err := sub.readDraft(&sub.problems, fieldFunction, definition, func(rowmill.Function, *request.JSONObject) {})
+		if err == nil && call == nil {
+			err = sub.problems.Err()
+		}
+		return call, err
+	}
+	var model string
+	_ = json.Unmarshal(sub.fields[fieldModel], &model) // after an error, findModel takes the default or adds a problem
+	return sub.FindCall(ctx, account, model)
 }
 
 // findFile returns the uploaded file that the submission names. If the file does not
@@ -214,7 +226,7 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	if spec.System != "" {
 		made.System = &spec.System
 	}
-	if job.call == nil && spec.Function != nil {
+	if spec.Function != nil && (job.call == nil || !job.call.isStored()) {
 		made.Prompt = &spec.Function.Prompt
 	}
 	if f := job.call; f != nil && f.isStored() {

@@ -32,6 +32,7 @@ const (
 	fieldIDColumn = "id_column_name"
 	fieldOutput   = "output_name"
 	fieldPrompt   = "prompt"
+	fieldFunction = "function"
 	fieldSystem   = "system_prompt"
 	fieldSchema   = "json_schema"
 	fieldSampling = "sampling_params"
@@ -59,6 +60,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 	}
 	fields := []field{
 		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
+		{name: fieldFunction}, // readCall reads it
 		{name: fieldPrompt, read: func() { sub.readPrompt(job) }},
 		{name: fieldInputs, read: func() { sub.checkInputs(job) }},
 		{name: fieldColumn, want: "a string", into: &spec.Column, rule: func() error {
@@ -214,7 +216,11 @@ func (sub *Submission) findModel(job *CheckedJob) rowmill.Model {
 // that a submission with a Function must not have.
 func (sub *Submission) copyFunction(job *CheckedJob) {
 	spec, f := &job.Spec, job.call
-	for _, field := range []string{fieldPrompt, fieldColumn, fieldSystem, fieldSchema} {
+	fixed := []string{fieldPrompt, fieldColumn, fieldSystem, fieldSchema}
+	if !f.isStored() {
+		fixed = append(fixed, fieldModel)
+	}
+	for _, field := range fixed {
 		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
 			sub.problems.Add(field, "cannot be used with a Function, which sets it itself; leave it out")
 		}

@@ -2098,6 +2098,8 @@ export interface components {
             column_name?: string | null;
             /** @description Makes the prompt of each row: {{column}} is replaced by the value of a column, or of a member of an object. Not with column_name or a Function. */
             prompt?: string | null;
+            /** @description A Function that is not published, for this job only. Not with model, prompt, column_name, system_prompt or json_schema. */
+            function?: components["schemas"]["Definition"] | null;
             /**
              * @description The format of the input file. Without it, the content, the end of the name and column_name decide.
              * @enum {string|null}
