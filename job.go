@@ -49,7 +49,8 @@ type Job struct {
 
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
 	RowChoice
-	InputRows *int64 `json:"input_rows,omitempty"` // rows of the whole input, set with NumRows; only with a limit
+	Keep      []string `json:"keep_columns,omitempty"` // columns of the input that results can repeat; KeepAll means all
+	InputRows *int64   `json:"input_rows,omitempty"`   // rows of the whole input, set with NumRows; only with a limit
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 

@@ -171,6 +171,33 @@ export async function newJob({ model }) {
     await page.getByLabel('Prompt', { exact: true }).getByText('Is {{ film }} of {{year}} good? {{film}}').waitFor()
   })
 
+  await step('a few rows are run first, with the columns of the file', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    await page.locator('input[type=file]').setInputFiles({ name: 'towns.csv', mimeType: 'text/csv', buffer: Buffer.from('town,country\nBergen,Norway\nPorto,Portugal\nLyon,France\n') })
+    await page.getByText('uploaded', { exact: false }).first().waitFor()
+    await page.getByLabel('Column of the prompts').selectOption('town')
+    await page.getByLabel('Rows to run').fill('2')
+    await page.getByText('Repeat the columns of the file').click()
+    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+    const tableOf = async (id) => {
+      await ended(id)
+      const link = await page.getByRole('link', { name: 'JSON', exact: true }).getAttribute('href')
+      const { town, country } = await page.evaluate(async (link) => (await fetch(link)).json(), link)
+      return { town, country }
+    }
+    const sample = await jobOf(page)
+    same(await tableOf(sample), { town: ['Bergen', 'Porto'], country: ['Norway', 'Portugal'] }, 'the sample')
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await page.getByLabel('Rows to run').getByText('all other rows of the input').waitFor({ state: 'attached' })
+    await page.getByRole('button', { name: 'Start the new job' }).click()
+    await page.waitForURL((url) => !url.href.includes(sample))
+    await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
+    same(await tableOf(await jobOf(page)), { town: ['Bergen', 'Porto', 'Lyon'], country: ['Norway', 'Portugal', 'France'] }, 'the whole')
+  })
+
   await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)

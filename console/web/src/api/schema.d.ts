@@ -2573,6 +2573,8 @@ export interface components {
                 code: string;
                 additional_context: string;
             };
+            /** @description Columns of the input that results can repeat; [*] means all. Absent if there are none. */
+            keep_columns?: string[];
             /** @description The maximum number of rows to run. Absent if the job runs all rows. */
             limit?: number;
             /**

@@ -78,6 +78,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
       <Facts
         facts={[
           ['Rows', `${number(job.rows_done)} of ${number(job.num_rows)}`],
+          ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
           ['Failed rows', number(job.failed_rows)],
           ...(ended
             ? []
@@ -173,12 +174,13 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
 function Resume({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   const [, go] = useLocation()
-  const [rows, setRows] = useState(job.status === 'succeeded' ? 'failed' : 'missing')
+  const others = (job.input_rows ?? 0) > (job.num_rows ?? 0)
+  const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' ? 'failed' : 'missing')
   const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows }), {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
-  if (job.num_rows == null || (job.status === 'succeeded' && job.failed_rows === 0)) return null
+  if (job.num_rows == null || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
   return (
     <>
       <Button variant="default" size="sm" onClick={ask}>
@@ -191,7 +193,11 @@ function Resume({ job }: { job: Job }) {
             data-autofocus
             value={rows}
             onChange={(e) => setRows(e.currentTarget.value)}
-            data={[{ value: 'missing', label: 'those without an answer or an error' }, { value: 'failed', label: 'those, and those that failed' }]}
+            data={[
+              ...(others ? [{ value: 'rest', label: 'all other rows of the input' }] : []),
+              { value: 'missing', label: 'rows without an answer or an error' },
+              { value: 'failed', label: 'these rows, and rows that failed' },
+            ]}
           />
           <Button
             loading={resume.isPending}
@@ -207,10 +213,21 @@ function Resume({ job }: { job: Job }) {
 
 function Downloads({ job }: { job: Job }) {
   const [inputs, setInputs] = useState(true)
+  const [columns, setColumns] = useState(!!job.keep_columns)
+  const [unpack, setUnpack] = useState(false)
+  const [meta, setMeta] = useState(false)
+  const properties = job.json_schema && 'properties' in job.json_schema
   if (job.rows_done === 0) return null
   const partial = job.status !== 'succeeded'
   const href = (format: string) =>
-    apiURL(`/v1/jobs/${job.job_id}/results${query({ format, include_inputs: inputs, partial: partial || undefined })}`)
+    apiURL(`/v1/jobs/${job.job_id}/results${query({
+      format,
+      include_inputs: inputs,
+      partial: partial || undefined,
+      columns: over(job.status) && columns ? '*' : undefined,
+      unpack: over(job.status) && unpack ? true : undefined,
+      include: over(job.status) && meta ? 'meta' : undefined,
+    })}`)
   return (
     <Card title={partial ? 'Download what is there so far' : 'Download'}>
       <div className="actions">
@@ -220,6 +237,9 @@ function Downloads({ job }: { job: Job }) {
           </Button>
         ))}
         <Checkbox label="with inputs" checked={inputs} onChange={(e) => setInputs(e.currentTarget.checked)} />
+        {over(job.status) && job.keep_columns && <Checkbox label="with columns of the input" checked={columns} onChange={(e) => setColumns(e.currentTarget.checked)} />}
+        {over(job.status) && properties && <Checkbox label="with a column for each property" checked={unpack} onChange={(e) => setUnpack(e.currentTarget.checked)} />}
+        {over(job.status) && <Checkbox label="with tokens, server and errors" checked={meta} onChange={(e) => setMeta(e.currentTarget.checked)} />}
       </div>
     </Card>
   )

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from 'react'
-import { Button, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
+import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { send } from '../api/client'
@@ -27,6 +27,9 @@ type Form = {
   column: string
   prompt: string // makes the prompts from columns
   idColumn: string
+  keep: boolean // results repeat the columns of the file
+  limit: string // number of rows to run; empty: all
+  sample: string // which rows, with a limit
   model: string
   system: string
   schema: string
@@ -38,7 +41,7 @@ type Form = {
 }
 
 const blank: Form = {
-  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', model: '', system: '', schema: '', params: '',
+  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
   name: '', description: '', priority: '', equal: '',
 }
 
@@ -66,6 +69,7 @@ export default function NewJob() {
 
   const [, go] = useLocation()
   const body = useMemo(() => submission(form, !!fn), [form, fn])
+  const sent = Array.isArray(body.inputs) ? Math.min(body.inputs.length, Number(form.limit) || Infinity) : 0
   const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
   const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
   const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
@@ -162,7 +166,7 @@ export default function NewJob() {
           <EstimateFirst body={body} ready={ready} />
           <div className="actions">
             <Button type="submit" disabled={!ready} loading={submit.isPending}>
-              Submit {Array.isArray(body.inputs) && body.inputs.length > 0 ? `${number(body.inputs.length)} rows` : 'the job'}
+              Submit {sent > 0 ? `${number(sent)} rows` : 'the job'}
             </Button>
           </div>
         </Card>
@@ -200,6 +204,8 @@ function submission(f: Form, fn: boolean) {
     model: f.model,
     ...(file && !fn && f.prompt.trim() ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
+    ...(file && f.keep ? { keep_columns: '*' } : {}),
+    ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
     ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
@@ -216,6 +222,7 @@ const manyRows = 1_000
 
 // prioritySized returns 1 for a job that has, or may have, more rows than that.
 function prioritySized(f: Form): '0' | '1' {
+  if (Number(f.limit) > 0 && Number(f.limit) <= manyRows) return '0'
   const rows = f.source === 'rows' ? f.rows.split('\n').length : f.source === 'file' ? f.fileRows : undefined
   return rows !== undefined && rows <= manyRows ? '0' : '1'
 }
@@ -289,6 +296,13 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           )}
         </div>
       )}
+      <div className="fields">
+        <TextInput label="Rows to run" type="number" min={1} description="Empty: all. Try a few rows first; Resume then runs the others." value={form.limit} onChange={(e) => set({ limit: e.currentTarget.value })} />
+        {Number(form.limit) > 0 && (
+          <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
+        )}
+      </div>
+      {form.source !== 'rows' && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
       {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
     </>
   )

@@ -8,10 +8,10 @@ import { randomID } from '../lib/random'
 import { over } from './job'
 import { Facts } from './page'
 
-// EstimateFirst asks the node for the cost of a submission.
+// EstimateFirst asks the node for the cost of a submission with all rows.
 export function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
   const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
   const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
   const job = id ? estimate.data?.job : undefined
   const waiting = start.isPending || (!!id && !(job && over(job.status)))
