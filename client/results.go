@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Results selects the form of a job's results.
@@ -71,7 +73,7 @@ func (c *Client) streamAnswer(ctx context.Context, method, path string, query ur
 }
 
 // Save writes a job's results to the file path. The file appears only when it is complete.
-// Save downloads Parquet from a signed URL, and keeps the bytes in a file with a name that ends
+// Save downloads Parquet from a signed URL, unless want names single columns, and keeps the bytes in a file with a name that ends
 // in .part: if the transfer breaks, Save or a later call of Save resumes it. Partial
 // results of a running job have no URL, so Save streams them. progress may be nil; its
 // total is -1 while the size is unknown.
@@ -79,7 +81,7 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	if want.Format == "parquet" {
+	if want.Format == "parquet" && (want.Columns == "" || want.Columns == rowmill.KeepAll) {
 		t := &resultDownload{client: c, id: id, want: want, path: path, progress: progress}
 		size, err := t.download(ctx)
 		var refusal *APIError

@@ -94,6 +94,10 @@ func TestResults_Columns(t *testing.T) {
 	if got := names(""); !slices.Equal(got, []string{id}) {
 		t.Errorf("Parquet has the columns %q", got)
 	}
+	w.get("/v1/jobs/"+id+"/results-url?columns=a").want(400).wantField("columns", "must be * for a URL")
+	if got := w.get("/v1/jobs/" + id + "/results-url?columns=*").want(200).json()["format"]; got != "parquet" || len(w.record(id).Artifacts) != 5 {
+		t.Errorf("a URL of %v; the job has the files %v", got, w.record(id).Artifacts)
+	}
 	w.get(path+"&columns=a,c").want(400).wantField("columns", "the job keeps the columns a, b")
 	w.get(path+"&unpack=1").want(400).wantField("unpack", "no json_schema with properties")
 	graded := w.succeeded(`{"inputs":["a"],"json_schema":{"type":"object","properties":{"stars":{"type":"integer"}}}}`, answers(`{"stars":3}`))

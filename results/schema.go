@@ -76,6 +76,10 @@ var Full = FileVariant{Inputs: true, Logprobs: true}
 // more columns.
 func (v FileVariant) IsWide() bool { return v.Columns != "" || v.Unpack || v.Meta }
 
+// IsStored reports whether a Parquet file of the variant is made once and stored. A list of
+// columns is not, because there are too many lists.
+func (v FileVariant) IsStored() bool { return v.Columns == "" || v.Columns == AllColumns }
+
 // Wide is the variant with all columns that a file can have.
 var Wide = FileVariant{Inputs: true, Logprobs: true, Columns: AllColumns, Unpack: true, Meta: true}
 

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +28,12 @@ func (g *ingester) keepColumns(ctx context.Context, source store.Record) error {
 		return fmt.Errorf("open input: %w", err)
 	}
 	defer o.Close()
-	spec := &source.Spec
-	opts := input.Options{
-		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.FileNameFromURL(spec.URL)),
-		Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults(),
+	opts, err := g.options(&source.Spec)
+	if err != nil {
+		return err
 	}
-	if spec.URL == "" && spec.File == "" { // the service wrote the rows as lines
-		opts.Format = input.FormatJSONL
+	if source.Spec.URL == "" && source.Spec.File == "" { // the service wrote the rows as lines
+		opts = input.Options{Format: input.FormatJSONL, Limits: opts.Limits}
 	}
 	in, err := input.OpenSource(o, o.Size(), opts, g.spec.KeptColumns())
 	if err != nil {

@@ -38,6 +38,7 @@ type rig struct {
 	differ  error         // if set, the reason why nothing may be removed
 	log     bytes.Buffer
 	tidied  []string
+	columns []string // columns that new jobs keep of their input
 
 	announced   []string // jobs
 	announceErr error
@@ -154,7 +155,7 @@ func (r *rig) get(id string) store.Record {
 // open creates a running job with three rows.
 func (r *rig) open(account string) (id string, fence store.Fence) {
 	r.Helper()
-	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}}
+	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}, Keep: r.columns}
 	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", Created: time.Now().UTC()}
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		r.Fatal(err)
@@ -289,6 +290,26 @@ func TestRound_SweepsAfterCrashes(t *testing.T) {
 	if !strings.Contains(r.log.String(), never) {
 		t.Errorf("the log does not say so:\n%s", r.log.String())
 	}
+}
+
+// Columns that a job keeps of its input stay as long as its results.
+func TestRound_KeepsColumnsOfTheInput(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	stray := r.done("default")
+	r.columns = []string{rowmill.KeepAll}
+	keeps := r.done("default")
+	for _, id := range []string{stray, keeps} {
+		r.put(id, "kept.parquet")
+	}
+	r.days = 2
+	r.clean()
+	if got := []int{len(r.objects(stray)), len(r.objects(keeps))}; got[0] != 2 || got[1] != 3 {
+		t.Errorf("%d objects of a job without columns and %d of a job with columns are left, want 2 and 3", got[0], got[1])
+	}
+	r.days = 91
+	r.clean()
+	r.gone(keeps)
 }
 
 // Objects that a worker writes while retention removes the job's data are removed later.

@@ -132,7 +132,7 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 		return err
 	}
 	ctx, id := c.Request.Context(), record.Job.ID
-	if format == "parquet" && (!some || record.Job.Status.IsTerminal()) {
+	if format == "parquet" && (!some || record.Job.Status.IsTerminal()) && v.IsStored() {
 		return d.sendParquet(c, record, v, some)
 	}
 	source, err := d.openResults(ctx, record, v, some)
@@ -220,6 +220,9 @@ func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", textfmt.Shorten(format, 32))
 	}
 	v, partial := queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
+	if !v.IsStored() {
+		p.Add(request.FieldColumns, "must be * for a URL; download other columns from /results")
+	}
 	seconds := exchange.QueryInt(c, &p, "expires_in_seconds", defaultExpiry, 1, maxExpiry)
 	if err := p.Err(); err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (a *Archive) MakePartialParquet(ctx context.Context, record store.Record, v
 		if err == nil && v.IsWide() {
 			base, err = a.makeWide(ctx, record, base, base, layout.Partial+"~"+layout.Wide)
 		}
-		if err == nil {
+		if made = base; err == nil && v != results.Wide {
 			made, err = a.makeSubset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
 		}
 		return err

@@ -23,7 +23,7 @@ func (a *Archive) MakeParquet(ctx context.Context, record store.Record, v result
 	if err == nil && v.IsWide() {
 		full, err = a.makeWide(ctx, record, full, record.Artifacts[layout.Rows], layout.Wide)
 	}
-	if err != nil || v == results.Full {
+	if err != nil || v == results.Full || v == results.Wide {
 		return full, err
 	}
 	return a.makeSubset(ctx, record, full, v.Name(), v)
