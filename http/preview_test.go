@@ -93,8 +93,21 @@ func TestPreview_OfARunningJobComesFromItsParts(t *testing.T) {
 	w.commit(f, complete)
 	w.wantShown(id, "offset=9&limit=3", "9? 10=0 11=1", 12.0)
 	w.wantShown(id, "offset=18&limit=3", "18=8 19=9 20=s", 21.0)
+	for query, want := range map[string]string{
+		"limit=5":           "0=a 1=b 4=e 5!schema_violation 10=0",
+		"offset=2&limit=2":  "4=e 5!schema_violation",
+		"offset=18&limit=4": "18=8 19=9 20=s 25=x",
+	} {
+		next := map[string]any{"limit=5": 11.0, "offset=2&limit=2": 10.0, "offset=18&limit=4": 26.0}[query]
+		w.wantShown(id, "done=true&"+query, want, next)
+	}
+	w.wantShown(id, "done=true&offset=25", "25=x 26=y", nil)
+	w.wantShown(id, "done=1&offset=27", "", nil)
+	w.wantShown(id, "done=1&offset=40", "", nil)
+	w.wantShown(waiting, "done=1", "", nil)
 	w.get("/v1/job-cancel/" + id).want(200)
 	w.wantShown(id, "limit=2", "0=a 1=b", 2.0)
+	w.wantShown(id, "limit=3&done=1", "0=a 1=b 4=e", 5.0)
 }
 
 func TestPreview_ReadsABoundedNumberOfParts(t *testing.T) {
@@ -107,8 +120,10 @@ func TestPreview_ReadsABoundedNumberOfParts(t *testing.T) {
 	}
 	w.commit(f, parts...)
 	for offset, want := range map[int]any{0: 64.0, 64: nil, 10: 74.0} {
-		if _, next := w.shown(f.JobID, fmt.Sprintf("limit=1000&offset=%d", offset)); next != want {
-			t.Errorf("offset %d: next %v, want %v", offset, next, want)
+		for _, done := range []string{"", "&done=true"} {
+			if _, next := w.shown(f.JobID, fmt.Sprintf("limit=1000&offset=%d%s", offset, done)); next != want {
+				t.Errorf("offset %d%s: next %v, want %v", offset, done, next, want)
+			}
 		}
 	}
 }

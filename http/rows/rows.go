@@ -205,11 +205,15 @@ func viewPreview(n int64, row *results.PreviewRow) previewRow {
 }
 
 // showPreview answers GET /v1/jobs/{job_id}/preview with a range of rows. Rows that are not
-// committed have the status pending.
+// committed have the status pending; with done=true they are left out.
 func (r *Rows) showPreview(c *gin.Context) (any, error) {
 	var p request.Problems
 	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)
 	limit := exchange.QueryInt(c, &p, "limit", defaultPreview, 1, maxPreview)
+	read := r.Archive.ReadPreview
+	if exchange.QueryBool(c, &p, "done") {
+		read = r.Archive.ReadDone
+	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -219,14 +223,18 @@ func (r *Rows) showPreview(c *gin.Context) (any, error) {
 	}
 	found := archive.Preview{Record: record, End: offset}
 	if record.IsCutIntoShards() || record.DataRemoved != nil {
-		if found, err = r.Archive.ReadPreview(c.Request.Context(), record, offset, limit); err != nil {
+		if found, err = read(c.Request.Context(), record, offset, limit); err != nil {
 			return nil, err
 		}
 	}
 	job := found.Record.Job
 	views := make([]previewRow, len(found.Rows))
 	for i, row := range found.Rows {
-		views[i] = viewPreview(offset+int64(i), row)
+		n := offset + int64(i)
+		if row != nil {
+			n = row.Row
+		}
+		views[i] = viewPreview(n, row)
 	}
 	body := gin.H{
 		"rows": views, "next_offset": nil, "status": jobs.NewView(caller.PrincipalOf(c), &job).Status,

@@ -1,7 +1,10 @@
 package archive
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"slices"
 
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
@@ -28,6 +31,86 @@ func (a *Archive) ReadPreview(ctx context.Context, record store.Record, offset, 
 		return err
 	})
 	return p, err
+}
+
+// ReadDone reads at most limit committed rows of a job, from the row with index offset on. Rows
+// that are not committed are left out. End is the number of rows of the job after the last
+// committed row.
+func (a *Archive) ReadDone(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
+	if _, finished := record.Artifacts[layout.Full]; finished {
+		return a.ReadPreview(ctx, record, offset, limit)
+	}
+	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
+		p = Preview{Record: record, End: offset}
+		if total := record.Job.NumRows; total == nil || *total <= offset {
+			return nil
+		}
+		p.End = *record.Job.NumRows
+		places, err := a.listDone(ctx, record.Job.ID, offset, limit+1)
+		if err != nil {
+			return err
+		}
+		if int64(len(places)) > limit {
+			p.End, places = places[limit].row, places[:limit]
+		}
+		keys := make([]string, len(places))
+		for i, place := range places {
+			keys[i] = place.key
+		}
+		if n := countRowsWithinLimit(keys); n < len(places) {
+			p.End, places = places[n].row, places[:n]
+		}
+		wanted, positions := map[string][]int64{}, map[int64]int{}
+		for i, place := range places {
+			wanted[place.key] = append(wanted[place.key], place.row)
+			positions[place.row] = i
+		}
+		p.Rows = make([]*results.PreviewRow, len(places))
+		return a.readFromParts(ctx, wanted, func(found []results.PreviewRow) {
+			for i := range found {
+				p.Rows[positions[found[i].Row]] = &found[i]
+			}
+		})
+	})
+	return p, err
+}
+
+// A rowPlace says which part has a row.
+type rowPlace struct {
+	row int64
+	key string // object key of the part
+}
+
+// listDone lists the places of at most limit committed rows, from the row with index offset on.
+func (a *Archive) listDone(ctx context.Context, jobID string, offset, limit int64) (places []rowPlace, err error) {
+	parts, err := a.newPartIndex(ctx, jobID)
+	if err != nil || len(parts.shards) == 0 {
+		return nil, err
+	}
+	begin, err := parts.findShard(ctx, offset)
+	if err != nil {
+		return nil, err
+	}
+	for i := begin; i < len(parts.shards) && int64(len(places)) < limit; i++ {
+		first, err := parts.firstRowOfShard(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		before := len(places)
+		for _, part := range parts.shards[i] {
+			accepted, err := AcceptedRows(part)
+			if err != nil {
+				return nil, err
+			}
+			within := accepted.Iterator()
+			within.AdvanceIfNeeded(uint32(min(max(0, offset-first), math.MaxUint32)))
+			for within.HasNext() {
+				places = append(places, rowPlace{first + int64(within.Next()), part.Key})
+			}
+		}
+		slices.SortFunc(places[before:], func(a, b rowPlace) int { return cmp.Compare(a.row, b.row) })
+	}
+	return places[:min(int64(len(places)), limit)], nil
 }
 
 func (a *Archive) readPreviewRows(ctx context.Context, record store.Record, offset, limit int64) ([]*results.PreviewRow, error) {
@@ -98,17 +181,23 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 			wanted[key] = append(wanted[key], rows.first+int64(i))
 		}
 	}
+	return rows.all, a.readFromParts(ctx, wanted, rows.placeRows)
+}
+
+// readFromParts reads rows from parts and passes the rows of each part to place. wanted has the
+// numbers of the rows by the key of their part.
+func (a *Archive) readFromParts(ctx context.Context, wanted map[string][]int64, place func([]results.PreviewRow)) error {
 	for key, numbers := range wanted {
 		err := a.withObjects(ctx, func(files []results.Source) error {
 			found, err := results.PreviewPart(ctx, files[0], numbers)
-			rows.placeRows(found)
+			place(found)
 			return err
 		}, key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return rows.all, nil
+	return nil
 }
 
 // assignPartKey stores a part's key for each accepted row of the part. shardOffset is the

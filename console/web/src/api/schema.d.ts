@@ -3745,6 +3745,8 @@ export interface operations {
                 /** @description The number of the first row. */
                 offset?: number;
                 limit?: number;
+                /** @description true: leave out rows that are not committed. Anything Go's strconv.ParseBool accepts. */
+                done?: components["schemas"]["Boolean"];
             };
             header?: never;
             path: {
