@@ -596,9 +596,6 @@ type Account = AccountName
 // BatchID defines model for BatchID.
 type BatchID = string
 
-// Columns defines model for Columns.
-type Columns = string
-
 // FileID defines model for FileID.
 type FileID = string
 
@@ -878,8 +875,8 @@ type GetResultsURLParams struct {
 	// IncludeInputs Anything Go's strconv.ParseBool accepts.
 	IncludeInputs IncludeInputs `form:"include_inputs,omitempty" json:"include_inputs,omitempty"`
 
-	// Columns Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas.
-	Columns Columns `form:"columns,omitempty" json:"columns,omitempty"`
+	// Columns *: the file has all columns that the job keeps of its input. For single columns use /results.
+	Columns string `form:"columns,omitempty" json:"columns,omitempty"`
 
 	// Unpack Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts.
 	Unpack Unpack `form:"unpack,omitempty" json:"unpack,omitempty"`

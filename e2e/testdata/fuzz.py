@@ -37,7 +37,8 @@ BEYOND = {
     "rollbackFunction": ("account",),
     "resumeJob": ("rows",),
     "listenEvents": ("topics",),
-    "getResults": ("result_format",),  # the same as format
+    "getResults": ("result_format", "columns", "unpack"),  # the same as format; of a job that keeps columns, or has a schema with properties
+    "getResultsURL": ("columns", "unpack"),
     "getUsage": ("from", "to"),  # which is before which, and how far
     "listJobs": ("cursor", "since"),  # a time that there is
     "cancelJobs": ("job_ids", "filter"),  # one of the two

@@ -3432,8 +3432,8 @@ export interface operations {
                 format?: "parquet";
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_inputs?: components["parameters"]["IncludeInputs"];
-                /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
-                columns?: components["parameters"]["Columns"];
+                /** @description *: the file has all columns that the job keeps of its input. For single columns use /results. */
+                columns?: "*";
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
                 /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
