@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -47,9 +48,13 @@ func (g *ingester) keepColumns(ctx context.Context, source store.Record) error {
 		}
 		columns = append(columns, results.KeptColumn(c))
 	}
-	if _, err := blob.Write(ctx, g.Bucket, layout.KeptColumnsKey(g.rec.Job.ID), layout.Parquet, func(w io.Writer) error {
+	written, err := blob.Write(ctx, g.Bucket, layout.KeptColumnsKey(g.rec.Job.ID), layout.Parquet, func(w io.Writer) error {
 		return results.WriteKept(ctx, w, columns, in.Next)
-	}); err != nil {
+	})
+	if err == nil { // the input is removed when the job has succeeded
+		err = archive.VerifyWritten(ctx, g.Bucket, written)
+	}
+	if err != nil {
 		return fmt.Errorf("store the kept columns: %w", err)
 	}
 	return nil

@@ -128,21 +128,29 @@ func combineTables(ctx context.Context, out *bufio.Writer, files []*localInput) 
 func tableRows(files []*localInput, names []string) iter.Seq2[[]rowmill.ID, error] {
 	return func(yield func([]rowmill.ID, error) bool) {
 		for _, file := range files {
-			source, err := input.OpenSource(file.file, file.size, file.opts, names)
-			if err != nil {
-				yield(nil, file.wrapError(err))
+			if !yieldRows(file, names, yield) {
 				return
 			}
-			defer source.Close()
-			for row := make([]rowmill.ID, len(names)); ; {
-				err := source.Next(row)
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if !yield(row, file.wrapError(err)) || err != nil {
-					return
-				}
-			}
+		}
+	}
+}
+
+// yieldRows calls yield for the rows of a table. It returns false after an error, or if yield
+// returned false.
+func yieldRows(file *localInput, names []string, yield func([]rowmill.ID, error) bool) bool {
+	source, err := input.OpenSource(file.file, file.size, file.opts, names)
+	if err != nil {
+		yield(nil, file.wrapError(err))
+		return false
+	}
+	defer source.Close()
+	for row := make([]rowmill.ID, len(names)); ; {
+		err := source.Next(row)
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if !yield(row, file.wrapError(err)) || err != nil {
+			return false
 		}
 	}
 }
