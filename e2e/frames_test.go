@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,9 +36,21 @@ func TestPythonPackage(t *testing.T) {
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, w.Name()), file.Bytes(), 0o600))
 	site := filepath.Join(dir, "site")
 	runClient(t, python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", site, filepath.Join(dir, w.Name()))
+	held := newWitness(t, 100, 0)
+	held.hold.Store(1)
+	go func() { // interrupts the program while its rows are in flight
+		for held.calls.Load() < 2 && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "pid")) // without the file the script fails
+		if pid, err := strconv.Atoi(string(text)); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGINT)
+		}
+		held.hold.Store(0)
+	}()
 	service := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	script := must.Get(filepath.Abs("testdata/frames.py"))(t)
-	runClient(t, "-C", dir, "PYTHONPATH="+site, "HOME="+dir, python, script, newWitness(t, 100, 5*time.Millisecond).url, service.base, apiKey)
+	runClient(t, "-C", dir, "PYTHONPATH="+site, "HOME="+dir, python, script, newWitness(t, 100, 0).url, held.url, service.base, apiKey)
 }
 
 // TestPythonPackage_Types checks the types of the Python package.

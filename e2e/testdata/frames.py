@@ -1,16 +1,17 @@
 """Uses the Python package rowmill, installed from its wheel: frames of five libraries without a
 service, a sample that the whole run takes over, an interruption, a notebook, and jobs of a
-service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N-", the address of
-a service, its key."""
+service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N-"; such a server
+that holds its answers until the caller has interrupted the program in the file pid; the address
+of a service; its key."""
 
-import os, signal, subprocess, sys
+import os, subprocess, sys
 
 import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
 from pydantic import BaseModel
 
 import rowmill as rm
 
-engine, service, key = sys.argv[1:]
+engine, held, service, key = sys.argv[1:]
 os.environ.pop("ROWMILL_SERVER", None)
 ROWS = 30
 
@@ -77,18 +78,17 @@ for error, wrong in [
 # Ctrl-C stops a run in order, and the same call continues it.
 program = f"""
 import pandas, rowmill
-rowmill.prompt("{{{{text}}}} again", engine={engine!r}).map(pandas.DataFrame({{"text": [f"row-{{i}}-" for i in range({ROWS})]}}))
+rowmill.prompt("{{{{text}}}}", engine="ENGINE").map(pandas.DataFrame({{"text": [f"row-{{i}}-" for i in range({ROWS})]}}))
 """
-child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-for line in child.stderr:
-    if "rows of" in line:
-        break
-child.send_signal(signal.SIGINT)
+child = subprocess.Popen([sys.executable, "-c", program.replace("ENGINE", held)], stderr=subprocess.PIPE, text=True)
+with open("pid.new", "w") as file:
+    file.write(str(child.pid))
+os.rename("pid.new", "pid")
 assert "KeyboardInterrupt" in child.stderr.read() and child.wait() != 0
-check(rm.prompt("{{text}} again", engine=engine).map(pandas.DataFrame({"text": rows()["text"]}))["answer"])
+check(rm.prompt("{{text}}", engine=held).map(pandas.DataFrame({"text": rows()["text"]}))["answer"])
 
 # A notebook shows the progress in its output.
-book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program.replace("again", "noted").strip() + ".shape")])
+book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program.replace("ENGINE", engine).strip() + ".shape")])
 nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
 shown = str(book.cells[0].outputs)
 assert "<progress" in shown and f"({ROWS}, 2)" in shown, shown
