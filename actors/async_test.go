@@ -110,9 +110,9 @@ func TestAPanicOfATask(t *testing.T) {
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).NewEntry(registry.ActorIdentity{}))
 		broken := func(context.Context) mailboxStep { panic("a task") }
 		var heard *panics.Panic
-		told := g
-		told.panicked = func(p *panics.Panic) { heard = p }
-		take(func(c actor.Context) { told.run(c, "a task", broken) })
+		copied := g
+		copied.panicked = func(p *panics.Panic) { heard = p }
+		take(func(c actor.Context) { copied.run(c, "a task", broken) })
 		synctest.Wait()
 		if heard == nil || heard.Reason != "a task" {
 			t.Errorf("panicked was called with %v", heard)

@@ -50,7 +50,7 @@ func TestWhereRowsAre(t *testing.T) {
 			return h.system.RowDistribution(t.Context(), &rec)
 		}
 		wait.Until(t, func() error {
-			told := map[string]bool{}
+			answers := map[string]bool{}
 			for _, h := range hosts {
 				w, err := where(h)
 				if err != nil {
@@ -71,10 +71,10 @@ func TestWhereRowsAre(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				told[string(text)] = true
+				answers[string(text)] = true
 			}
-			if len(told) != 1 {
-				return fmt.Errorf("the nodes say %v", told)
+			if len(answers) != 1 {
+				return fmt.Errorf("the nodes say %v", answers)
 			}
 			return nil
 		})

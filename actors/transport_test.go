@@ -72,7 +72,7 @@ func TestMessagesHaveATimeout(t *testing.T) {
 		if err := (&peerTransport{peers: h}).tellPeer(t.Context(), "b:1", message); err != nil {
 			t.Fatal(name, err)
 		}
-		if told, is := h.asked.(interface{ GetJob() string }); !is || told.GetJob() != "job-1" {
+		if asked, is := h.asked.(interface{ GetJob() string }); !is || asked.GetJob() != "job-1" {
 			t.Errorf("%s: sent %+v", name, h.asked)
 		}
 		if h.bound <= 0 || h.bound > tellTimeout {

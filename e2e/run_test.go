@@ -270,5 +270,5 @@ func TestRun_Usage(t *testing.T) {
 	r.end(t, 2, []string{"--format must be parquet, csv, json or jsonl"}, "--format", "xml")
 	r.end(t, 0, []string{"the answers are simulated", "wrote rows.results.parquet"}, "--simulate", "--column", "text")
 	r.end(t, 0, []string{"rows.results.parquet is complete"}, "--simulate", "--column", "text")
-	r.end(t, 2, []string{"rows.results.parquet exists"}, "--column", "text") // simulated answers are not those of this run
+	r.end(t, 2, []string{"rows.results.parquet exists"}, "--column", "text") // simulated answers never count as real answers
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Names of columns that are the same in every job's files. A part has all of them, in
-// this order, after the ID column if there is one. The output column, whose name differs, is
-// between inputs and cumulative_logprobs.
+// this order, after the ID column if there is one. Between inputs and
+// cumulative_logprobs is the output column, which has its own name in each job.
 const (
 	columnInputs = "inputs"
 	columnScore  = "cumulative_logprobs"

@@ -35,7 +35,7 @@ type CopyWriter struct {
 	// Input opens shard n of the job.
 	Input func(ctx context.Context, n int) (*shard.Reader, error)
 
-	// read is the number of the first shard whose needed answers were not read yet.
+	// read is the number of the first shard from which answers must still be read.
 	read    int
 	answers []answerIndex // by shard, for the shards before read
 	spill   *os.File      // the temporary file; nil before the first answer

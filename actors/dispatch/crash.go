@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A suspectedCrash has the rows whose connection broke, until a probe has shown whether the server
+// A suspectedCrash has the rows that lost their connection, until a probe has shown whether the server
 // still runs. If the server has crashed, one of the rows in flight may have caused the
 // crash. These rows are suspects: each of them is tried while no other row runs on the
 // server.
@@ -23,7 +23,7 @@ import (
 // group with the bad row crashes the server again.
 type suspectedCrash struct {
 	at                time.Time   // when the first connection broke; zero if none is broken
-	broken            []brokenRow // rows whose connection broke
+	broken            []brokenRow // rows that lost their connection
 	rows              int         // number of rows in broken that were in flight at time at
 	otherRequests     int         // number of other requests in flight at time at
 	otherRequestsLeft int         // number of these other requests that have not ended

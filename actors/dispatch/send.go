@@ -28,7 +28,7 @@ type requestResult struct {
 	// was answered since the row's last refusal.
 	isFirstRefusal bool
 	requestedPause time.Duration // if busy: the pause that the server asked for; 0 if it named none
-	broken         []brokenRow   // rows whose connection broke: a probe must find the reason
+	broken         []brokenRow   // rows that lost their connection: a probe must find the reason
 	// err is an error that counts against the server: busy, broken connection, or status
 	// 500 and above.
 	err error

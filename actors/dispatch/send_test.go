@@ -530,7 +530,7 @@ func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
 		}
 		synctest.Wait()
 		if filled != 1 {
-			t.Errorf("told %d times that the window is full", filled)
+			t.Errorf("%d messages say that the window is full", filled)
 		}
 		if next := d.NextReading(); next <= 0 || next > 5*time.Second {
 			t.Errorf("next reading in %v", next)

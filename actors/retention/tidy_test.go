@@ -74,7 +74,7 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	}
 }
 
-// The sweep removes nothing of a job whose cleanup fails: the input may be needed to continue
+// If the cleanup of a job fails, the sweep removes none of its objects: the input may be needed to continue
 // the job, and the parts to make a lost result again.
 func TestTidy_SweepWaitsForTheCleanup(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestRound_AnnouncesTheEndBeforeRemoval(t *testing.T) {
 	r := setup(t)
 	r.keep("a")
 	id := r.done("a")
-	r.days, r.announceErr = 2, errors.New("cannot be told")
+	r.days, r.announceErr = 2, errors.New("the nodes do not answer")
 	r.rounds(3)
 	if !r.kept(id) || !slices.Contains(r.announced, id) {
 		t.Errorf("kept: %v, announced %v", r.kept(id), r.announced)

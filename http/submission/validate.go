@@ -332,7 +332,8 @@ func (sub *Submission) readPrompt(job *CheckedJob) {
 	job.Spec.Function = &run
 }
 
-// readInstructions reads the system prompt and the schema, or copies those of the Function.
+// readInstructions reads the system prompt and the schema. If the job runs a Function, it copies
+// them from the Function.
 func (sub *Submission) readInstructions(job *CheckedJob) {
 	spec := &job.Spec
 	if job.call != nil {
