@@ -196,7 +196,7 @@ func (f *wideFile) write(ctx context.Context, w io.Writer) error {
 	if scans.rows, err = newRowScan(f.rows, reserved...); err != nil {
 		return err
 	}
-	if f.kept != nil {
+	if len(s.Kept) > 0 {
 		if scans.kept, err = newRowScan(f.kept, namesOf(s.Kept)...); err != nil {
 			return err
 		}

@@ -23,6 +23,11 @@ func keptOf(t *testing.T, rows int64, more ...string) (file *bytes.Reader, colum
 	for _, name := range more {
 		columns = append(columns, KeptColumn{name, rowmill.IDType{IDKind: rowmill.IDString}})
 	}
+	return writeKept(t, rows, columns), columns
+}
+
+func writeKept(t *testing.T, rows int64, columns []KeptColumn) *bytes.Reader {
+	t.Helper()
 	var out bytes.Buffer
 	row := int64(0)
 	must.Succeed(t, WriteKept(t.Context(), &out, columns, func(values []rowmill.ID) error {
@@ -35,7 +40,7 @@ func keptOf(t *testing.T, rows int64, more ...string) (file *bytes.Reader, colum
 		row++
 		return nil
 	}))
-	return bytes.NewReader(out.Bytes()), columns
+	return bytes.NewReader(out.Bytes())
 }
 
 // rowsOf returns the "rows" file with entries.
@@ -148,6 +153,10 @@ func TestKept_Names(t *testing.T) {
 	got := must.Get(write(kept, nil))(t)
 	if got.IDColumn != "key" || !reflect.DeepEqual(got.Fields, []string{"name"}) || len(got.Kept) != len(columns)-1 {
 		t.Errorf("ID %q, fields %q, kept %v", got.IDColumn, got.Fields, namesOf(got.Kept))
+	}
+	alone := writeKept(t, 1, []KeptColumn{{"key", rowmill.IDType{IDKind: rowmill.IDString}}})
+	if got := must.Get(write(alone, nil))(t); got.IDColumn != "key" || len(got.Kept) != 0 {
+		t.Errorf("with the ID column alone: ID %q, kept %v", got.IDColumn, namesOf(got.Kept))
 	}
 	for _, name := range []string{"inputs", "outputs", testJob, "RESERVED_x"} {
 		bad, _ := keptOf(t, 1, name)
