@@ -134,8 +134,21 @@ func TestWatched(t *testing.T) {
 	}
 	must.Succeed(t, c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
 
-	// Jobs on each node, one after the other, until the end of the test.
+	// Jobs on each node, one after the other, until the end of the test. One more job reads a slow
+	// input, because most tasks of actors end between two scrapes.
 	loaded, unload := context.WithCancel(ctx)
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, err := fmt.Fprint(w, "text\n"); err == nil && loaded.Err() == nil; _, err = fmt.Fprint(w, "a row\n") {
+			_ = http.NewResponseController(w).Flush() // the next write returns the error
+			select {
+			case <-r.Context().Done():
+			case <-loaded.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}))
+	t.Cleanup(slow.Close)
+	must.Get(c.submit(ctx, "slow", slow.URL+"/rows.csv"))(t)
 	var load sync.WaitGroup
 	for _, on := range []*Cluster{c, second} {
 		load.Go(func() { on.keepBusy(loaded) })
