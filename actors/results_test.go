@@ -5,9 +5,12 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -60,6 +63,38 @@ func TestTheEndOfAJobIsTriedAgain(t *testing.T) {
 		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(20), RowQuota: 10})), rowmill.CodeRowQuota)
 		if left := balky.ends.Load(); left >= 0 {
 			t.Errorf("%d refusals are left", left)
+		}
+	})
+}
+
+// Users see progress from the start: the rows of a new job are committed after one or two
+// seconds, and later at least every 5 s.
+func TestRowsAreCommittedSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
+		b := setup(t, &scripted{answer: slowly(200 * time.Millisecond)}, func(c *actors.Config) {
+			c.Parts, c.Servers, c.DrainTimeout = actors.PartConfig{}, actors.ServerConfig{}, time.Second
+		})
+		time.Sleep(2 * time.Second)
+		id := b.submit(rowmill.Spec{Inline: numbered(8000)})
+		begun, changed, rows := time.Now(), time.Now(), int64(0)
+		for {
+			job := must.Get(b.store.Get(t.Context(), id))(t).Job
+			if job.Status.IsTerminal() {
+				break
+			}
+			now := time.Now()
+			if job.RowsDone > rows {
+				changed, rows = now, job.RowsDone
+			}
+			if limit := max(2500*time.Millisecond, now.Sub(begun)/10); now.Sub(changed) > min(limit, 7*time.Second) {
+				t.Fatalf("%v after the submission, the job had %d committed rows for %v", now.Sub(begun), rows, now.Sub(changed))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begun); took < 2*time.Minute {
+			t.Errorf("the job ended after %v: the test says nothing about a long job", took)
 		}
 	})
 }

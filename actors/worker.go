@@ -57,6 +57,7 @@ type worker struct {
 	sender      *work.Sender
 	flusher     *work.Flusher
 
+	started time.Time
 	phase   workerPhase
 	writing gateWaiters // counts the parts that wait for their turn to be written
 	stalled bool        // finished rows have waited too long for a commit
@@ -117,7 +118,8 @@ func (w *worker) onStarted(c actor.Context) {
 		w.sender.Rows.KeepInputOrder()
 		w.flusher.ExpectInputOrder()
 	}
-	w.report = newHeartbeatState(time.Now())
+	w.started = time.Now()
+	w.report = newHeartbeatState(w.started)
 	w.onFlushDue(c)
 	w.onHeartbeatDue(c)
 }
@@ -290,16 +292,26 @@ func (w *worker) closeShards(c actor.Context) {
 	}
 }
 
-// flushLooks is how many times per Parts.Interval the worker checks which parts must be
-// written.
-const flushLooks = 5
+const (
+	flushLooks   = 5           // how many times per partAge a worker checks which rows it must write
+	firstPartAge = time.Second // partAge of a new worker
+	partAgeShare = 20          // later, partAge is the age of the worker divided by this
+)
 
-// onFlushDue writes the finished rows of each shard that would otherwise wait longer
-// than Parts.Interval before the next check.
+// partAge returns how long finished rows may wait until they are written. A worker that has just
+// started writes parts earlier, so that users see progress soon.
+func (w *worker) partAge(now time.Time) time.Duration {
+	return min(w.cfg.Parts.Interval, max(firstPartAge, now.Sub(w.started)/partAgeShare))
+}
+
+// onFlushDue writes the finished rows of each shard that would otherwise wait too long before
+// the next check.
 func (w *worker) onFlushDue(c actor.Context) {
-	next := w.cfg.Parts.Interval / flushLooks
+	now := time.Now()
+	age := w.partAge(now)
+	next := age / flushLooks
 	w.timers.runAfter(c, next, "flush", w.onFlushDue)
-	w.writeParts(c, w.flusher.CutDue(time.Now().Add(next-w.cfg.Parts.Interval)))
+	w.writeParts(c, w.flusher.CutDue(now.Add(next-age)))
 	w.closeShards(c)
 }
 

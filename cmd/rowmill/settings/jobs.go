@@ -80,7 +80,8 @@ type Jobs struct {
 
 	// PartBytes and PartInterval say when finished rows are written to a part and
 	// committed: at this size of inputs and outputs, or after this time. Defaults: 48
-	// MiB and 5s. After a crash, the uncommitted rows run again.
+	// MiB and 5s. A new worker commits rows after 1s, and later after a twentieth of its
+	// own age, up to this time. After a crash, the uncommitted rows run again.
 	PartBytes    Bytes         `yaml:"part_bytes" default:"48MiB" min:"1"`
 	PartInterval time.Duration `yaml:"part_interval" default:"5s" min:"1ms"`
 
