@@ -138,7 +138,7 @@ type EstimateMethod string
 // Estimation methods.
 const (
 	EstimateUnsampled EstimateMethod = "unsampled" // from the input alone; no row was run
-	EstimateSampled   EstimateMethod = "sampled"   // from the outputs of the first rows, which were run
+	EstimateSampled   EstimateMethod = "sampled"   // from the answers to a sample of the rows
 )
 
 // Estimate is the estimated usage of a job, and the basis of the estimate. The
@@ -147,8 +147,8 @@ type Estimate struct {
 	Method            EstimateMethod `json:"method"`
 	SampleRows        int64          `json:"sample_rows"`         // rows that were run; 0 when unsampled
 	SampleInputTokens int64          `json:"sample_input_tokens"` // input tokens of the rows that were run
-	Low               float64        `json:"low"`                 // USD, probable lower bound; ignore Low and High if the model has no price
-	High              float64        `json:"high"`                // USD, probable upper bound
+	Low               float64        `json:"low"`                 // USD; the cost is between Low and High with a probability of 80 % after a sample; ignore both if the model has no price
+	High              float64        `json:"high"`                // USD
 	InputTokens       int64          `json:"input_tokens"`        // input tokens of all rows
 	OutputTokens      int64          `json:"output_tokens"`       // estimated output tokens of all rows
 }

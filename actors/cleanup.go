@@ -126,7 +126,7 @@ func (p *deps) rebuildArtifact(ctx context.Context, rec store.Record, name strin
 	if err = errors.Join(err, first.Close()); err != nil {
 		return rec, err
 	}
-	again := &commit.Compaction{Make: name, Key: layout.NewArtifactKey(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
+	again := &commit.Compaction{Make: name, Key: layout.NewArtifactKey(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: rec.Job.RowsDone, Parts: parts}
 	size, err := again.Run(ctx, p.cfg.Blob, func(_ context.Context, do func() error) error { return do() })
 	if err != nil {
 		return rec, err
@@ -203,10 +203,12 @@ func keepOrRemoveInput(ctx context.Context, cfg Config, rec *store.Record) error
 // isContinuable reports whether another job can run rows of a job that has ended.
 func isContinuable(rec *store.Record) bool {
 	switch {
-	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:
+	case rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:
 		return false
 	case rec.Job.Status == rowmill.StatusSucceeded:
-		return rec.Job.FailedRows > 0 || rec.Job.HasOtherRows()
+		return rec.Job.FailedRows > 0 || rec.Job.HasOtherRows() || rec.Spec.Estimate
+	case rec.Spec.Estimate:
+		return false
 	case rec.Job.FailureReason != nil && rec.Job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return false // the same input would fail again
 	case rec.Spec.URL != "" && rec.DownloadFinished == nil:

@@ -52,8 +52,6 @@ type committer struct {
 	*deps
 	job         *jobContext
 	owner       *actor.PID // the job actor
-	rows        int64      // number of rows of the whole input
-	copyCount   int64      // number of rows that get the answer of an equal row and are not run
 	progress    *commit.PartProgress
 	files       *commit.CompactionPlanner
 	copies      *commit.CopyWriter // nil where no row is a copy
@@ -353,10 +351,6 @@ func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
 // makeResults adds the compactions that make the results. When both results are made, the
 // committer records the success of the job.
 func (r *committer) makeResults(c actor.Context) {
-	if r.job.spec.Estimate { // an estimate needs only the token counts of the answers, not the answers
-		r.finishEstimate(c)
-		return
-	}
 	parts := r.progress.Parts()
 	here := r.sizes.Most == 0 // this bucket needs no long parts, so this node makes the results
 	if !here {
@@ -385,16 +379,36 @@ func (r *committer) makeResults(c actor.Context) {
 func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store.Artifact) {
 	now, lastRow := r.cfg.Clock(), r.lastRow
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
-		return recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
+		estimate := func(*store.Record) {}
+		if r.job.spec.Estimate {
+			answers, err := readSample(ctx, r.cfg.Blob, artifacts, int(r.job.manifest.Rows))
+			if err != nil {
+				return store.Record{}, err
+			}
+			estimate = estimateRecorder(ingest.EstimateFromSample(r.job.spec, r.job.manifest, answers))
+		}
+		return recordSuccess(ctx, r.cfg.Store, r.job.fence, now, func(rec *store.Record) {
+			rec.Artifacts = artifacts
+			estimate(rec)
+		})
 	}, func(span *tracing.Span) { span.Observe(r.metrics.finalise, time.Since(lastRow).Seconds()) })
 }
 
-func (r *committer) finishEstimate(c actor.Context) {
-	usd, e := ingest.EstimateFromSample(r.job.spec, r.rows-r.copyCount, r.job.manifest.Size, r.progress.Parts())
-	now := r.cfg.Clock()
-	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
-		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
-	}, func(*tracing.Span) {})
+// readSample reads the answered rows of an estimate from its result files, which have this number
+// of rows.
+func readSample(ctx context.Context, bucket blob.Bucket, artifacts map[string]store.Artifact, rows int) (answers []ingest.AnsweredRow, err error) {
+	results, err := archive.OpenResult(ctx, bucket, artifacts)
+	if err != nil {
+		return nil, err
+	}
+	defer results.Close()
+	err = results.EachRowOfShard(ctx, 0, 0, rows, func(_ *rowmill.Row, out *rowmill.RowOutput) error {
+		if !out.Failed() {
+			answers = append(answers, ingest.AnsweredRow{InputTokens: out.InputTokens, OutputTokens: out.OutputTokens})
+		}
+		return nil
+	})
+	return answers, err
 }
 
 // recordEnd calls record, which writes the end of the job to the store. After that it

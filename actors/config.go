@@ -204,12 +204,19 @@ type RowConfig struct {
 	EmbeddingGroup int
 }
 
-// EstimateConfig configures when an estimate job of priority 1 runs a sample of its rows: if
-// the input has Threshold tokens or more. The sample consists of the first rows, with
-// Sample tokens together. Defaults 1,000,000 each, as the API promises.
+// EstimateConfig configures the sample that an estimate job runs.
 type EstimateConfig struct {
-	Threshold int64
-	Sample    int64
+	// Rows is the maximum number of rows. Default 100: usually the bounds of the cost are then
+	// 10 % apart from the estimate or less.
+	Rows int
+
+	// Tokens is about the maximum number of input tokens. Default 1,000,000. Long rows lower
+	// the number of rows, to 20 at least.
+	Tokens int64
+
+	// Wait is how long an estimate waits for an engine. After that time no row runs. Default
+	// 10 s: after the start of a node, its servers are known.
+	Wait time.Duration
 }
 
 // ServerConfig configures how the node watches inference servers.
@@ -302,8 +309,9 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Rows.MaxAttempts, 5)
 	setDefault(&c.Rows.Patience, time.Minute)
 	setDefault(&c.Rows.EmbeddingGroup, 32)
-	setDefault(&c.Estimates.Threshold, 1_000_000)
-	setDefault(&c.Estimates.Sample, 1_000_000)
+	setDefault(&c.Estimates.Rows, 100)
+	setDefault(&c.Estimates.Tokens, 1_000_000)
+	setDefault(&c.Estimates.Wait, 10*time.Second)
 	setDefault(&c.Servers.Wait, 30*time.Minute)
 	setDefault(&c.Servers.ProbeInterval, 5*time.Second)
 	setDefault(&c.Servers.MaxTrialModels, 8)
@@ -399,7 +407,7 @@ func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.ConfirmPrimary, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
 		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
-		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
+		SampleRows: c.Estimates.Rows, SampleTokens: c.Estimates.Tokens,
 	}
 }
 

@@ -213,12 +213,12 @@ func readShardInfo(s *peerv1.ShardInfo) shard.ManifestEntry {
 func invitationOf(m *invite) *peerv1.InviteRequest {
 	r := &peerv1.InviteRequest{
 		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
-		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.SampleRows, Account: sanitizeUTF8(m.Account), Priority: clampInt32(int(m.Priority)),
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Account: sanitizeUTF8(m.Account), Priority: clampInt32(int(m.Priority)),
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
 			IdKind: uint32(in.IDKind), IdLeaf: sanitizeUTF8(string(in.IDLeaf)), Fields: sanitizeAllUTF8(in.Fields), Rows: in.Rows, Shards: mapSlice(in.Shards, shardInfoOf),
-			Size:  &peerv1.InputSize{Tokens: in.Size.Tokens, SampleRows: in.Size.SampleRows, SampleTokens: in.Size.SampleTokens},
+			Size:  &peerv1.InputSize{Tokens: in.Tokens},
 			Taken: in.Taken, Copies: in.Copies, Groups: in.Groups,
 		}
 	}
@@ -228,13 +228,13 @@ func invitationOf(m *invite) *peerv1.InviteRequest {
 func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	m := &invite{
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Address: r.GetAddress(), Session: r.GetSession(),
-		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), SampleRows: r.GetSample(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
+		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 	}
 	if in := r.GetInput(); in != nil {
 		m.Input = &shard.Manifest{
 			IDType: idTypeOf(in.GetIdKind(), in.GetIdLeaf()), Fields: in.GetFields(), Rows: in.GetRows(), Shards: mapSlice(in.GetShards(), readShardInfo),
-			Size:  shard.TokenCounts{Tokens: in.GetSize().GetTokens(), SampleRows: in.GetSize().GetSampleRows(), SampleTokens: in.GetSize().GetSampleTokens()},
-			Taken: in.GetTaken(), Copies: in.GetCopies(), Groups: in.GetGroups(),
+			Tokens: in.GetSize().GetTokens(),
+			Taken:  in.GetTaken(), Copies: in.GetCopies(), Groups: in.GetGroups(),
 		}
 	}
 	if m.Address == "" {
@@ -296,7 +296,7 @@ func compactionOf(m *compactionRequest) *peerv1.RunCompactionRequest {
 			Parts: mapSlice(e.Parts, func(p store.Part) *peerv1.StoredPart {
 				return &peerv1.StoredPart{
 					Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows, Accepted: p.Accepted, Complete: p.Complete,
-					Totals: totalsOf(p.Totals), Carried: p.Carried, Size: p.Size,
+					Totals: totalsOf(p.Totals), Carried: p.Carried, Unpaid: p.Unpaid, Size: p.Size,
 				}
 			}),
 		},
@@ -320,7 +320,7 @@ func readCompaction(r *peerv1.RunCompactionRequest) (*compactionRequest, error) 
 			Parts: mapSlice(e.GetParts(), func(p *peerv1.StoredPart) store.Part {
 				return store.Part{
 					Key: p.GetKey(), Shard: int(p.GetShard()), Rows: p.GetRows(), Accepted: p.GetAccepted(), Complete: p.GetComplete(),
-					Totals: readTotals(p.GetTotals()), Carried: p.GetCarried(), Size: p.GetSize(),
+					Totals: readTotals(p.GetTotals()), Carried: p.GetCarried(), Unpaid: p.GetUnpaid(), Size: p.GetSize(),
 				}
 			}),
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -37,7 +38,9 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		}
 		return readAssignment(r)
 	})
-	withoutSample := func(m *invite) { m.Input.Sample, m.Input.InputRows = nil, 0 } // a worker does not need the whole input
+	withoutSample := func(m *invite) { // a worker does not need the whole input
+		m.Input.Sample, m.Input.InputRows, m.Input.Estimated = nil, 0, shard.InputSize{}
+	}
 	arrives(t, "invite", withoutSample, func(m *invite) (*invite, error) {
 		r, err := through(invitationOf(m))
 		if err != nil {

@@ -135,7 +135,7 @@ func TestRowsThatWaitForTheWholeInput(t *testing.T) {
 				e := &scripted{answer: echo}
 				b := setup(t, e, func(c *actors.Config) {
 					bucket = held(c)
-					c.Estimates = actors.EstimateConfig{Threshold: 1, Sample: 100}
+					c.Estimates = actors.EstimateConfig{Rows: 100, Tokens: 1 << 20, Wait: time.Second}
 				})
 				spec := rowmill.Spec{Spooled: b.spool(numbered(500))}
 				change(&spec)

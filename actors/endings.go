@@ -18,15 +18,16 @@ import (
 
 // This file records how jobs end: success, failure, or a finished estimate.
 
-// recordSuccess records the success of a job with complete results.
-func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts map[string]store.Artifact, now time.Time) (store.Record, error) {
+// recordSuccess records the success of a job. setResults adds its results to the record.
+func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, now time.Time, setResults func(*store.Record)) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
+		advanceStatus(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning}, now)
 		if err := r.Job.Become(rowmill.StatusSucceeded, now); err != nil {
 			return err
 		}
-		r.Artifacts = artifacts
 		r.Job.Message = successMessage(&r.Job)
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+		setResults(r)
 		return nil
 	})
 }
@@ -40,21 +41,20 @@ func successMessage(job *rowmill.Job) string {
 	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. GET /v1/jobs/%s/errors says why.", job.FailedRows, *job.NumRows, job.ID)
 }
 
-// recordEstimate records the success of an estimate job.
-func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
-	return s.Finish(ctx, f, func(r *store.Record) error {
-		advanceStatus(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
-		if r.Job.NumRows == nil {
-			r.Job.NumRows = &rows
-		}
-		r.Job.Estimate = &e
-		if !r.Spec.Model.NoPrice {
-			r.Job.CostEstimate = &usd
-		}
-		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+// estimateRecorder returns a function that records an estimate.
+func estimateRecorder(usd float64, e rowmill.Estimate) func(*store.Record) {
+	return func(r *store.Record) {
+		setEstimate(r, usd, e)
 		r.Job.Message = estimateMessage(r.Spec.Model)
-		return nil
-	})
+	}
+}
+
+// setEstimate sets the estimate of a record, with its cost if the model has a price.
+func setEstimate(r *store.Record, usd float64, e rowmill.Estimate) {
+	r.Job.Estimate = &e
+	if !r.Spec.Model.NoPrice {
+		r.Job.CostEstimate = &usd
+	}
 }
 
 // estimateMessage returns the message of a finished estimate job.

@@ -51,23 +51,23 @@ func TestEndsOfRecords(t *testing.T) {
 	now, fence := time.Now().UTC(), store.Fence{JobID: "job-1", Epoch: 2}
 
 	s := running(rowmill.StatusRunning)
-	rec, err := recordSuccess(t.Context(), s, fence, map[string]store.Artifact{"full": {Key: "k", Size: 3}}, now)
+	rec, err := recordSuccess(t.Context(), s, fence, now, func(r *store.Record) { r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}} })
 	if err != nil || rec.Job.Status != rowmill.StatusSucceeded || rec.Artifacts["full"].Size != 3 || rec.Job.JobCost == nil || *rec.Job.JobCost != 2 {
 		t.Errorf("a success is %+v, %v", rec, err)
 	}
-	if _, err := recordSuccess(t.Context(), s, fence, nil, now); err == nil || s.rec.Artifacts == nil {
+	if _, err := recordSuccess(t.Context(), s, fence, now, func(r *store.Record) { r.Artifacts = nil }); err == nil || s.rec.Artifacts == nil {
 		t.Error("a job succeeds twice")
 	}
 
 	s = running(rowmill.StatusStarting) // from its input alone
-	rec, err = recordEstimate(t.Context(), s, fence, 40, 1.5, rowmill.Estimate{}, now)
-	if err != nil || rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.NumRows != 40 || *rec.Job.CostEstimate != 1.5 || rec.Job.Estimate == nil {
+	rec, err = recordSuccess(t.Context(), s, fence, now, estimateRecorder(1.5, rowmill.Estimate{}))
+	if err != nil || rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.CostEstimate != 1.5 || rec.Job.Estimate == nil {
 		t.Errorf("an estimate is %+v, %v", rec, err)
 	}
 
 	s = running(rowmill.StatusStarting) // without a price only the tokens are known
 	s.rec.Spec.Model.NoPrice = true
-	rec, err = recordEstimate(t.Context(), s, fence, 40, 0, rowmill.Estimate{InputTokens: 7}, now)
+	rec, err = recordSuccess(t.Context(), s, fence, now, estimateRecorder(0, rowmill.Estimate{InputTokens: 7}))
 	if err != nil || rec.Job.CostEstimate != nil || rec.Job.Estimate == nil || !strings.Contains(rec.Job.Message, "m has no price") {
 		t.Errorf("an estimate without a price is %+v, %v", rec, err)
 	}

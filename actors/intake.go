@@ -122,18 +122,25 @@ func (in *inputReader) rowCountUpdate() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
 	}
-	rows, inputRows, cut, shards := in.input.Rows, in.input.InputRows, in.input.ShardHash(), in.shards
+	rows, inputRows, cut, shards, estimated := in.input.Rows, in.input.InputRows, in.input.ShardHash(), in.shards, in.input.Estimated
+	if estimated.Rows > 0 { // the record of an estimate describes the whole input
+		rows = inputRows
+	}
 	return func(r *store.Record) {
+		if r.Spec.Estimate && r.Job.Estimate == nil {
+			usd, e := ingest.EstimateFromInput(&r.Spec, estimated)
+			setEstimate(r, usd, e)
+		}
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
 		}
-		if r.Job.InputRows == nil && inputRows > 0 {
+		if r.Job.InputRows == nil && inputRows > 0 && !r.Spec.Estimate {
 			r.Job.InputRows = &inputRows
 		}
 		if r.Shards == 0 {
 			r.Shards = shards
 		}
-		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // an estimate has no Cut
+		if r.Cut == "" {
 			r.Cut = cut
 		}
 	}
@@ -143,11 +150,11 @@ func (in *inputReader) rowCountUpdate() func(*store.Record) {
 // the estimate from the input alone. The function runs outside of the mailbox and
 // returns the message for the job.
 func (in *inputReader) unsampledEstimator(spec *rowmill.Spec) func(ctx context.Context) any {
-	rows, now := in.input.Rows, in.cfg.Clock()
-	usd, e := ingest.EstimateFromInput(spec, rows-in.input.Copies, in.input.Size)
+	now := in.cfg.Clock()
+	usd, e := ingest.EstimateFromInput(spec, in.input.Estimated)
 	return func(ctx context.Context) any {
 		rec, err := runWithResult(in.localStorageRetrier(ctx), func() (store.Record, error) {
-			return recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
+			return recordSuccess(ctx, in.cfg.Store, in.fence, now, estimateRecorder(usd, e))
 		})
 		if err != nil {
 			return jobError{err}

@@ -237,6 +237,10 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 			j.failJob(c, windowFailure(&j.own.rec))
 		}
 	case waitTimer:
+		if spec := &j.own.rec.Spec; spec.Estimate {
+			j.tasks.runAndSend(c, "end the job", j.in.unsampledEstimator(spec))
+			return
+		}
 		j.failJob(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.own.rec.Spec.Model.ID, j.cfg.Servers.Wait))
 	case gatherTimer:

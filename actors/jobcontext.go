@@ -120,9 +120,6 @@ func (j *jobContext) invitation(address string, whole bool) *invite {
 	if !whole {
 		m.Input = &j.manifest
 	}
-	if j.spec.Estimate {
-		m.SampleRows = j.manifest.Rows
-	}
 	return m
 }
 

@@ -69,13 +69,6 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		j.onWholeInput(c, m)
 		return
 	}
-	if spec := &j.own.rec.Spec; spec.Estimate {
-		if !j.in.ingestConfig().ShouldSample(spec, m.input.Size) {
-			j.tasks.runAndSend(c, "end the job", j.in.unsampledEstimator(spec))
-			return
-		}
-		m.input = m.input.FirstRows(m.input.Size.SampleRows)
-	}
 	j.in.shards = len(m.input.Shards)
 	if err := j.prepareRows(m.input, m.input.Shards, m.parts, m.counter); err != nil {
 		j.onError(c, err)

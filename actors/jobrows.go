@@ -24,7 +24,11 @@ func (j *job) waitForEngine(c actor.Context) {
 	j.phase = jobWaits
 	j.waiting = j.tasks.entry.Begin("wait for an engine")
 	j.awaits = j.trace.Begin("wait for an engine")
-	j.timers.sendAfter(c, j.cfg.Servers.Wait, waitTimer)
+	patience := j.cfg.Servers.Wait
+	if j.own.rec.Spec.Estimate {
+		patience = min(patience, j.cfg.Estimates.Wait)
+	}
+	j.timers.sendAfter(c, patience, waitTimer)
 	j.tryToStart(c)
 }
 
@@ -82,9 +86,9 @@ func (j *job) startResults(c actor.Context) {
 			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
-			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copyCount: j.in.input.Copies, mergeWaits: &j.merging,
+			deps: j.deps, job: j.job, owner: c.Self(), mergeWaits: &j.merging,
 			sizes:    j.cfg.joinSizes(),
-			progress: commit.NewPartProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.joinSizes()),
+			progress: commit.NewPartProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), j.cfg.joinSizes()),
 			files:    files, copies: j.in.newCopyWriter(files, j.job.spec),
 			tasks: newTaskGroup(j.tasks.ctx, j.closing.writes, entry), log: entry.Log(j.log),
 		}

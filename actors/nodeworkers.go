@@ -112,9 +112,6 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 			return nil, err
 		}
 	}
-	if m.SampleRows > 0 {
-		input = input.FirstRows(m.SampleRows)
-	}
 	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
 	job, err := newJobContext(work.ctx, n.cfg, &rec, fence, input, count)
 	if err != nil {

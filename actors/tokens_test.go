@@ -178,12 +178,14 @@ func (b *rig) estimate(spec rowmill.Spec) store.Record {
 	return b.end(b.submit(spec))
 }
 
-func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {
+// Without a server of the model, an estimate uses the input alone. Its whole input can run later.
+func TestAnEstimateWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		e := &scripted{answer: echo}
-		b := setup(t, e, byWords)
-		rec := b.estimate(rowmill.Spec{Inline: numbered(4), Priority: 1})
+		e.down.Store(true)
+		b := setup(t, e, byWords, func(c *actors.Config) { c.Inputs.Retention = week })
+		rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(4))})
 		j := rec.Job
 		if j.Status != rowmill.StatusSucceeded || j.CostEstimate == nil || *j.CostEstimate != 8+16 || j.Estimate.Method != rowmill.EstimateUnsampled {
 			t.Fatalf("estimate = %+v, want 24 USD, unsampled", j)
@@ -191,33 +193,62 @@ func TestAnEstimateOfASmallInputRunsNothing(t *testing.T) {
 		if e.calls.Load() > 0 || *j.NumRows != 4 || j.JobCost == nil || *j.JobCost != 0 {
 			t.Errorf("after %d requests: %+v, want 4 rows that cost nothing", e.calls.Load(), j)
 		}
-		b.cleaned(j.ID, "")
+		e.down.Store(false)
+		if run := b.runEstimated(j.ID).Job; run.Status != rowmill.StatusSucceeded || run.RowsDone != 4 || run.RowsTakenOver != 0 {
+			t.Errorf("the job after the estimate is %+v", run)
+		}
 	})
 }
 
-func TestAnEstimateOfALargeInputRunsItsFirstRows(t *testing.T) {
+// runEstimated runs the whole input of an estimate.
+func (b *rig) runEstimated(id string) store.Record {
+	b.t.Helper()
+	return b.end(b.submit(rowmill.Spec{
+		Account: "default", Model: small, Sampling: small.Sampling, Continue: &rowmill.Continuation{Job: id, Failed: true, Rest: true},
+	}))
+}
+
+// An estimate runs a sample and costs nothing. While the sample runs, the record has an estimate
+// from the input. The job that runs the whole input takes the rows of the sample over, and pays
+// for them.
+func TestAnEstimateRunsASample(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		e := &scripted{answer: echo} // 2 tokens out
-		b := setup(t, e, byWords, func(c *actors.Config) { c.Estimates.Threshold, c.Estimates.Sample = 1000, 500 })
-		rec := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 1})
+		e := &scripted{answer: slowly(time.Second)} // 3 tokens in, 2 tokens out
+		b := setup(t, e, byWords, func(c *actors.Config) { c.Inputs.Retention = week })
+		id := b.submit(rowmill.Spec{Account: "default", Model: small, Sampling: small.Sampling, Estimate: true, Spooled: b.spool(numbered(600))})
+		early := b.await(id, func(r store.Record) bool { return r.Job.Estimate != nil }).Job
+		if early.Status.IsTerminal() || early.Estimate.Method != rowmill.EstimateUnsampled || early.Estimate.InputTokens != 1200 || *early.CostEstimate != 3600 {
+			t.Errorf("at first, the estimate is %+v", early.Estimate)
+		}
+		rec := b.end(id)
 		j := rec.Job
 		if j.Status != rowmill.StatusSucceeded || j.Estimate == nil || j.Estimate.Method != rowmill.EstimateSampled {
 			t.Fatalf("estimate = %+v, want one by sample", j)
 		}
-		if want := 1200*1.0 + 1200*2.0; *j.CostEstimate != want || j.Estimate.SampleRows != 250 || *j.NumRows != 600 {
-			t.Errorf("estimate of %v USD from %+v, want %v from 250 of 600 rows", *j.CostEstimate, j.Estimate, want)
+		if want := 1800*1.0 + 1200*2.0; *j.CostEstimate != want || j.Estimate.SampleRows != 100 || *j.NumRows != 600 {
+			t.Errorf("estimate of %v USD from %+v, want %v from 100 of 600 rows", *j.CostEstimate, j.Estimate, want)
 		}
-		if n := e.calls.Load(); n != 250 {
-			t.Errorf("%d rows ran, want the sample of 250", n)
+		if n := e.calls.Load(); n != 100 {
+			t.Errorf("%d rows ran, want the sample of 100", n)
 		}
 		now := rec.Job.Completed
 		if usage, err := b.store.Usage(t.Context(), "default", *now, *now); err != nil || len(usage) != 0 {
 			t.Errorf("usage = %v, %v, want estimates to cost nothing", usage, err)
 		}
-		b.cleaned(j.ID, "")
-		if again := b.estimate(rowmill.Spec{Spooled: b.spool(numbered(600)), Priority: 0}); again.Job.Estimate.Method != rowmill.EstimateUnsampled {
-			t.Errorf("an estimate of priority 0 = %+v, want none of its rows to run", again.Job.Estimate)
+		run := b.runEstimated(j.ID)
+		if run.Job.Status != rowmill.StatusSucceeded {
+			t.Fatalf("the job after the estimate is %+v", run.Job)
+		}
+		if j := run.Job; j.RowsDone != 600 || j.RowsTakenOver != 100 || *j.InputTokens != 1800 || *j.JobCost != 1800+2400 {
+			t.Errorf("the job after the estimate is %+v with %d input tokens and costs %v", j, *j.InputTokens, *j.JobCost)
+		}
+		if n := e.calls.Load(); n != 600 {
+			t.Errorf("%d requests, want each row to run once", n)
+		}
+		usage := must.Get(b.store.Usage(t.Context(), "default", *now, *run.Job.Completed))(t)
+		if len(usage) != 1 || usage[0].Totals.Rows != 600 || usage[0].Totals.InputTokens != 1800 || usage[0].Totals.OutputTokens != 1200 {
+			t.Errorf("usage = %+v, want all rows once", usage)
 		}
 	})
 }

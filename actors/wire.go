@@ -17,14 +17,13 @@ type (
 	// An invite asks a node to start a worker for a job, or to give its worker a new
 	// owner.
 	invite struct {
-		Job        string
-		Epoch      int64
-		Address    string     // address of the owner's node
-		Session    string     // session of the owner
-		owner      *actor.PID // the job actor, if the owner is on this node
-		Context    int        // context length in tokens; 0 if unknown
-		MaxTokens  int        // longest answer in tokens; 0 if unknown
-		SampleRows int64      // run only this many first rows, for an estimate; 0 for all
+		Job       string
+		Epoch     int64
+		Address   string     // address of the owner's node
+		Session   string     // session of the owner
+		owner     *actor.PID // the job actor, if the owner is on this node
+		Context   int        // context length in tokens; 0 if unknown
+		MaxTokens int        // longest answer in tokens; 0 if unknown
 
 		// Input describes an input that is still being read; nil if the input has a
 		// stored manifest.

@@ -250,7 +250,7 @@ func TestSubmit_CostEstimateMakesAnEstimateJob(t *testing.T) {
 	}
 	id := body["results"].(string)
 	record := w.record(id)
-	if record.Job.RunType != rowmill.RunEstimate || !record.Spec.Estimate || record.Job.Status != rowmill.StatusPending {
+	if record.Job.RunType != rowmill.RunEstimate || !record.Spec.Estimate || record.Spec.Spooled == "" || record.Job.Status != rowmill.StatusPending {
 		t.Errorf("run type %s, estimate %v, status %s", record.Job.RunType, record.Spec.Estimate, record.Job.Status)
 	}
 	job := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)

@@ -94,6 +94,14 @@ func TestResume_Rest(t *testing.T) {
 		t.Errorf("a job with a failed row is continued with %+v, limit %d", c, same.Spec.Limit)
 	}
 	w.resume(f.JobID, `{"rows":"rest"}`).wantError(409, "already_continued", "with other rows")
+	f = w.running(`{"inputs":["a","b","c"],"cost_estimate":true}`, 3)
+	w.resume(f.JobID, `{"rows":"rest"}`).wantError(409, "estimate_job", "once it has succeeded")
+	w.succeed(f, answers("x", "y", "z"))
+	w.resume(f.JobID, `{}`).wantError(409, "estimate_job", `send {"rows": "rest"}`)
+	record = w.record(w.resume(f.JobID, `{"rows":"rest"}`).want(200).json()["results"].(string))
+	if c := record.Spec.Continue; !c.Rest || record.Spec.Estimate || record.Job.RunType != rowmill.RunFull || record.Job.Estimate != nil {
+		t.Errorf("an estimate is continued as %+v, %s", c, record.Job.RunType)
+	}
 }
 
 func TestResume_Refuses(t *testing.T) {

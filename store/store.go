@@ -364,8 +364,10 @@ type Part struct {
 	Totals   RowTotals `json:"totals"`   // over the accepted rows
 	// Carried means that another job ran these rows, so that the ledger already has
 	// them.
-	Carried bool  `json:"carried,omitempty"`
-	Size    int64 `json:"size"` // bytes of the object
+	Carried bool `json:"carried,omitempty"`
+	// Unpaid is set for carried rows that an estimate ran: the ledger does not have them yet.
+	Unpaid bool  `json:"unpaid,omitempty"`
+	Size   int64 `json:"size"` // bytes of the object
 }
 
 // RowTotals are sums over committed rows.

@@ -12,7 +12,6 @@ import (
 type PartProgress struct {
 	ledger   *assign.PartLedger
 	survives int64 // number of failed rows that the job tolerates
-	estimate bool  // the rows are a sample: only their totals matter, and no result is made
 
 	proposed   []assign.PartProposal // parts that wait to be recorded
 	recording  bool                  // a batch is being recorded
@@ -22,7 +21,7 @@ type PartProgress struct {
 	merging    map[int]bool          // numbers of the shards whose parts are being merged
 	pieces     joinPlan
 	helped     bool // nodes other than the owner's node can join parts
-	finalising bool // the result or the estimate is being made
+	finalising bool // the result is being made
 	draining   bool // Drain was called: another owner will continue
 	failed     bool // too many rows have failed: no more steps follow
 }
@@ -33,7 +32,7 @@ type NextSteps struct {
 	Record  *PartBatch   // a batch to record; the caller then calls MarkRecorded
 	Merge   []int        // shards whose parts to merge; the caller then calls Merged for each shard
 	Join    []ShardRange // pieces to join; the caller then calls MarkJoined for each piece
-	Final   bool         // all rows are done: the caller must make the result or the estimate
+	Final   bool         // all rows are done: the caller must make the result
 	Drained bool         // Drain was called, and no batch, merge or result is in progress
 }
 
@@ -56,9 +55,9 @@ const SurvivesAll = math.MaxInt64
 // NewPartProgress returns the progress of a job that tolerates up to survives failed rows.
 // The ledger may have parts that an earlier owner recorded. So the first Next may
 // already return shards to merge, or Final.
-func NewPartProgress(ledger *assign.PartLedger, maxFailedRows int64, estimate bool, sizes JoinSizes) *PartProgress {
+func NewPartProgress(ledger *assign.PartLedger, maxFailedRows int64, sizes JoinSizes) *PartProgress {
 	p := &PartProgress{
-		ledger: ledger, survives: maxFailedRows, estimate: estimate, merging: make(map[int]bool),
+		ledger: ledger, survives: maxFailedRows, merging: make(map[int]bool),
 		pieces: newJoinPlan(sizes, ledger.CountShards(), ledger.Rows),
 	}
 	for n := range ledger.CountShards() {
@@ -141,7 +140,7 @@ func (p *PartProgress) Next() (next NextSteps) {
 	}
 	for _, n := range p.touched {
 		switch {
-		case p.estimate || p.merging[n]:
+		case p.merging[n]:
 		case p.ledger.Mergeable(n):
 			p.merging[n] = true
 			next.Merge = append(next.Merge, n)
@@ -150,24 +149,15 @@ func (p *PartProgress) Next() (next NextSteps) {
 		}
 	}
 	p.touched = p.touched[:0]
-	if p.finalising || !p.complete() {
+	if p.finalising || !p.ledger.IsComplete() {
 		return next
 	}
-	if p.helped && !p.estimate {
+	if p.helped {
 		next.Join = append(next.Join, p.pieces.cutRemaining()...)
 	}
 	p.finalising = p.pieces.begun == 0
 	next.Final = p.finalising
 	return next
-}
-
-// complete reports whether all parts have arrived that the result needs, or the estimate
-// if the job is one.
-func (p *PartProgress) complete() bool {
-	if p.estimate {
-		return p.ledger.Totals.Rows >= p.ledger.Rows
-	}
-	return p.ledger.IsComplete()
 }
 
 // ShardParts returns the parts of a shard.

@@ -34,9 +34,9 @@ func proposal(key string, n, from, to int, failed int64) assign.PartProposal {
 	return assign.PartProposal{Worker: "w", Record: rec}
 }
 
-func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *PartProgress {
+func progress(t testing.TB, n int, survives int64, parts ...store.Part) *PartProgress {
 	t.Helper()
-	return NewPartProgress(must.Get(assign.NewPartLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
+	return NewPartProgress(must.Get(assign.NewPartLedger(shards(n), parts))(t), survives, JoinSizes{})
 }
 
 // record proposes a part and records it.
@@ -56,7 +56,7 @@ func keys(b *PartBatch) (out []string) {
 
 func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	t.Parallel()
-	p := progress(t, 2, 100, false)
+	p := progress(t, 2, 100)
 	if next := p.Next(); next.Record != nil || next.Final || next.Drained || next.Merge != nil {
 		t.Errorf("at first there is %+v to do", next)
 	}
@@ -99,10 +99,10 @@ func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 func TestAnOwnerGoesOnWhereTheLastOneStopped(t *testing.T) {
 	t.Parallel()
 	a, b, c := proposal("a", 0, 0, 4, 0).Record, proposal("b", 0, 4, 10, 0).Record, proposal("c", 1, 0, 10, 0).Record
-	if next := progress(t, 2, 1, false, a, b, c).Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
+	if next := progress(t, 2, 1, a, b, c).Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
 		t.Errorf("to be merged: %+v", next)
 	}
-	if p := progress(t, 1, 1, false, proposal("c", 0, 0, 10, 0).Record); !p.Next().Final || p.HasRecorded() {
+	if p := progress(t, 1, 1, proposal("c", 0, 0, 10, 0).Record); !p.Next().Final || p.HasRecorded() {
 		t.Error("a job whose last row is done is not finished")
 	}
 }
@@ -119,7 +119,7 @@ func TestTooManyFailedRows(t *testing.T) {
 		{"one more", 3, 4, true},
 		{"all of them", 100, 10, true},
 	} {
-		p := progress(t, 1, test.survives, false)
+		p := progress(t, 1, test.survives)
 		p.record(proposal("a", 0, 0, 10, test.failed))
 		p.Propose(proposal("b", 0, 0, 1, 0))
 		next := p.Next()
@@ -137,25 +137,11 @@ func TestTooManyFailedRowsTakenOver(t *testing.T) {
 	t.Parallel()
 	carried := proposal("a", 0, 0, 10, 2).Record
 	carried.Carried = true
-	if next := progress(t, 2, 1, false, carried).Next(); next.Failed != 2 {
+	if next := progress(t, 2, 1, carried).Next(); next.Failed != 2 {
 		t.Errorf("of two, where one may be: there is %+v to do", next)
 	}
-	if next := progress(t, 2, 2, false, carried).Next(); next.Failed != 0 {
+	if next := progress(t, 2, 2, carried).Next(); next.Failed != 0 {
 		t.Errorf("as many as may be: there is %+v to do", next)
-	}
-}
-
-// The parts of an estimate are counted and never merged.
-func TestAnEstimateIsNotMerged(t *testing.T) {
-	t.Parallel()
-	p := progress(t, 1, 100, true)
-	p.record(proposal("a", 0, 0, 4, 0))
-	if next := p.Next(); next.Merge != nil || next.Final {
-		t.Errorf("4 of 10 rows: %+v", next)
-	}
-	p.record(proposal("b", 0, 4, 10, 0))
-	if next := p.Next(); next.Merge != nil || !next.Final || len(p.Parts()) != 2 {
-		t.Errorf("all rows: %+v", next)
 	}
 }
 
@@ -172,7 +158,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 			sizes = JoinSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
 		}
 		ledger := must.Get(assign.NewPartLedger(shards(count), nil))(t)
-		p := NewPartProgress(ledger, 100, false, sizes)
+		p := NewPartProgress(ledger, 100, sizes)
 		var waiting []assign.PartProposal
 		for n := range count {
 			for from := 0; from < 10; {
@@ -290,7 +276,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 // Parts gather after HoldBatch, except when they complete the job or the owner drains.
 func TestPartsGather(t *testing.T) {
 	t.Parallel()
-	p := progress(t, 2, 100, false)
+	p := progress(t, 2, 100)
 	p.HoldBatch()
 	p.Propose(proposal("a", 0, 0, 4, 0))
 	p.Propose(proposal("b", 0, 4, 9, 0))
@@ -313,7 +299,7 @@ func TestPartsGather(t *testing.T) {
 		t.Errorf("of the last parts %q are recorded", got)
 	}
 
-	p = progress(t, 2, 100, false)
+	p = progress(t, 2, 100)
 	p.HoldBatch()
 	p.Propose(proposal("a", 0, 0, 4, 0))
 	p.Drain()

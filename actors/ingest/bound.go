@@ -51,26 +51,26 @@ func (t *inputTokenCounter) uncounted() int64 {
 }
 
 // recount counts the first rows of the input, which have only upper bounds so far, if
-// the sum of the bounds exceeded the quota. It corrects m.Size. counted is the counter
+// the sum of the bounds exceeded the quota. It corrects m.Tokens. counted is the counter
 // of the whole input.
 func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputTokenCounter) error {
 	if counted.useBounds.Load() || counted.boundedRows == 0 {
 		return nil
 	}
-	again := newInputCounter(g.counter, &g.spec, 0)
+	again := newInputCounter(g.counter, &g.spec)
 	again.compute = g.Compute
 	again.begin(ctx)
 	err := g.countFirstRows(ctx, m, counted.boundedRows, again)
-	size, failure := again.close()
+	tokens, failure := again.close()
 	if failure != nil {
 		return failure
 	}
 	if err != nil {
 		return fmt.Errorf("count tokens: %w", err)
 	}
-	m.Size.Tokens += size.Tokens - counted.boundedTokens
-	if m.Size.Tokens > g.spec.TokenQuota {
-		return tokenQuotaFailure(m.Size.Tokens, m.Rows-1, &g.spec)
+	m.Tokens += tokens - counted.boundedTokens
+	if m.Tokens > g.spec.TokenQuota {
+		return tokenQuotaFailure(m.Tokens, m.Rows-1, &g.spec)
 	}
 	return nil
 }

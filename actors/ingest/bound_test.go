@@ -49,8 +49,12 @@ func TestRun_BoundsDecideAsCountsDo(t *testing.T) {
 			}
 		case err != nil:
 			t.Fatalf("%d tokens, within the quota of %d: %v", tokens, spec.TokenQuota, err)
-		case spec.Estimate && m.Size.Tokens != tokens, m.Size.Tokens < tokens, m.Size.Tokens > spec.TokenQuota:
-			t.Fatalf("the manifest says %d tokens of %d, with a quota of %d", m.Size.Tokens, tokens, spec.TokenQuota)
+		case spec.Estimate:
+			if want := (shard.InputSize{Rows: int64(len(texts)) - copies, Tokens: tokens}); m.Estimated != want || m.Copies > 0 {
+				t.Fatalf("the input has %+v, want %+v; %d copies run", m.Estimated, want, m.Copies)
+			}
+		case m.Tokens < tokens, m.Tokens > spec.TokenQuota:
+			t.Fatalf("the manifest says %d tokens of %d, with a quota of %d", m.Tokens, tokens, spec.TokenQuota)
 		case m.Copies != copies:
 			t.Fatalf("the manifest says %d copies, want %d", m.Copies, copies)
 		default:
@@ -83,7 +87,7 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case list == nil && (m.Copies == 0 || spec.Estimate):
+	case list == nil && m.Copies == 0:
 		return
 	case list == nil:
 		t.Fatalf("there is no list of %d copies", m.Copies)

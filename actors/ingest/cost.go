@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/shard"
@@ -23,7 +25,7 @@ func ReserveCost(ctx context.Context, ledger store.Ledger, rec *store.Record, fe
 			"The account has a cost quota of %v a month, and %s has no price, so the cost of the job cannot be checked. Ask an administrator to give the model input_price and output_price in the catalog, 0 if it costs nothing, or to remove the quota: rowmill quotas set --cost-usd none.",
 			rowmill.MoneyFromUSD(*spec.CostQuota), spec.Model.ID)
 	}
-	usd, _ := unsampledCost(spec, input.Rows-input.Taken-input.Copies, input.Size)
+	usd, _ := unsampledCost(spec, shard.InputSize{Rows: input.Rows - input.Taken - input.Copies, Tokens: input.Tokens})
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
 	var limit *store.CostLimitError
 	if errors.As(err, &limit) {
@@ -39,61 +41,82 @@ func ReserveCost(ctx context.Context, ledger store.Ledger, rec *store.Record, fe
 // unsampledCost returns the expected cost of a job before any of its rows has run, and
 // the expected tokens of its answers. It assumes that answers are as long as the
 // prompts, up to the maximum length of an answer.
-func unsampledCost(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (usd float64, output int64) {
+func unsampledCost(spec *rowmill.Spec, size shard.InputSize) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
-		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
+		output = min(size.Tokens, size.Rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
 	}
 	return spec.Model.TokenCost(size.Tokens, output).USD(), output
 }
 
-// ShouldSample reports whether an estimate runs a sample: the first rows of its input.
-func (c Config) ShouldSample(spec *rowmill.Spec, size shard.TokenCounts) bool {
-	return spec.Estimate && !spec.Priority.IsUrgent() && size.Tokens >= c.SampleFrom
-}
-
-// EstimateFromInput returns the expected cost and the estimate of a job from its input alone,
-// without a sample. rows is the number of rows that would run. The cost is between the
-// cost of the prompts alone and the cost with answers of the maximum length.
-func EstimateFromInput(spec *rowmill.Spec, rows int64, size shard.TokenCounts) (float64, rowmill.Estimate) {
-	usd, output := unsampledCost(spec, rows, size)
-	high := spec.Model.TokenCost(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
+// EstimateFromInput returns the expected cost and the estimate of a job from its input alone.
+// The cost is between the cost of the prompts alone and the cost with answers of the maximum
+// length.
+func EstimateFromInput(spec *rowmill.Spec, size shard.InputSize) (float64, rowmill.Estimate) {
+	usd, output := unsampledCost(spec, size)
+	high := spec.Model.TokenCost(size.Tokens, size.Rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
 		Method: rowmill.EstimateUnsampled, InputTokens: size.Tokens, OutputTokens: output,
 		Low: spec.Model.TokenCost(size.Tokens, 0).USD(), High: max(high, usd),
 	}
 }
 
+// An AnsweredRow has the tokens of a row of a sample and of its answer.
+type AnsweredRow struct{ InputTokens, OutputTokens int64 }
+
 // EstimateFromSample returns the expected cost and the estimate of a job from the answers to a
-// sample: its first rows. parts are the parts of the sample, and rows is the number of
-// rows that would run. The bounds are a 95 % confidence interval of the mean answer,
-// from the variance between the parts (Cochran, Sampling Techniques, 1977, cluster
-// sampling). With fewer than three parts, the bounds are the bounds of EstimateFromInput.
-func EstimateFromSample(spec *rowmill.Spec, rows int64, size shard.TokenCounts, parts []store.Part) (float64, rowmill.Estimate) {
-	_, e := EstimateFromInput(spec, rows, size)
-	e.Method = rowmill.EstimateSampled
-	var sample store.RowTotals
-	for _, p := range parts {
-		sample = sample.Plus(p.Totals)
+// sample of its rows. m is the manifest of the sample. The server counts input tokens, so the
+// ratio of its count to ours corrects the count of the whole input. The bounds are an 80 %
+// confidence interval of the mean answer. Without an answer, the estimate is that of the input
+// alone.
+func EstimateFromSample(spec *rowmill.Spec, m shard.Manifest, answers []AnsweredRow) (float64, rowmill.Estimate) {
+	size, n := m.Estimated, len(answers)
+	if n == 0 {
+		return EstimateFromInput(spec, size)
 	}
-	answered := float64(max(1, sample.Rows-sample.Failed))
-	mean := float64(sample.OutputTokens) / answered
-	e.SampleRows, e.SampleInputTokens = sample.Rows, sample.InputTokens
-	e.OutputTokens = int64(math.Round(mean * float64(rows)))
+	var input, output int64
+	for _, a := range answers {
+		input += a.InputTokens
+		output += a.OutputTokens
+	}
+	if m.Tokens > 0 && input > 0 {
+		ratio := float64(input) / float64(n) / (float64(m.Tokens) / float64(m.Rows))
+		size.Tokens = int64(math.Round(float64(size.Tokens) * ratio))
+	}
+	_, e := EstimateFromInput(spec, size)
+	e.Method, e.SampleRows, e.SampleInputTokens = rowmill.EstimateSampled, int64(n), input
+	mean := float64(output) / float64(n)
 	cost := func(mean float64) float64 {
-		return spec.Model.TokenCost(size.Tokens, int64(math.Round(max(0, mean)*float64(rows)))).USD()
+		return spec.Model.TokenCost(size.Tokens, int64(math.Round(max(0, mean)*float64(size.Rows)))).USD()
 	}
-	if n := float64(len(parts)); n >= 3 {
-		squares := 0.0
-		for _, p := range parts {
-			rows := float64(p.Totals.Rows - p.Totals.Failed)
-			off := float64(p.Totals.OutputTokens) - mean*rows
-			squares += off * off
-		}
-		off := 1.96 * math.Sqrt(n/(n-1)*squares) / answered
-		if sample.Rows == rows {
-			off = 0 // the sample is the whole input
-		}
+	e.OutputTokens = int64(math.Round(mean * float64(size.Rows)))
+	if off, known := meanError(answers, size.Rows); known {
 		e.Low, e.High = cost(mean-off), cost(mean+off)
 	}
 	return cost(mean), e
+}
+
+// meanError returns how far the mean answer of all rows can be from the mean answer of a sample,
+// with a probability of 80 %. It is not known for a single row of many.
+//
+// The sample is stratified by the length of the prompts, so its rows, ordered by length, are
+// like a systematic sample: the variance comes from the differences of neighbours (Wolter,
+// Introduction to Variance Estimation, 2007, chapter 8, v2).
+func meanError(answers []AnsweredRow, rows int64) (off float64, known bool) {
+	n := float64(len(answers))
+	if int64(len(answers)) >= rows {
+		return 0, true
+	}
+	if len(answers) == 1 {
+		return 0, false
+	}
+	byLength := slices.SortedStableFunc(slices.Values(answers), func(a, b AnsweredRow) int { return cmp.Compare(a.InputTokens, b.InputTokens) })
+	squares := 0.0
+	for i, a := range byLength[1:] {
+		step := float64(a.OutputTokens - byLength[i].OutputTokens)
+		squares += step * step
+	}
+	variance := squares / (2 * (n - 1))
+	const normal = 1.2816 // 90 % quantile of the normal distribution
+	student := normal + (normal*normal*normal+normal)/(4*(n-1))
+	return student * math.Sqrt(variance/n*(1-n/float64(rows))), true
 }

@@ -3,11 +3,11 @@ package ingest
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/shard"
-	"github.com/rowmill/rowmill/store"
 )
 
 func estimateSpec() *rowmill.Spec {
@@ -21,64 +21,104 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(b)) }
 
 // decisions.md: input tokens × input price + min(input tokens, rows ×
 // max_tokens) × output price; embeddings have no output.
-func TestUnsampled(t *testing.T) {
+func TestEstimateFromInput(t *testing.T) {
 	t.Parallel()
 	spec := estimateSpec()
-	usd, e := EstimateFromInput(spec, 10, shard.TokenCounts{Tokens: 5_000_000})
+	usd, e := EstimateFromInput(spec, shard.InputSize{Rows: 10, Tokens: 5_000_000})
 	if want := 5 + 1000*2/1e6; !near(usd, want) || e.OutputTokens != 1000 || e.Method != rowmill.EstimateUnsampled {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
 	if !near(e.Low, 5) || e.High < usd {
 		t.Errorf("bounds %v to %v, want from the input alone to at least %v", e.Low, e.High, usd)
 	}
-	if usd, _ := EstimateFromInput(spec, 1_000_000, shard.TokenCounts{Tokens: 5_000_000}); !near(usd, 15) {
+	if usd, _ := EstimateFromInput(spec, shard.InputSize{Rows: 1_000_000, Tokens: 5_000_000}); !near(usd, 15) {
 		t.Errorf("estimate of many short rows = %v, want output as long as the input: 15", usd)
 	}
 	spec.Model.Kind = rowmill.KindEmbedding
-	if usd, e := EstimateFromInput(spec, 10, shard.TokenCounts{Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
+	if usd, e := EstimateFromInput(spec, shard.InputSize{Rows: 10, Tokens: 1_000_000}); !near(usd, 1) || e.OutputTokens != 0 {
 		t.Errorf("estimate of an embedding job = %v, %+v, want its input", usd, e)
 	}
 }
 
-func TestSampled_Extrapolates(t *testing.T) {
+func TestEstimateFromSample(t *testing.T) {
 	t.Parallel()
 	spec := estimateSpec()
-	var parts []store.Part
-	for _, output := range []int64{4000, 5000, 6000, 5000} {
-		parts = append(parts, store.Part{Totals: store.RowTotals{Rows: 100, InputTokens: 10_000, OutputTokens: output}})
-	}
-	usd, e := EstimateFromSample(spec, 10_000, shard.TokenCounts{Tokens: 1_000_000}, parts)
-	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 400 || e.SampleInputTokens != 40_000 {
+	m := shard.Manifest{Rows: 5, Tokens: 150, Estimated: shard.InputSize{Rows: 10_000, Tokens: 8_000_000}} // the server counts an eighth of these tokens
+	answers := []AnsweredRow{{3, 40}, {1, 20}, {2, 30}, {9, 110}}
+	usd, e := EstimateFromSample(spec, m, answers)
+	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 4 || e.SampleInputTokens != 15 || e.Method != rowmill.EstimateSampled {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
-	// 50 tokens a row; the squared deviations of the part sums add up to 2,000,000, and
-	// 4/3 of that is the variance of their sum.
-	off := 1.96 * math.Sqrt(4.0/3*2_000_000) / 400
-	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low-low) > 1e-5 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
+	// In the order of the prompts, the differences of the answers are 10, 10 and 70. The 90 %
+	// quantile of Student's distribution with 3 degrees of freedom is 1.638.
+	off := 1.638 * math.Sqrt((10*10+10*10+70*70)/6.0/4*(1-4.0/10_000))
+	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low/low-1) > 0.03 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
 		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
 	}
-	whole, e := EstimateFromSample(spec, 400, shard.TokenCounts{Tokens: 40_000}, parts)
+	whole, e := EstimateFromSample(spec, shard.Manifest{Rows: 4, Tokens: 15, Estimated: shard.InputSize{Rows: 4, Tokens: 15}}, answers)
 	if !near(e.Low, whole) || !near(e.High, whole) {
-		t.Errorf("a sample of every row leaves %v to %v open", e.Low, e.High)
+		t.Errorf("a sample of all rows leaves %v to %v open", e.Low, e.High)
 	}
-	if _, e := EstimateFromSample(spec, 10_000, shard.TokenCounts{Tokens: 1_000_000}, parts[:2]); !near(e.Low, 1) {
-		t.Errorf("two parts tell no spread, yet the lower bound is %v", e.Low)
+	if usd, e := EstimateFromSample(spec, m, answers[:1]); !near(e.Low, 0.8) || e.High < usd {
+		t.Errorf("after a single row, the bounds are %v to %v", e.Low, e.High)
+	}
+	if _, e := EstimateFromSample(spec, m, nil); e.Method != rowmill.EstimateUnsampled {
+		t.Errorf("without an answer, the estimate is %+v", e)
 	}
 }
 
-func TestSamples(t *testing.T) {
+// The stated interval holds for about 80 % of the samples, also if answers depend on the prompts.
+func TestEstimateFromSample_Interval(t *testing.T) {
 	t.Parallel()
-	cfg, size := Config{SampleFrom: 1000}, shard.TokenCounts{Tokens: 1000}
-	for name, change := range map[string]func(*rowmill.Spec, *shard.TokenCounts){
-		"a job":       func(spec *rowmill.Spec, _ *shard.TokenCounts) { spec.Estimate = false },
-		"priority 0":  func(spec *rowmill.Spec, _ *shard.TokenCounts) { spec.Priority = 0 },
-		"few tokens":  func(_ *rowmill.Spec, size *shard.TokenCounts) { size.Tokens-- },
-		"an estimate": func(*rowmill.Spec, *shard.TokenCounts) {},
+	const samples, rows, size = 2000, 5000, 100
+	for name, answer := range map[string]func(random *rand.Rand, prompt float64) float64{
+		"independent": func(random *rand.Rand, _ float64) float64 { return 200 * random.ExpFloat64() },
+		"dependent":   func(random *rand.Rand, prompt float64) float64 { return prompt * (0.5 + random.Float64()) },
+		"equal":       func(*rand.Rand, float64) float64 { return 10 },
 	} {
-		spec, size := estimateSpec(), size
-		change(spec, &size)
-		if got := cfg.ShouldSample(spec, size); got != (name == "an estimate") {
-			t.Errorf("%s runs its first rows: %t", name, got)
+		random := rand.New(rand.NewPCG(1, 2)) // fixed, so the counts are always the same
+		all, total, input := make([]AnsweredRow, rows), int64(0), int64(0)
+		for i := range all {
+			prompt := math.Exp(5 + random.NormFloat64())
+			all[i] = AnsweredRow{int64(prompt), int64(answer(random, prompt))}
+			total += all[i].OutputTokens
+			input += all[i].InputTokens
+		}
+		spec, held := estimateSpec(), 0
+		for seed := range int64(samples) {
+			sampler := newLengthSampler(size, seed)
+			for i, row := range all {
+				sampler.add(int64(i), int(row.InputTokens))
+			}
+			in := shard.InputSize{Rows: rows, Tokens: input}
+			var answers []AnsweredRow
+			for _, row := range sampler.choose(1<<40, in).ToArray() {
+				answers = append(answers, all[row])
+			}
+			if len(answers) != size {
+				t.Fatalf("%s: a sample has %d rows, want %d", name, len(answers), size)
+			}
+			_, e := EstimateFromSample(spec, shard.Manifest{Estimated: in}, answers)
+			if cost := spec.Model.TokenCost(input, total).USD(); e.Low <= cost+1e-6 && cost <= e.High+1e-6 {
+				held++
+			}
+		}
+		if share := float64(held) / samples; name != "equal" && (share < 0.7 || share > 0.9) || name == "equal" && share < 1 {
+			t.Errorf("%s answers: the interval holds for %.0f %% of the samples", name, 100*share)
+		}
+	}
+}
+
+// A sample of long rows has few tokens, but at least 20 rows.
+func TestLengthSampler_LimitsTokens(t *testing.T) {
+	t.Parallel()
+	for tokens, want := range map[int64]uint64{0: 20, 3000: 30, 1 << 40: 100} {
+		sampler := newLengthSampler(100, 1)
+		for row := range int64(1000) {
+			sampler.add(row, 100)
+		}
+		if got := sampler.choose(tokens, shard.InputSize{Rows: 1000, Tokens: 100_000}).GetCardinality(); got != want {
+			t.Errorf("with %d tokens, the sample has %d rows, want %d", tokens, got, want)
 		}
 	}
 }
@@ -87,8 +127,8 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	limit := 20.0
-	input := shard.Manifest{Rows: 2, Size: shard.TokenCounts{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
-	for _, test := range []struct {                                      // in this order: each job reserves a part of the quota
+	input := shard.Manifest{Rows: 2, Tokens: 6} // 6 USD for the prompts, 6 for the answers
+	for _, test := range []struct {             // in this order: each job reserves a part of the quota
 		name     string
 		change   func(*rowmill.Spec)
 		reserved float64

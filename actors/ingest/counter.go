@@ -9,7 +9,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/panics"
-	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
@@ -17,10 +16,10 @@ import (
 // its own goroutines, so that all processors share the work. The reader adds rows in
 // their order and regularly calls err.
 type inputTokenCounter struct {
-	counter      *prompt.Counter
-	spec         *rowmill.Spec
-	limit        int   // maximum tokens of a prompt; 0 for no limit
-	sampleTokens int64 // number of tokens of the sample for an estimate
+	counter *prompt.Counter
+	spec    *rowmill.Spec
+	limit   int            // maximum tokens of a prompt; 0 for no limit
+	sampler *lengthSampler // chooses the sample of an estimate; nil for another job
 
 	// While useBounds is set, the counter adds an upper bound for the tokens of each row
 	// instead of counting them. boundedTokens is the sum of the bounds for the first
@@ -46,8 +45,8 @@ type inputTokenCounter struct {
 	stopped atomic.Bool        // no more counts are needed
 
 	mu      sync.Mutex
-	rows    int64 // all rows before this row are counted in size, and are within the quota
-	size    shard.TokenCounts
+	rows    int64 // all rows before this row are counted in tokens, and are within the quota
+	tokens  int64
 	failure *rowmill.Failure // why the job fails because of its input
 	fault   error            // an error of the system, not of the input
 }
@@ -75,12 +74,11 @@ type countedBatch struct {
 	added   chan struct{} // closed after the counts are added up
 }
 
-// newInputCounter returns a counter for the input of a job. sample is the number of
-// tokens of the sample for an estimate.
-func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputTokenCounter {
+// newInputCounter returns a counter for the input of a job.
+func newInputCounter(c *prompt.Counter, spec *rowmill.Spec) *inputTokenCounter {
 	counters := runtime.GOMAXPROCS(0)
 	return &inputTokenCounter{
-		counter: c, spec: spec, sampleTokens: sample, limit: spec.PromptLimit(spec.Model.ContextLength),
+		counter: c, spec: spec, limit: spec.PromptLimit(spec.Model.ContextLength),
 		batches: make(chan *countedBatch, waitingBatches*counters), order: make(chan *countedBatch, (waitingBatches+1)*counters),
 		done: make(chan struct{}), rest: func(wait func()) error { wait(); return nil }, added: func() {},
 	}
@@ -168,24 +166,24 @@ func (t *inputTokenCounter) err() error {
 	return nil
 }
 
-// progress returns the number of rows that are counted and within the quota, and the
-// size of the counted rows.
-func (t *inputTokenCounter) progress() (rows int64, size shard.TokenCounts) {
+// progress returns the number of rows that are counted and within the quota, and their
+// tokens.
+func (t *inputTokenCounter) progress() (rows, tokens int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rows, t.size
+	return t.rows, t.tokens
 }
 
-// close counts the remaining rows and returns the total size. Call it once.
-func (t *inputTokenCounter) close() (shard.TokenCounts, error) {
-	err := t.flush()
+// close counts the remaining rows and returns the tokens of all rows. Call it once.
+func (t *inputTokenCounter) close() (tokens int64, err error) {
+	err = t.flush()
 	close(t.batches)
 	close(t.order)
 	<-t.done
 	if failed := t.err(); failed != nil {
 		err = failed
 	}
-	return t.size, err
+	return t.tokens, err
 }
 
 // countableText returns the text of a row without the data whose tokens cannot be counted.
@@ -224,7 +222,7 @@ func (t *inputTokenCounter) count(batch *countedBatch) {
 // addUp adds the counts of a batch to the result and checks the limits. It is called
 // for one batch after another, in order.
 func (t *inputTokenCounter) addUp(batch *countedBatch) {
-	size, failure := t.size, t.failure // no other goroutine writes these fields
+	tokens, failure := t.tokens, t.failure // no other goroutine writes these fields
 	switch {
 	case failure != nil || t.fault != nil:
 		return
@@ -237,7 +235,7 @@ func (t *inputTokenCounter) addUp(batch *countedBatch) {
 			break
 		}
 		in := batch.rows[i]
-		if batch.bounds[i] && !t.boundsSuffice(size.Tokens+int64(n)) {
+		if batch.bounds[i] && !t.boundsSuffice(tokens+int64(n)) {
 			n = t.counter.Count(t.countableText(in.text))
 		}
 		if t.limit > 0 && n > t.limit {
@@ -249,21 +247,20 @@ func (t *inputTokenCounter) addUp(batch *countedBatch) {
 			}
 			n = t.limit
 		}
-		if size.SampleTokens < t.sampleTokens {
-			size.SampleRows = in.row + 1
-			size.SampleTokens += int64(n)
+		if t.sampler != nil {
+			t.sampler.add(in.row, n)
 		}
-		size.Tokens += int64(n)
+		tokens += int64(n)
 		if t.useBounds.Load() {
-			t.boundedRows, t.boundedTokens = in.row+1, size.Tokens
+			t.boundedRows, t.boundedTokens = in.row+1, tokens
 		}
-		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens-t.uncounted() > quota {
-			failure = tokenQuotaFailure(size.Tokens-t.uncounted(), in.row, t.spec)
+		if quota := t.spec.TokenQuota; quota > 0 && tokens-t.uncounted() > quota {
+			failure = tokenQuotaFailure(tokens-t.uncounted(), in.row, t.spec)
 		}
 	}
 	t.mu.Lock()
-	t.size = size
-	if quota := t.spec.TokenQuota; quota == 0 || size.Tokens <= quota {
+	t.tokens = tokens
+	if quota := t.spec.TokenQuota; quota == 0 || tokens <= quota {
 		t.rows = batch.end
 	}
 	t.mu.Unlock()

@@ -22,7 +22,10 @@ import (
 // rows' field columns.
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
-	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).enableBounds()
+	counted := newInputCounter(g.counter, &g.spec).enableBounds()
+	if g.spec.Estimate {
+		counted.sampler = newLengthSampler(g.SampleRows, g.spec.Seed)
+	}
 	g.groups = order.NewPrefixGrouper()
 	g.lookForCopies(ctx)
 	moment := &processorTurn{ingester: g}
@@ -35,9 +38,9 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	counted.begin(ctx)
 	err := g.cutAll(ctx, moment, rows, counted, announcer, &m)
 	moment.end()
-	size, failure := counted.close()
+	tokens, failure := counted.close()
 	g.announced = announcer.close()
-	m.Size = size
+	m.Tokens = tokens
 	if g.copies != nil {
 		m.Copies = g.copies.count
 	}
@@ -46,6 +49,10 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	}
 	if err == nil {
 		err = g.recount(ctx, &m, counted)
+	}
+	if err == nil && counted.sampler != nil {
+		m.Estimated = shard.InputSize{Rows: m.Rows - m.Copies, Tokens: m.Tokens}
+		m.Sample, err = counted.sampler.choose(g.SampleTokens, m.Estimated).ToBytes()
 	}
 	return m, err
 }

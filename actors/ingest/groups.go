@@ -15,7 +15,7 @@ import (
 // writeGroups stores the group of each row (see order.PrefixGrouper), if the rows have groups.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	groups := g.groups.RowGroups()
-	if len(groups) == 0 || g.spec.Estimate { // the sample of an estimate is its first rows
+	if len(groups) == 0 {
 		return false, nil
 	}
 	if _, err := blob.Write(ctx, g.Bucket, layout.GroupsKey(g.id), layout.Bytes, func(w io.Writer) error {

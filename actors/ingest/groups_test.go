@@ -63,12 +63,3 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 		t.Errorf("%d groups that are lost, %v", len(none), err)
 	}
 }
-
-func TestRun_AnEstimateHasNoGroups(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, alike()...), Estimate: true})
-	if m := r.runs(t, rec, fence); m.Groups {
-		t.Error("an estimate has groups")
-	}
-}

@@ -80,9 +80,9 @@ type Config struct {
 	// equal rows run once: about 45 bytes of memory each while the input is read.
 	DedupRows int
 
-	// An estimate of an input with at least SampleFrom tokens runs a sample: the first rows,
-	// up to SampleTokens tokens.
-	SampleFrom   int64
+	// An estimate runs a sample of at most SampleRows rows. If the rows are long, the sample has
+	// fewer rows, with about SampleTokens tokens.
+	SampleRows   int
 	SampleTokens int64
 }
 
@@ -163,7 +163,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if err := g.keepColumns(ctx, source); err != nil {
 		return m, err
 	}
-	if g.spec.Limit > 0 {
+	if g.spec.Limit > 0 || g.spec.Estimate {
 		m, err = g.cutSample(ctx, source)
 	} else {
 		m, err = g.cutInput(ctx, source)
@@ -226,7 +226,7 @@ func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
 		return m, err
 	}
-	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).begin(ctx)
+	counted := newInputCounter(g.counter, &g.spec).begin(ctx)
 	if g.spec.Dedup {
 		g.copies = newCopyFinder(len(g.spec.Inline), nil)
 	}
@@ -240,7 +240,7 @@ func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 		}
 	}
 	var err error
-	m.Size, err = counted.close()
+	m.Tokens, err = counted.close()
 	return m, err
 }
 

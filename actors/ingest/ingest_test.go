@@ -63,7 +63,7 @@ func setup(t *testing.T) *rig {
 	session := must.Get(st.OpenSession(t.Context(), "node", time.Hour))(t)
 	file := &fetcher{}
 	return &rig{store: st, session: session, file: file, Config: Config{
-		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
+		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleRows: 100, SampleTokens: 1 << 20,
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 
@@ -289,8 +289,8 @@ func TestRun_CutsRowsIntoShards(t *testing.T) {
 		for _, text := range texts {
 			tokens += int64(count.Count(text))
 		}
-		if m.Size.Tokens != tokens {
-			t.Errorf("%d tokens were counted, want %d", m.Size.Tokens, tokens)
+		if m.Estimated.Tokens != tokens {
+			t.Errorf("%d tokens were counted, want %d", m.Estimated.Tokens, tokens)
 		}
 		at := 0
 		for n, info := range m.Shards {
@@ -310,7 +310,7 @@ func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Inline: []string{"one", "two words"}})
 	m, err := r.run(t, rec, fence)
-	if err != nil || m.Rows != 2 || m.Size.Tokens != 3 || !slices.Equal(r.texts(t, rec, m), rec.Spec.Inline) {
+	if err != nil || m.Rows != 2 || m.Tokens != 3 || !slices.Equal(r.texts(t, rec, m), rec.Spec.Inline) {
 		t.Errorf("manifest %+v, %v", m, err)
 	}
 	if objects, err := r.Bucket.List(t.Context(), "jobs/"); err != nil || len(objects) > 0 {

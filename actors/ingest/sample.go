@@ -16,26 +16,35 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cutSample cuts the whole input of a job with a limit, chooses the rows to run, and cuts
+// cutSample cuts the whole input of an estimate or a job with a limit, chooses the rows to run, and cuts
 // them as the input of the job. A later job can then run the other rows of the input.
 func (g *ingester) cutSample(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
 	whole, err := g.cutWhole(ctx, source)
 	if err != nil {
 		return m, err
 	}
-	chosen := shard.ChooseRows(&g.spec, whole.Rows)
+	chosen := roaring.New()
+	if g.spec.Estimate {
+		err = chosen.UnmarshalBinary(whole.Sample)
+		g.spec.Dedup = false // no chosen row is a copy
+	} else {
+		chosen = shard.ChooseRows(&g.spec, whole.Rows)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the numbers of the chosen rows: %w: %w", shard.ErrCorrupt, err)
+	}
 	in := archive.NewInputReader(ctx, g.Bucket, layout.WholeInput(g.id), &g.spec, whole)
 	if m, err = g.cutRows(ctx, &sampleReader{in: in, types: whole.IDType, numbers: chosen.Iterator()}, whole.Fields); err != nil {
 		return m, err
 	}
-	m.InputRows = whole.Rows
+	m.InputRows, m.Estimated = whole.Rows, whole.Estimated
 	if m.Sample, err = chosen.ToBytes(); err != nil {
 		return m, fmt.Errorf("encode the numbers of the chosen rows: %w", err)
 	}
 	return m, g.writeManifestAndLists(ctx, &m)
 }
 
-// cutWhole cuts the whole input of a job with a limit, unless an earlier run has cut it. The
+// cutWhole cuts the whole input, unless an earlier run has cut it. Without an estimate, the
 // quotas apply to the chosen rows only.
 func (g *ingester) cutWhole(ctx context.Context, source store.Record) (shard.Manifest, error) {
 	m, err := archive.ReadWholeManifest(ctx, g.Bucket, g.id)
@@ -43,8 +52,11 @@ func (g *ingester) cutWhole(ctx context.Context, source store.Record) (shard.Man
 		return m, err
 	}
 	whole := &ingester{Config: g.Config, counter: g.counter, rec: g.rec, id: layout.WholeInput(g.id), spec: g.spec}
-	whole.spec.RowQuota, whole.spec.TokenQuota, whole.spec.CostQuota, whole.spec.Dedup = 0, 0, nil, false
-	whole.spec.Model.ContextLength = 0 // a row that is too long matters only if it is chosen
+	if !g.spec.Estimate {
+		whole.spec.RowQuota, whole.spec.TokenQuota, whole.spec.CostQuota, whole.spec.Dedup = 0, 0, nil, false
+		whole.spec.Model.ContextLength = 0 // a row that is too long matters only if it is chosen
+	}
+	defer func() { whole.copies.drop() }()
 	return whole.cutInput(ctx, source)
 }
 
@@ -106,6 +118,7 @@ func (t *takeover) findWholeInput(ctx context.Context) error {
 		var err error
 		t.source = layout.WholeInput(source.Job.ID)
 		t.input, err = archive.ReadWholeManifest(ctx, t.Bucket, source.Job.ID)
+		t.input.Sample = nil // the new job runs all rows
 		switch {
 		case !errors.Is(err, rowmill.ErrNotFound):
 			return err

@@ -38,7 +38,7 @@ type takeover struct {
 }
 
 // takeOver returns the manifest of a job that continues another job. The manifest's
-// Size covers only the rows that will run. Each time takeOver finds that parts of the
+// Tokens covers only the rows that will run. Each time takeOver finds that parts of the
 // old job are lost, it starts again without these parts.
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	for again := true; again; {
@@ -162,7 +162,7 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		t.sample.begin(ctx, t.rows)
 		defer t.sample.stop()
 	}
-	t.counted = newInputCounter(t.counter, &t.spec, 0).begin(ctx)
+	t.counted = newInputCounter(t.counter, &t.spec).begin(ctx)
 	t.lookForCopies(ctx)
 	m = shard.Manifest{IDType: t.input.IDType, Fields: t.input.Fields, Rows: t.input.Rows, Sample: t.input.Sample, InputRows: t.input.InputRows}
 	for n := range t.input.Shards {
@@ -180,11 +180,11 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		t.taken += int64(taken.GetCardinality())
 		m.Shards = append(m.Shards, info)
 	}
-	size, failure := t.counted.close()
+	tokens, failure := t.counted.close()
 	if err = errors.Join(err, failure); err != nil {
 		return m, err
 	}
-	m.Size, m.Taken = size, t.taken
+	m.Tokens, m.Taken = tokens, t.taken
 	err = t.recordTakeover(ctx, &m)
 	return m, err
 }
@@ -275,11 +275,11 @@ var errNoRows = errors.New("no rows are taken over")
 // carryShard writes the rows of shard n to take over as a carried part, commits the part,
 // and returns its rows. own has rows that the new job has run itself; carryShard leaves
 // them out. The totals have no tokens, because the tokens of these rows belong to the old
-// job.
+// job. But estimates cost nothing, so the new job pays for the rows that an estimate ran.
 func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEntry, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
 	schema.JobID, schema.Output, schema.IDType, schema.Fields = t.rec.Job.ID, t.rec.Spec.Output, t.input.IDType, t.input.Fields
-	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true}
+	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true, Unpaid: t.old.Job.RunType == rowmill.RunEstimate}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
 		taken, err = t.forEachTakenRow(ctx, n, info, func(row *rowmill.Row, out *rowmill.RowOutput) error {
 			switch {
@@ -289,6 +289,10 @@ func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEnt
 				part.Totals.Failed++
 			case out.Finish == rowmill.FinishLength:
 				part.Totals.TruncatedOutputs++
+			}
+			if part.Unpaid && !out.Failed() {
+				part.Totals.InputTokens += out.InputTokens
+				part.Totals.OutputTokens += out.OutputTokens
 			}
 			return file.Add(row, out)
 		})

@@ -92,7 +92,7 @@ func (p *jobPipeline) buildConfig() (config actors.Config, err error) {
 		Shards:    actors.ShardConfig{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
 		Parts:     actors.PartConfig{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.RowConfig{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
-		Estimates: actors.EstimateConfig{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
+		Estimates: actors.EstimateConfig{Rows: p.Settings.Estimates.SampleRows, Tokens: p.Settings.Estimates.SampleTokens, Wait: p.Settings.Estimates.Wait},
 		Servers: actors.ServerConfig{
 			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.EngineRateLimit, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
 			Warm:  func(served []engine.ServedModel) { words.preload(p.engines.Catalog, served) },

@@ -173,7 +173,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
 	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows != rowsMissing, Rest: rows == rowsRest, AllowDuplicate: want.again}
 	if rows == rowsRest {
-		spec.RowChoice = rowmill.RowChoice{}
+		spec.RowChoice, spec.Estimate = rowmill.RowChoice{}, false
 	}
 	if spec.Raw != nil { // the completion window may have passed, and a resumed job needs none
 		raw := *spec.Raw
@@ -206,16 +206,16 @@ func chooseRowsToRun(old store.Record, rows string) (string, error) {
 		}
 	}
 	switch {
-	case job.RunType == rowmill.RunEstimate:
-		return refuse("estimate_job", "an estimate job cannot be resumed; submit it again")
+	case job.RunType == rowmill.RunEstimate && (rows != rowsRest || job.Status != rowmill.StatusSucceeded):
+		return refuse("estimate_job", `an estimate cannot be resumed; once it has succeeded, send {"rows": %q} to run its whole input`, rowsRest)
 	case !job.Status.IsTerminal():
 		return refuse("job_not_over", "the job is %s and has not ended; cancel it or wait for its end before you resume it", job.Status)
 	case old.DataRemoved != nil:
 		return "", archive.ErrRemoved
-	case rows == rowsRest && old.Spec.Limit == 0:
+	case rows == rowsRest && old.Spec.Limit == 0 && !old.Spec.Estimate:
 		return refuse("nothing_to_run", `the job had no limit, so its input has no other rows; send {"rows": %q} to run the rows that are not done`, rowsMissing)
 	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) &&
-		(rows == rowsMissing || job.FailedRows == 0) && (rows != rowsRest || !job.HasOtherRows()):
+		(rows == rowsMissing || job.FailedRows == 0) && (rows != rowsRest || !job.HasOtherRows()) && !old.Spec.Estimate:
 		remedy := ""
 		switch {
 		case job.HasOtherRows():

@@ -14,15 +14,24 @@ type Manifest struct {
 	Fields []string        `json:"fields,omitempty"` // names of the columns in rowmill.Row.Fields
 	Rows   int64           `json:"rows"`
 	Shards []ManifestEntry `json:"shards"`
-	Size   TokenCounts     `json:"size"`             // size of the rows that the job runs, without copies
+	Tokens int64           `json:"tokens"`           // tokens of all prompts that the job runs, each cut to the context, without copies; an upper bound if no exact count was needed
 	Taken  int64           `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
 	Copies int64           `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
 	Groups bool            `json:"groups,omitempty"` // whether an object with the groups of rows exists
 
 	// Sample has the numbers of the rows in the whole input, as a Roaring bitmap, and InputRows
-	// is the number of rows of the whole input. Both are empty if the job has no limit.
+	// is the number of rows of the whole input. Both are empty if the job runs all rows.
 	Sample    []byte `json:"sample,omitempty"`
 	InputRows int64  `json:"input_rows,omitempty"`
+
+	// Estimated is the size of the whole input, without copies. Only an estimate has it.
+	Estimated InputSize `json:"estimated,omitzero"`
+}
+
+// An InputSize counts rows and the tokens of their prompts.
+type InputSize struct {
+	Rows   int64 `json:"rows"`
+	Tokens int64 `json:"tokens"`
 }
 
 // A ManifestEntry describes one shard.
@@ -30,13 +39,6 @@ type ManifestEntry struct {
 	First int64 `json:"first"` // index of the shard's first row in the input
 	Rows  int   `json:"rows"`
 	Bytes int64 `json:"bytes"` // approximate size of the shard's rows in memory
-}
-
-// A TokenCounts is the result of counting the tokens of an input.
-type TokenCounts struct {
-	Tokens       int64 `json:"tokens"`        // tokens of all prompts, each cut to the context; an upper bound if no exact count was needed
-	SampleRows   int64 `json:"sample_rows"`   // number of first rows that form the sample
-	SampleTokens int64 `json:"sample_tokens"` // tokens of the prompts in the sample
 }
 
 // InlineManifest returns the manifest of rows that are stored in a job's record. They form
@@ -58,21 +60,4 @@ func (m Manifest) ShardHash() string {
 		sum.Write(place)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
-}
-
-// FirstRows returns the manifest of the first n rows.
-func (m Manifest) FirstRows(n int64) Manifest {
-	first := Manifest{IDType: m.IDType, Fields: m.Fields, Size: m.Size}
-	for _, s := range m.Shards {
-		if s.First >= n {
-			break
-		}
-		if over := s.First + int64(s.Rows) - n; over > 0 {
-			s.Bytes -= s.Bytes * over / int64(s.Rows)
-			s.Rows -= int(over)
-		}
-		first.Rows += int64(s.Rows)
-		first.Shards = append(first.Shards, s)
-	}
-	return first
 }

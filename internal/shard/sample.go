@@ -8,14 +8,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// maxSampledInput is the number of first rows from which a sample is chosen: the numbers in a
+// MaxSampledInput is the number of first rows from which a sample is chosen: the numbers in a
 // Roaring bitmap have 32 bits.
-const maxSampledInput = 1 << 32
+const MaxSampledInput = 1 << 32
 
 // ChooseRows returns the numbers of the rows that a job with a limit runs, of an input with
 // rows rows. Another call returns the same numbers.
 func ChooseRows(spec *rowmill.Spec, rows int64) *roaring.Bitmap {
-	rows = min(rows, maxSampledInput)
+	rows = min(rows, MaxSampledInput)
 	limit := min(spec.Limit, rows)
 	chosen := roaring.New()
 	if spec.Sample != rowmill.SampleRandom {
@@ -26,8 +26,8 @@ func ChooseRows(spec *rowmill.Spec, rows int64) *roaring.Bitmap {
 	// Communications of the ACM 30 (9), 1987.
 	random := rand.New(rand.NewPCG(uint64(spec.Seed), 0)) //nolint:gosec // no secret
 	for last := rows - limit; last < rows; last++ {
-		if !chosen.CheckedAdd(uint32(random.Int64N(last + 1))) { //nolint:gosec // below maxSampledInput
-			chosen.Add(uint32(last)) //nolint:gosec // below maxSampledInput
+		if !chosen.CheckedAdd(uint32(random.Int64N(last + 1))) { //nolint:gosec // below MaxSampledInput
+			chosen.Add(uint32(last)) //nolint:gosec // below MaxSampledInput
 		}
 	}
 	return chosen

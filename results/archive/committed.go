@@ -42,8 +42,12 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	if c.Schema.IDColumn != "" {
 		c.Schema.IDKind = rowmill.IDString // the default if no file says the type of the IDs
 	}
-	if record.Job.Status == rowmill.StatusSucceeded {
-		return c, c.openResult(ctx, record)
+	if len(record.Artifacts) > 0 { // an estimate can succeed without a sample, and so without results
+		if c, err = OpenResult(ctx, a.bucket, record.Artifacts); err != nil {
+			return nil, err
+		}
+		c.truncated = record.Job.TruncatedRows
+		return c, nil
 	}
 	parts, err := a.listParts(ctx, record.Job.ID)
 	if err != nil {
@@ -58,23 +62,25 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	return c, err
 }
 
-// openResult opens the result files of a job that succeeded.
-func (c *CommittedRows) openResult(ctx context.Context, record store.Record) (err error) {
-	c.truncated = record.Job.TruncatedRows
-	if c.full, err = c.bucket.Open(ctx, record.Artifacts[layout.Full].Key); err != nil {
-		return fmt.Errorf("open the result file: %w", err)
+// OpenResult opens the rows in the result files of a job that succeeded. The caller closes the
+// result.
+func OpenResult(ctx context.Context, bucket blob.Bucket, files map[string]store.Artifact) (c *CommittedRows, err error) {
+	c = &CommittedRows{bucket: bucket}
+	if c.full, err = bucket.Open(ctx, files[layout.Full].Key); err != nil {
+		return nil, fmt.Errorf("open the result file: %w", err)
 	}
-	if c.rows, err = c.bucket.Open(ctx, record.Artifacts[layout.Rows].Key); err != nil {
+	if c.rows, err = bucket.Open(ctx, files[layout.Rows].Key); err != nil {
 		c.Close()
-		return fmt.Errorf("open the rows file: %w", err)
+		return nil, fmt.Errorf("open the rows file: %w", err)
 	}
 	if c.Schema, err = results.ReadSchema(c.full); err == nil {
 		c.result, err = results.OpenResult(c.Schema, c.full, c.rows)
 	}
 	if err != nil {
 		c.Close()
+		return nil, err
 	}
-	return err
+	return c, nil
 }
 
 // Close closes the open result files.

@@ -117,7 +117,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			}
 			added++
 			done = done.Plus(p.Totals)
-			if !p.Carried {
+			if !p.Carried || p.Unpaid {
 				ran = ran.Plus(p.Totals)
 			}
 		}

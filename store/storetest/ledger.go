@@ -237,19 +237,20 @@ func testUsageRepeated(s *suite) {
 	s.wantUsage("a", map[string]store.RowTotals{"m": of(8)})
 }
 
-// testUsageOfCarriedRows commits rows that another job ran, together with rows of this
-// job, and again by the next owner.
+// testUsageOfCarriedRows commits rows that another job and an estimate ran, together with rows
+// of this job, and again by the next owner. The rows of the estimate are not paid yet.
 func testUsageOfCarriedRows(s *suite) {
 	f := s.createSpendingJob("a", "m")
 	of := store.RowTotals{Rows: 3, Failed: 1, InputTokens: 30, OutputTokens: 6}
 	carried := store.Part{Key: "c", Rows: 5, Totals: store.RowTotals{Rows: 5, Failed: 2}, Carried: true}
 	own := store.Part{Key: "o", Rows: 3, Totals: of}
+	unpaid := store.Part{Key: "u", Rows: 1, Totals: store.RowTotals{Rows: 1, InputTokens: 7, OutputTokens: 2}, Carried: true, Unpaid: true}
 	for range 2 {
-		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}))
-		s.wantUsage("a", map[string]store.RowTotals{"m": of})
-		s.wantEqual("parts", []store.Part{carried, own}, s.parts(f.JobID))
-		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
-			s.Errorf("the job has %+v and %d input tokens, want 8 rows done, 3 failed, and 30 input tokens", job.RowCounts, *job.InputTokens)
+		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own, unpaid}))
+		s.wantUsage("a", map[string]store.RowTotals{"m": of.Plus(unpaid.Totals)})
+		s.wantEqual("parts", []store.Part{carried, own, unpaid}, s.parts(f.JobID))
+		if job := s.get(f.JobID).Job; job.RowsDone != 9 || job.FailedRows != 3 || *job.InputTokens != 37 {
+			s.Errorf("the job has %+v and %d input tokens, want 9 rows done, 3 failed, and 37 input tokens", job.RowCounts, *job.InputTokens)
 		}
 		s.must(s.CloseSession(s.Context(), f.Session))
 		f = s.claim(f.JobID, s.session())

@@ -322,7 +322,6 @@ type InviteRequest struct {
 	Session       string                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`                       // session of the owner
 	Context       int64                  `protobuf:"varint,5,opt,name=context,proto3" json:"context,omitempty"`                      // context length in tokens; 0 when unknown
 	MaxTokens     int64                  `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"` // most tokens of an answer; 0 when unknown
-	Sample        int64                  `protobuf:"varint,7,opt,name=sample,proto3" json:"sample,omitempty"`                        // number of rows to run for an estimate; 0 for all
 	Input         *Manifest              `protobuf:"bytes,8,opt,name=input,proto3" json:"input,omitempty"`                           // set for an input that is still being read
 	Account       string                 `protobuf:"bytes,9,opt,name=account,proto3" json:"account,omitempty"`                       // account of the job
 	Priority      int32                  `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`                   // priority of the job
@@ -398,13 +397,6 @@ func (x *InviteRequest) GetContext() int64 {
 func (x *InviteRequest) GetMaxTokens() int64 {
 	if x != nil {
 		return x.MaxTokens
-	}
-	return 0
-}
-
-func (x *InviteRequest) GetSample() int64 {
-	if x != nil {
-		return x.Sample
 	}
 	return 0
 }
@@ -649,8 +641,6 @@ func (x *ShardInfo) GetBytes() int64 {
 type InputSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        int64                  `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	SampleRows    int64                  `protobuf:"varint,2,opt,name=sample_rows,json=sampleRows,proto3" json:"sample_rows,omitempty"`
-	SampleTokens  int64                  `protobuf:"varint,3,opt,name=sample_tokens,json=sampleTokens,proto3" json:"sample_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,20 +678,6 @@ func (*InputSize) Descriptor() ([]byte, []int) {
 func (x *InputSize) GetTokens() int64 {
 	if x != nil {
 		return x.Tokens
-	}
-	return 0
-}
-
-func (x *InputSize) GetSampleRows() int64 {
-	if x != nil {
-		return x.SampleRows
-	}
-	return 0
-}
-
-func (x *InputSize) GetSampleTokens() int64 {
-	if x != nil {
-		return x.SampleTokens
 	}
 	return 0
 }
@@ -2321,6 +2297,7 @@ type StoredPart struct {
 	Totals        *Totals                `protobuf:"bytes,6,opt,name=totals,proto3" json:"totals,omitempty"`      // of the accepted rows
 	Carried       bool                   `protobuf:"varint,7,opt,name=carried,proto3" json:"carried,omitempty"`   // another job ran the rows
 	Size          int64                  `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`         // bytes
+	Unpaid        bool                   `protobuf:"varint,9,opt,name=unpaid,proto3" json:"unpaid,omitempty"`     // an estimate ran the rows, so the ledger does not have them yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2409,6 +2386,13 @@ func (x *StoredPart) GetSize() int64 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *StoredPart) GetUnpaid() bool {
+	if x != nil {
+		return x.Unpaid
+	}
+	return false
 }
 
 // A RunCompactionResponse is the progress of a compaction.
@@ -3133,7 +3117,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"\x1arowmill/peer/v1/node.proto\x12\x0frowmill.peer.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n" +
 	"\aRefusal\x126\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1e.rowmill.peer.v1.RefusalReasonR\x06reason\"\xa3\x02\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1e.rowmill.peer.v1.RefusalReasonR\x06reason\"\x91\x02\n" +
 	"\rInviteRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x18\n" +
@@ -3141,12 +3125,11 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\asession\x18\x04 \x01(\tR\asession\x12\x18\n" +
 	"\acontext\x18\x05 \x01(\x03R\acontext\x12\x1d\n" +
 	"\n" +
-	"max_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12\x16\n" +
-	"\x06sample\x18\a \x01(\x03R\x06sample\x12/\n" +
+	"max_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12/\n" +
 	"\x05input\x18\b \x01(\v2\x19.rowmill.peer.v1.ManifestR\x05input\x12\x18\n" +
 	"\aaccount\x18\t \x01(\tR\aaccount\x12\x1a\n" +
 	"\bpriority\x18\n" +
-	" \x01(\x05R\bpriority\"*\n" +
+	" \x01(\x05R\bpriorityJ\x04\b\a\x10\b\"*\n" +
 	"\x0eInviteResponse\x12\x18\n" +
 	"\aworking\x18\x01 \x01(\bR\aworking\"\x92\x02\n" +
 	"\bManifest\x12\x17\n" +
@@ -3162,12 +3145,9 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\tShardInfo\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x05R\x04rows\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"i\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"/\n" +
 	"\tInputSize\x12\x16\n" +
-	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x1f\n" +
-	"\vsample_rows\x18\x02 \x01(\x03R\n" +
-	"sampleRows\x12#\n" +
-	"\rsample_tokens\x18\x03 \x01(\x03R\fsampleTokens\"\xc1\x06\n" +
+	"\x06tokens\x18\x01 \x01(\x03R\x06tokensJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\xc1\x06\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
@@ -3297,7 +3277,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\apartial\x18\b \x01(\bR\apartial\x12&\n" +
 	"\x0fcontent_as_json\x18\t \x01(\bR\rcontentAsJson\x12\x16\n" +
 	"\x06output\x18\n" +
-	" \x01(\tR\x06output\"\xdf\x01\n" +
+	" \x01(\tR\x06output\"\xf7\x01\n" +
 	"\n" +
 	"StoredPart\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3307,7 +3287,8 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12/\n" +
 	"\x06totals\x18\x06 \x01(\v2\x17.rowmill.peer.v1.TotalsR\x06totals\x12\x18\n" +
 	"\acarried\x18\a \x01(\bR\acarried\x12\x12\n" +
-	"\x04size\x18\b \x01(\x03R\x04size\"W\n" +
+	"\x04size\x18\b \x01(\x03R\x04size\x12\x16\n" +
+	"\x06unpaid\x18\t \x01(\bR\x06unpaid\"W\n" +
 	"\x15RunCompactionResponse\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\bR\x04done\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +

@@ -18,11 +18,15 @@ func (c *jobCommands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil && job.Estimate == nil {
 		return exit.WithCode(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
 	}
-	return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
+	err := terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
 		row("model", job.Model)
 		row("rows", formatRows(job))
 		writeEstimate(row, job)
 	})
+	if err == nil {
+		c.Term.Say("to run all rows: rowmill jobs resume %s --rows rest", job.ID)
+	}
+	return err
 }
 
 // writeEstimate writes the results of an estimate job to a table, one name and value
@@ -44,7 +48,7 @@ func writeEstimate(row terminal.RowWriter, job client.Job) {
 	row("tokens out", terminal.FormatCount(e.OutputTokens)+" (estimated)")
 	how := "from the input alone; no row was run"
 	if e.Method == rowmill.EstimateSampled {
-		how = fmt.Sprintf("from the answers to the first %s rows (%s tokens), which were run", terminal.FormatCount(e.SampleRows), terminal.FormatCount(e.SampleInputTokens))
+		how = fmt.Sprintf("from the answers to a sample of %s rows (%s tokens in)", terminal.FormatCount(e.SampleRows), terminal.FormatCount(e.SampleInputTokens))
 	}
 	row("method", how)
 }

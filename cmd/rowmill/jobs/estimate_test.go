@@ -34,11 +34,11 @@ func TestSubmitEstimate(t *testing.T) {
 	c.run("submit", "-", "--estimate").want(t, 0, "using priority 1", "created "+jobID)
 	want := strings.Join([]string{
 		"model gpt-oss-20b",
-		"rows 50/12,000",
+		"rows 12,000",
 		"cost estimate 1.250000 USD (1.000000 to 1.500000)",
 		"tokens in 240,000,000",
 		"tokens out 7,000,000 (estimated)",
-		"method from the answers to the first 50 rows (1,000,400 tokens), which were run",
+		"method from the answers to a sample of 50 rows (1,000,400 tokens in)",
 	}, "\n")
 	if got := figures(c.out.String()); got != want {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)

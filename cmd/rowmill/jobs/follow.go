@@ -157,7 +157,7 @@ func progressSnapshot(job client.Job, now time.Time) terminal.ProgressSnapshot {
 		Done: job.RowsDone, Total: -1, Failed: job.FailedRows,
 		Tokens: terminal.Deref(job.InputTokens) + terminal.Deref(job.OutputTokens),
 	}
-	if job.NumRows != nil && (job.Status == rowmill.StatusRunning || job.Status.IsTerminal()) {
+	if job.NumRows != nil && job.RunType != rowmill.RunEstimate && (job.Status == rowmill.StatusRunning || job.Status.IsTerminal()) {
 		s.Total = *job.NumRows
 	}
 	return s

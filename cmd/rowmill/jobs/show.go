@@ -271,7 +271,7 @@ func formatRows(job client.Job) string {
 	if job.NumRows == nil {
 		return "-"
 	}
-	if job.RowsDone == *job.NumRows {
+	if job.RowsDone == *job.NumRows || job.RunType == rowmill.RunEstimate {
 		return terminal.FormatCount(*job.NumRows)
 	}
 	return terminal.FormatCount(job.RowsDone) + "/" + terminal.FormatCount(*job.NumRows)

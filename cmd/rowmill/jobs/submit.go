@@ -83,11 +83,10 @@ and returns at once.
 With --limit the job runs a few rows, to look at their answers first. rowmill jobs
 resume JOB --rows rest then runs the other rows, and takes over the answers.
 
-With --estimate nothing is written: the command prints what the job would cost,
-with bounds. An estimate costs nothing. For large inputs at priority 1 the
-service runs the first rows to measure the length of their answers; otherwise it
-estimates from the input only. Estimates have the same quotas as jobs; see
-rowmill quotas.
+With --estimate the service runs a sample of up to 100 rows, and the command
+prints the cost of all rows with bounds. An estimate costs nothing. rowmill jobs
+resume JOB --rows rest then runs all rows, and keeps the answers of the sample.
+Estimates have the same quotas as jobs; see rowmill quotas.
 
 ` + exit.Help,
 		Example: `  rowmill jobs submit reviews.csv --column text --system-prompt 'Positive or negative?'

@@ -22,7 +22,7 @@ func TestLeastValues(t *testing.T) {
 		http.max_body http.max_file http.max_upload http.max_keys http.max_streams
 		inputs.max_bytes inputs.max_rows inputs.max_row_bytes inputs.readers
 		jobs.max_active jobs.kept_places jobs.part_bytes jobs.join_bytes jobs.shard_rows jobs.shard_bytes jobs.dedup_rows jobs.max_attempts
-		retention.batch retention.catch_up estimates.sampling_threshold estimates.sample_tokens simulator.slots tracing.queue`) {
+		retention.batch retention.catch_up estimates.sample_tokens simulator.slots tracing.queue`) {
 		refused(Flag{Key: key, Values: []string{"0"}}, key+": must be above 0, is 0")
 	}
 	for key, least := range map[string]time.Duration{

@@ -2604,14 +2604,14 @@ export interface components {
             message: string;
             /** @description The API key that submitted the job; null for a configured key, and if no key was recorded. */
             key_id: components["schemas"]["KeyIdentifier"] | null;
-            /** @description The details of cost_estimate. Null except for a succeeded estimate job. */
+            /** @description The details of cost_estimate. Null until the rows of an estimate job are counted, and for other jobs. */
             estimate: null | {
                 /** @enum {string} */
                 method: "unsampled" | "sampled";
-                /** @description Rows that ran for the estimate. */
+                /** @description Answered rows of the sample. */
                 sample_rows: number;
                 sample_input_tokens: number;
-                /** @description USD; null if the model has no price. */
+                /** @description USD; null if the model has no price. After a sample, the cost is between low and high with a probability of 80 %. */
                 low: number | null;
                 /** @description USD; null if the model has no price. */
                 high: number | null;

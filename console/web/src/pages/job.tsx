@@ -161,7 +161,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
           Rows that are answered stay and can be downloaded; a resumed job takes them over.
         </Confirm>
       )}
-      {can.act && ended && !gone && job.run_type === 'FULL' && <Resume job={job} />}
+      {can.act && ended && !gone && <Resume job={job} />}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
           Its input, results and failures are deleted now and for ever. The record, with its figures, stays.
@@ -174,13 +174,14 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
 function Resume({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   const [, go] = useLocation()
-  const others = (job.input_rows ?? 0) > (job.num_rows ?? 0)
+  const estimate = job.run_type === 'COST_ESTIMATE'
+  const others = estimate || (job.input_rows ?? 0) > (job.num_rows ?? 0)
   const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' ? 'failed' : 'missing')
   const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows }), {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
-  if (job.num_rows == null || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
+  if (job.num_rows == null || (job.status === 'succeeded' ? job.failed_rows === 0 && !others : estimate)) return null
   return (
     <>
       <Button variant="default" size="sm" onClick={ask}>
@@ -194,9 +195,13 @@ function Resume({ job }: { job: Job }) {
             value={rows}
             onChange={(e) => setRows(e.currentTarget.value)}
             data={[
-              ...(others ? [{ value: 'rest', label: 'all other rows of the input' }] : []),
-              { value: 'missing', label: 'rows without an answer or an error' },
-              { value: 'failed', label: 'these rows, and rows that failed' },
+              ...(others ? [{ value: 'rest', label: estimate ? 'the whole input, with the answers of the sample' : 'all other rows of the input' }] : []),
+              ...(estimate
+                ? []
+                : [
+                    { value: 'missing', label: 'rows without an answer or an error' },
+                    { value: 'failed', label: 'these rows, and rows that failed' },
+                  ]),
             ]}
           />
           <Button
@@ -256,7 +261,7 @@ function Estimate({ job }: { job: Job }) {
           ['Between', `${usd(e.low)} and ${usd(e.high)}`],
           ['Tokens in', compact(e.input_tokens)],
           ['Tokens out', compact(e.output_tokens)],
-          ['From', e.method === 'sampled' ? `${number(e.sample_rows)} rows that were run` : 'the input alone'],
+          ['From', e.method === 'sampled' ? `the answers to a sample of ${number(e.sample_rows)} rows` : 'the input alone'],
         ]}
       />
     </Card>

@@ -1,5 +1,6 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
+import { Link } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
@@ -32,9 +33,11 @@ export function EstimateFirst({ body, ready }: { body: object; ready: boolean })
             ['Rows', number(job.num_rows)],
             ['Tokens in', compact(job.estimate.input_tokens)],
             ['Tokens out', compact(job.estimate.output_tokens)],
+            ['From', job.estimate.method === 'sampled' ? `the answers to a sample of ${number(job.estimate.sample_rows)} rows` : 'the input alone'],
           ]}
         />
       )}
+      {job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
     </>
   )
 }
