@@ -66,6 +66,7 @@ type RowOutput struct {
 	InputTokens  int64
 	OutputTokens int64
 	Engine       string       // name of the server that answered
+	Seconds      float64      // time from the request to the answer, in whole milliseconds
 	Attempts     int          // requests sent for this row, the accepted one included
 	Tries        *RowAttempts // all attempts, also those not counted in Attempts; nil if the first answer was accepted
 

@@ -183,7 +183,7 @@ func sameView(tb rapid.TB, got RowView, e entry) {
 	tb.Helper()
 	want := RowView{
 		Row: e.row.Index, Input: e.row.Text, InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens,
-		Engine: e.out.Engine, Attempts: int64(e.out.Attempts), AttemptLog: []AttemptView{},
+		Engine: e.out.Engine, Seconds: e.out.Seconds, Attempts: int64(e.out.Attempts), AttemptLog: []AttemptView{},
 	}
 	if e.out.Tries != nil {
 		want.Omitted = e.out.Tries.Omitted

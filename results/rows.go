@@ -26,6 +26,7 @@ type RowView struct {
 	InputTokens  int64                 `json:"input_tokens"`
 	OutputTokens int64                 `json:"output_tokens"`
 	Engine       string                `json:"engine"`
+	Seconds      float64               `json:"duration_seconds"` // of the last counted attempt
 	Attempts     int64                 `json:"attempts"`
 	AttemptLog   []AttemptView         `json:"attempt_log"`      // the first and the last attempts
 	Omitted      int                   `json:"attempts_omitted"` // number of attempts left out of attempt_log
@@ -172,7 +173,7 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 // returns an error. content has the columns for clients, and reserved has the reserved
 // columns.
 func readView(content, reserved *columnar.Table, position, n int64) (RowView, error) {
-	r, err := newAnswerReader(content, reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnAttempts)
+	r, err := newAnswerReader(content, reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnSeconds, columnAttempts)
 	if err == nil {
 		r.tries, err = newAttemptsReader(reserved)
 	}
@@ -187,7 +188,7 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 	}
 	view := RowView{
 		Row: n, Input: r.row.Text, Output: r.output(), InputTokens: r.out.InputTokens, OutputTokens: r.out.OutputTokens,
-		Engine: r.out.Engine, Attempts: int64(r.out.Attempts), AttemptLog: []AttemptView{},
+		Engine: r.out.Engine, Seconds: r.out.Seconds, Attempts: int64(r.out.Attempts), AttemptLog: []AttemptView{},
 	}
 	if r.out.Finish != "" {
 		view.Finish = &r.out.Finish

@@ -30,6 +30,7 @@ const (
 	columnInputTokens  = ReservedPrefix + "input_tokens"
 	columnOutputTokens = ReservedPrefix + "output_tokens"
 	columnEngine       = ReservedPrefix + "engine"
+	columnSeconds      = ReservedPrefix + "duration_seconds"
 	columnAttempts     = ReservedPrefix + "attempts"
 	columnCode         = ReservedPrefix + "error_code" // null if the row has an answer
 	columnMessage      = ReservedPrefix + "error_message"
@@ -230,6 +231,7 @@ func (s Schema) table(v FileVariant) (all []column) {
 	add(columnInputTokens, number, false, func(r *record) (any, *bool) { return &r.out.InputTokens, nil })
 	add(columnOutputTokens, number, false, func(r *record) (any, *bool) { return &r.out.OutputTokens, nil })
 	add(columnEngine, text, false, func(r *record) (any, *bool) { return &r.out.Engine, nil })
+	add(columnSeconds, columnar.TableReal, false, func(r *record) (any, *bool) { return &r.out.Seconds, nil })
 	add(columnAttempts, number, false, func(r *record) (any, *bool) { return &r.out.Attempts, nil })
 	add(columnCode, text, false, func(r *record) (any, *bool) { return &r.err.Code, &r.hasError })
 	add(columnMessage, text, false, func(r *record) (any, *bool) { return &r.err.Message, &r.hasError })

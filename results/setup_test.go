@@ -47,7 +47,7 @@ func sampleEntries(s Schema, first int64, n int) []entry {
 		e.row.ID = sampleID(s.IDKind, index)
 		e.out = rowmill.RowOutput{
 			Finish: rowmill.FinishStop, InputTokens: index + 1, OutputTokens: 2*index + 1,
-			Engine: fmt.Sprintf("127.0.0.1:%d", 8000+index%3), Attempts: int(1 + index%4),
+			Engine: fmt.Sprintf("127.0.0.1:%d", 8000+index%3), Seconds: float64(index%7) / 8, Attempts: int(1 + index%4),
 		}
 		if index%7 == 3 {
 			e.out.Finish, e.out.Engine = "", ""

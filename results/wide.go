@@ -85,6 +85,7 @@ func metaColumns() (shown []columnar.TableColumn, reserved []string) {
 		{"input_tokens", columnInputTokens, columnar.TableInt},
 		{"output_tokens", columnOutputTokens, columnar.TableInt},
 		{"server", columnEngine, columnar.TableText},
+		{"duration_seconds", columnSeconds, columnar.TableReal},
 		{"attempts", columnAttempts, columnar.TableInt},
 		{"error_code", columnCode, columnar.TableText},
 		{"error", columnMessage, columnar.TableText},

@@ -199,7 +199,7 @@ func TestMeta(t *testing.T) {
 		o := entries[i].out
 		want := map[string]any{
 			"answer": o.Text, "finish_reason": null(string(o.Finish)), "input_tokens": float64(o.InputTokens), "output_tokens": float64(o.OutputTokens),
-			"answer.server": null(o.Engine), "attempts": float64(o.Attempts), "error_code": nil, "error": nil,
+			"answer.server": null(o.Engine), "duration_seconds": o.Seconds, "attempts": float64(o.Attempts), "error_code": nil, "error": nil,
 		}
 		if o.Failed() {
 			want["answer"], want["error_code"], want["error"] = nil, o.Err.Code, o.Err.Message

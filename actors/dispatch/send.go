@@ -327,7 +327,7 @@ func (q *Queue) handleReply(t *RowTask, reply *engine.Reply, text string, began 
 	t.trialGroup = 0
 	came := len(reply.Content)
 	t.Out, t.Outcome = q.job.Classifier.classifyReply(q.job.Ctx, reply, t.attempts)
-	t.Out.Engine = q.disp.cfg.Engine
+	t.Out.Engine, t.Out.Seconds = q.disp.cfg.Engine, secondsSince(began)
 	switch turnedDown := t.Out.Err; {
 	case turnedDown != nil:
 		t.recordAttempt(q.attempt(turnedDown.Code, turnedDown.Message), began)
@@ -356,6 +356,9 @@ func (q *Queue) handleError(t *RowTask, err error, seen *requestResult, began ti
 	end := q.attempt(fault.Code, fault.Message)
 	end.Status = fault.Status
 	t.recordAttempt(end, began)
+	if t.Outcome == Final {
+		t.Out.Seconds = secondsSince(began)
+	}
 }
 
 // handleFault sets the outcome of a task from the error of its server, and adds to seen

@@ -175,8 +175,8 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 			want[i].At, want[i].Node, want[i].Engine = start, "n", "e"
 			start = start.Add(want[i].Took)
 		}
-		if diff := cmp.Diff(&rowmill.RowAttempts{Attempts: want}, row.Out.Tries); diff != "" || row.Out.Attempts != 3 {
-			t.Errorf("%d attempts count (-want +got):\n%s", row.Out.Attempts, diff)
+		if diff := cmp.Diff(&rowmill.RowAttempts{Attempts: want}, row.Out.Tries); diff != "" || row.Out.Attempts != 3 || row.Out.Seconds != 4 {
+			t.Errorf("%d attempts count, the last took %v s (-want +got):\n%s", row.Out.Attempts, row.Out.Seconds, diff)
 		}
 		held, tries := row.OutputBytes(), row.Out.Tries.Bytes()
 		row.Out.Tries = nil

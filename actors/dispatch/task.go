@@ -125,6 +125,9 @@ func (t *RowTask) recordAttempt(a rowmill.Attempt, began time.Time) {
 // atOf returns the start time of an attempt with the precision of stored records.
 func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
+// secondsSince returns the seconds since a time, in whole milliseconds.
+func secondsSince(began time.Time) float64 { return float64(time.Since(began).Milliseconds()) / 1000 }
+
 // OutputBytes returns the memory of the task's output in bytes.
 func (t *RowTask) OutputBytes() int64 {
 	n := int64(len(t.Out.Text)+4*len(t.Out.Embedding)) + t.Out.Tries.Bytes()

@@ -206,6 +206,7 @@ function WholeRow({ job, row }: { job: Job; row: number }) {
               ['Finished', r.finish_reason ?? '–'],
               ['Tokens in', number(r.input_tokens)],
               ['Tokens out', number(r.output_tokens)],
+              ['Time', took(r.duration_seconds)],
               ['Attempts', number(r.attempts)],
               ['Engine', r.engine || none],
             ]}
