@@ -114,12 +114,13 @@ const (
 	SampleRandom Sample = "random" // the seed of the job decides which rows
 )
 
-// JobUsage holds the tokens and the cost of a job.
+// JobUsage holds the tokens, the cost and the servers of a job.
 type JobUsage struct {
-	InputTokens  *int64   `json:"input_tokens"`  // input tokens of committed rows; never decreases
-	OutputTokens *int64   `json:"output_tokens"` // output tokens of committed rows; never decreases
-	JobCost      *float64 `json:"job_cost"`      // USD
-	CostEstimate *float64 `json:"cost_estimate"` // USD; estimate jobs only
+	InputTokens  *int64   `json:"input_tokens"`      // input tokens of committed rows; never decreases
+	OutputTokens *int64   `json:"output_tokens"`     // output tokens of committed rows; never decreases
+	JobCost      *float64 `json:"job_cost"`          // USD
+	CostEstimate *float64 `json:"cost_estimate"`     // USD; estimate jobs only
+	Servers      []string `json:"servers,omitempty"` // descriptions of the servers that ran rows, see engine.ServerInfo.Describe
 }
 
 // RowCounts counts a job's rows by outcome.

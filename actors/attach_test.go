@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,6 +134,28 @@ func TestAttachAfterDetachOfTheSameName(t *testing.T) {
 		}
 		b.checkEcho(b.end(id), texts)
 		b.engines("scripted")
+	})
+}
+
+// A record shows the servers that ran rows, and warns if they differ.
+func TestServersOfAJob(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		of := func(name, revision string) *scripted {
+			return &scripted{name: name, answer: slowly(100 * time.Millisecond), models: []engine.ServedModel{{Name: "writer", Revision: revision}}}
+		}
+		b := setup(t, of("first", "a"))
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(20)}))
+		if !slices.Equal(rec.Job.Servers, []string{"scripted, model writer, revision a"}) || len(rec.Job.Warnings) > 0 {
+			t.Errorf("servers %q, warnings %q", rec.Job.Servers, rec.Job.Warnings)
+		}
+		b.system.Attach(of("equal", "a"))
+		b.system.Attach(of("other", "b"))
+		time.Sleep(10 * time.Second)
+		rec = b.end(b.submit(rowmill.Spec{Spooled: b.spool(numbered(2000))}))
+		if len(rec.Job.Servers) != 2 || len(rec.Job.Warnings) != 1 || !strings.Contains(rec.Job.Warnings[0], "The servers of this job differ: scripted, model writer, revision") {
+			t.Errorf("servers %q, warnings %q", rec.Job.Servers, rec.Job.Warnings)
+		}
 	})
 }
 

@@ -26,8 +26,9 @@ import (
 type (
 	partWritten struct { // from the job: a part object is stored durably
 		assign.PartProposal
-		workers int    // number of the job's workers
-		node    string // address of the node that wrote the part; "" for this node
+		workers int      // number of the job's workers
+		node    string   // address of the node that wrote the part; "" for this node
+		servers []string // descriptions of the servers that workers have used so far
 	}
 	copyRows struct { // from the job: write the answers of these rows, which equal earlier rows
 		shard int
@@ -63,6 +64,7 @@ type committer struct {
 	log         *slog.Logger // has the job's ID
 	timers      timers
 	workers     int          // number of the job's workers
+	servers     []string     // descriptions of the servers that workers have used
 	dropping    []store.Part // replaced parts that onDropDue deletes
 	lastRow     time.Time    // when the last part was recorded
 }
@@ -123,7 +125,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 		r.dropPartsLater(c, store.Part{Key: m.Key})
 		return
 	}
-	r.workers = m.workers
+	r.workers, r.servers = m.workers, appendMissing(r.servers, m.servers)
 	if m.Worker != "" {
 		r.helpers.AddNode(m.node)
 		if r.helpers.HasOtherNodes() {
@@ -377,7 +379,7 @@ func (r *committer) makeResults(c actor.Context) {
 }
 
 func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store.Artifact) {
-	now, lastRow := r.cfg.Clock(), r.lastRow
+	now, lastRow, servers := r.cfg.Clock(), r.lastRow, r.servers
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		estimate := func(*store.Record) {}
 		if r.job.spec.Estimate {
@@ -388,7 +390,7 @@ func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store
 			estimate = estimateRecorder(ingest.EstimateFromSample(r.job.spec, r.job.manifest, answers))
 		}
 		return recordSuccess(ctx, r.cfg.Store, r.job.fence, now, func(rec *store.Record) {
-			rec.Artifacts = artifacts
+			rec.Artifacts, rec.Job.Servers = artifacts, appendMissing(rec.Job.Servers, servers)
 			estimate(rec)
 		})
 	}, func(span *tracing.Span) { span.Observe(r.metrics.finalise, time.Since(lastRow).Seconds()) })

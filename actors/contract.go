@@ -108,7 +108,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
 		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Engines), Leaves: h.Leaves, Left: h.Left,
-		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: sanitizeAllUTF8(h.Warnings), Suspects: mapSlice(h.Suspects, suspectOf),
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: sanitizeAllUTF8(h.Warnings), Servers: sanitizeAllUTF8(h.Servers), Suspects: mapSlice(h.Suspects, suspectOf),
 	}
 	r.Parts = mapSlice(h.Parts, func(p assign.Part) *peerv1.Part {
 		return &peerv1.Part{Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
@@ -140,7 +140,7 @@ func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
 		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
 		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
 		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Engines: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
-		Away: r.GetAwayMs(), Waits: keyOfValue(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: mapSlice(r.GetSuspects(), readSuspect),
+		Away: r.GetAwayMs(), Waits: keyOfValue(waits, r.GetWaits()), Warnings: r.GetWarnings(), Servers: r.GetServers(), Refused: r.GetRefused(), Suspects: mapSlice(r.GetSuspects(), readSuspect),
 	}
 	h.Parts = mapSlice(r.GetParts(), func(p *peerv1.Part) assign.Part {
 		return assign.Part{Key: p.GetKey(), Shard: int(p.GetShard()), Rows: read.rows(p.GetRows()), Totals: readTotals(p.GetTotals()), Size: p.GetSize()}

@@ -30,6 +30,7 @@ type jobWorkers struct {
 	unassigned *prometheus.GaugeVec    // rows that no worker has yet, by model
 	shown      int64                   // number of this job's rows that the gauge unassigned includes now
 	engines    []engineView            // engines of all nodes
+	servers    []string                // descriptions of the servers that workers have used
 	refused    map[string]error        // by engine name: why the engine cannot run the job
 	owner      *assign.Owner           // assigns rows to workers; nil until rows can run
 	links      map[string]*messageLink // connection to each worker, by worker name
@@ -138,7 +139,16 @@ func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *messageLink, now ti
 	}
 	w.links[h.Worker] = reply
 	w.invites.recordHeartbeat(h.Address)
+	w.servers = appendMissing(w.servers, h.Servers)
 	return m, parts
+}
+
+// warningsOf returns the warnings of a heartbeat, and a warning if the servers of the job differ.
+func (w *jobWorkers) warningsOf(h *assign.Heartbeat) []string {
+	if len(w.servers) < 2 {
+		return h.Warnings
+	}
+	return append(slices.Clone(h.Warnings), "The servers of this job differ: "+strings.Join(w.servers, "; ")+". They may answer the same row differently.")
 }
 
 // recordRefusals notes which engines cannot run the job, as a heartbeat reports. If no

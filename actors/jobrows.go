@@ -152,13 +152,14 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		return
 	}
 	for _, p := range parts {
-		j.proposePart(c, partWritten{p, j.crew.owner.CountActiveWorkers(), h.Address})
+		j.proposePart(c, partWritten{p, j.crew.owner.CountActiveWorkers(), h.Address, j.crew.servers})
 	}
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
-	if warnings := appendMissing(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
-		j.updateRecord(c, func(r *store.Record) { r.Job.Warnings = appendMissing(r.Job.Warnings, h.Warnings) })
+	found := j.crew.warningsOf(h)
+	if warnings := appendMissing(slices.Clone(j.own.rec.Job.Warnings), found); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
+		j.updateRecord(c, func(r *store.Record) { r.Job.Warnings = appendMissing(r.Job.Warnings, found) })
 	}
 	if h.Fault != nil {
 		j.onFault(c, m, h.Fault)

@@ -11,6 +11,7 @@ import (
 type heartbeatState struct {
 	waits    lastingWaitReason // why the worker waits for other jobs
 	warnings []string
+	servers  []string          // descriptions of the servers that the worker has used
 	refused  map[string]string // by engine name: why the engine cannot run the job
 	fault    *assign.Fault     // the worker's first fault; nil if it has none
 

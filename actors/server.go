@@ -39,6 +39,7 @@ type (
 type (
 	queueOpened struct {
 		engine string
+		server string // see engine.ServerInfo.Describe
 		queue  *dispatch.Queue
 	}
 	queueRefused struct {
@@ -343,7 +344,9 @@ func (s *engineActor) resumeRoutes(routes ...engine.Route) {
 
 func (s *engineActor) onOpenQueue(c actor.Context, m openQueue) {
 	refuse := func(err error) { c.Respond(queueRefused{engine: s.engine.Name(), err: err}) }
-	if _, ok := s.health.Info().FindModel(m.job.spec.Model); !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec)] != "" {
+	info := s.health.Info()
+	served, ok := info.FindModel(m.job.spec.Model)
+	if !s.health.Up() || !ok || s.resting[engine.RouteOf(m.job.spec)] != "" {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
@@ -352,7 +355,7 @@ func (s *engineActor) onOpenQueue(c actor.Context, m openQueue) {
 		refuse(fmt.Errorf("prepare for %s: %w", s.engine.Name(), err))
 		return
 	}
-	c.Respond(queueOpened{engine: s.engine.Name(), queue: queue})
+	c.Respond(queueOpened{engine: s.engine.Name(), server: info.Describe(served), queue: queue})
 }
 
 // onLeaveNode takes the engine out of use for good: it opens no more queues and sends

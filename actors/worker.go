@@ -142,6 +142,7 @@ func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
 		return
 	}
 	w.sender.Open(m.engine, m.queue)
+	w.report.servers = appendMissing(w.report.servers, []string{m.server})
 	w.heartbeat(c)
 	w.startReadyWork(c)
 }

@@ -27,7 +27,7 @@ func (w *worker) heartbeat(c actor.Context) {
 		Want: w.loader.WantsSpans() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.CountServers(),
 		Leaves: w.phase != workerRuns, Left: w.hasNothingLeft(),
 		Waits:    w.report.waits.update(w.waitReason(), time.Now()),
-		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
+		Warnings: w.report.warnings, Servers: w.report.servers, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
 	w.rows.FillHeartbeat(h)
 	w.owner.send(c, w.tasks, h)

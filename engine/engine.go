@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,6 +151,17 @@ func (i ServerInfo) EqualIgnoringVersion(other ServerInfo) bool {
 	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
+// Describe returns the kind and the version of the server and what it serves as m, such as
+// "vllm 0.11.0, model Qwen/Qwen3-8B, revision 9c925d64". Servers with different descriptions may
+// answer the same row differently.
+func (i ServerInfo) Describe(m ServedModel) string {
+	text := strings.TrimSpace(i.Kind+" "+i.Version) + ", model " + cmp.Or(m.Origin, m.Name)
+	if m.Revision != "" {
+		text += ", revision " + m.Revision
+	}
+	return text
+}
+
 // ServedModel is a model that a server serves.
 type ServedModel struct {
 	Name          string // the server's name for the model
@@ -160,6 +172,7 @@ type ServedModel struct {
 	Base      string       `json:",omitempty"` // for an adapter (LoRA): the server's name for the base model
 	Kind      rowmill.Kind `json:",omitempty"`
 	Dimension int          `json:",omitempty"` // numbers per embedding of an embedding model
+	Revision  string       `json:",omitempty"` // identifies the weights: a commit of the Hugging Face repository, or Ollama's digest
 	Unusable  string       `json:",omitempty"` // reason why the model cannot run rows, and the remedy; empty if it can run rows
 }
 

@@ -43,6 +43,7 @@ type (
 		Waits string
 
 		Warnings []string          // warnings of the worker's servers about this job
+		Servers  []string          // descriptions of the servers that the worker has used, see engine.ServerInfo.Describe
 		Refused  map[string]string // by engine name: the reason why the engine cannot run the job
 		Fault    *Fault            // the error that stops this worker and perhaps the job; nil for none
 	}

@@ -25,6 +25,9 @@ func addModelDetails(info *engine.ServerInfo, found probeFacts, list listedModel
 		if m.Origin == m.Name {
 			m.Origin = ""
 		}
+		if _, snapshot, ok := strings.Cut(said.Root.value, "/snapshots/"); ok { // a folder of Hugging Face's cache
+			m.Revision = shortRevision(strings.TrimSuffix(snapshot, "/"))
+		}
 		if m.Base = printableOrEmpty(said.Parent.value, maxName); m.Base == m.Name {
 			m.Base = ""
 		}
@@ -52,6 +55,18 @@ func deriveModelKind(server string, able abilitySet, dimension int) (rowmill.Kin
 		return rowmill.KindReasoning, 0
 	}
 	return rowmill.KindGeneration, 0
+}
+
+// revisionPattern matches a commit of Git, or a digest of Ollama.
+var revisionPattern = regexp.MustCompile(`^(sha256:)?[0-9a-f]{40,64}$`)
+
+// shortRevision returns the first 12 digits of a commit or digest, which identify it; empty if
+// text is neither.
+func shortRevision(text string) string {
+	if !revisionPattern.MatchString(text) {
+		return ""
+	}
+	return strings.TrimPrefix(text, "sha256:")[:12]
 }
 
 // hubPattern matches a Hugging Face id: organisation/name.

@@ -88,9 +88,10 @@ func TestProbe_KindsOfModels(t *testing.T) {
 	}{
 		"vLLM with an adapter": {map[string]string{
 			"/v1/models": `{"data":[{"id":"base","owned_by":"vllm","root":"acme/Base-7B","parent":null,"max_model_len":64},
-				{"id":"tuned","owned_by":"vllm","root":"/adapters/tuned","parent":"base","max_model_len":64},{"id":"path","root":"/models/x","parent":7}]}`,
+				{"id":"tuned","owned_by":"vllm","root":"/adapters/tuned","parent":"base","max_model_len":64},{"id":"path","root":"/models/x","parent":7},
+				{"id":"snapshot","root":"/hub/models--acme--Base-7B/snapshots/0123456789abcdef0123456789abcdef01234567/"},{"id":"odd","root":"/hub/snapshots/main"}]}`,
 			"/version": `{"version":"0.32.0"}`, "/health": "",
-		}, []engine.ServedModel{{Name: "base", Origin: "acme/Base-7B", ContextLength: 64}, {Name: "tuned", Base: "base", ContextLength: 64}, {Name: "path"}}},
+		}, []engine.ServedModel{{Name: "base", Origin: "acme/Base-7B", ContextLength: 64}, {Name: "tuned", Base: "base", ContextLength: 64}, {Name: "path"}, {Name: "snapshot", Revision: "0123456789ab"}, {Name: "odd"}}},
 		"ours": {map[string]string{
 			"/v1/models": `{"simulated":true,"data":[{"id":"a","owned_by":"rowmill-sim","kind":"reasoning"},{"id":"b","kind":"embedding","dimension":7},{"id":"c","kind":"embedding"},{"id":"d","kind":"poetry"},{"id":"e","kind":[]}]}`,
 			"/version":   `{"version":"1"}`, "/health": "",
@@ -98,6 +99,7 @@ func TestProbe_KindsOfModels(t *testing.T) {
 		"Ollama": {map[string]string{
 			"/v1/models": `{"data":[{"id":"hf.co/acme/Own-GGUF:Q4","owned_by":"library"},{"id":"deep:8b","owned_by":"library"},{"id":"vec","owned_by":"library"},{"id":"old","owned_by":"library"}]}`,
 			"/":          "Ollama is running", "/api/version": `{"version":"0.17.4"}`, "/api/ps": `{"models":[]}`,
+			"/api/tags":                        `{"models":[{"name":"vec","digest":"` + strings.Repeat("0f", 32) + `"},{"name":"old","digest":"?"}]}`,
 			"/api/show hf.co/acme/Own-GGUF:Q4": `{"capabilities":["completion"],"model_info":{"x.context_length":512}}`,
 			"/api/show deep:8b":                `{"capabilities":["completion","thinking"],"model_info":{"x.context_length":512,"x.embedding_length":4096}}`,
 			"/api/show vec":                    `{"capabilities":["embedding"],"model_info":{"x.context_length":256,"x.embedding_length":768}}`,
@@ -105,7 +107,7 @@ func TestProbe_KindsOfModels(t *testing.T) {
 		}, []engine.ServedModel{
 			{Name: "hf.co/acme/Own-GGUF:Q4", Origin: "acme/Own-GGUF", Kind: rowmill.KindGeneration, ContextLength: 512},
 			{Name: "deep:8b", Kind: rowmill.KindReasoning, ContextLength: 512},
-			{Name: "vec", Kind: rowmill.KindEmbedding, Dimension: 768, ContextLength: 256},
+			{Name: "vec", Kind: rowmill.KindEmbedding, Dimension: 768, ContextLength: 256, Revision: "0f0f0f0f0f0f"},
 			{Name: "old"},
 		}},
 	} {

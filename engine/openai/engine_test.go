@@ -407,7 +407,7 @@ func TestInfinity(t *testing.T) {
 // describes its model in /info, and refuses a text that is too long with 413.
 func TestTEI(t *testing.T) {
 	t.Parallel()
-	info := `{"model_id":"acme/embed-small","model_sha":null,"model_dtype":"float32","model_type":{"embedding":{"pooling":"cls"}},` +
+	info := `{"model_id":"acme/embed-small","model_sha":"fedcba9876543210fedcba9876543210fedcba98","model_dtype":"float32","model_type":{"embedding":{"pooling":"cls"}},` +
 		`"max_concurrent_requests":512,"max_input_length":100,"max_batch_tokens":16384,"max_batch_requests":null,"max_client_batch_size":32,` +
 		`"auto_truncate":false,"tokenization_workers":4,"version":"1.8.0","sha":null,"docker_label":null}`
 	f := &fake{pages: map[string]string{"/info": info, "/health": ""}, chat: func(w http.ResponseWriter, r *http.Request) {
@@ -421,6 +421,9 @@ func TestTEI(t *testing.T) {
 	}}
 	e := f.start(t, nil)
 	got, err := e.Probe(t.Context())
+	if served := got.Models; err == nil && got.Describe(served[0]) != "tei 1.8.0, model acme/embed-small, revision fedcba987654" {
+		t.Errorf("described as %s", got.Describe(served[0]))
+	}
 	if err != nil || got.Kind != "tei" || got.Version != "1.8.0" || len(got.Models) != 1 || got.Models[0].ContextLength != 100 || got.Models[0].Kind != rowmill.KindEmbedding {
 		t.Fatalf("%+v, %v", got, err)
 	}

@@ -216,7 +216,7 @@ func TestHostileFields(t *testing.T) {
 		"vllm":      {hostile.Chat, hostile.Embeddings, hostile.Models, "/version", hostile.Tokenize},
 		"llama.cpp": {hostile.Models, "/props", "/v1/chat/completions/input_tokens"},
 		"sglang":    {hostile.Models, "/server_info", "/model_info", hostile.Tokenize},
-		"ollama":    {hostile.Models, "/api/version", "/api/ps", "/api/show"},
+		"ollama":    {hostile.Models, "/api/version", "/api/ps", "/api/tags", "/api/show"},
 	} {
 		for _, path := range paths {
 			t.Run(flavor+path, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestHostilePages(t *testing.T) {
 		"vllm":      {hostile.Models, "/version", "/health"},
 		"llama.cpp": {hostile.Models, "/props", "/health"},
 		"sglang":    {hostile.Models, "/server_info", "/model_info"},
-		"ollama":    {hostile.Models, "/", "/api/version", "/api/ps", "/api/show"},
+		"ollama":    {hostile.Models, "/", "/api/version", "/api/ps", "/api/tags", "/api/show"},
 	} {
 		for _, path := range paths {
 			h := &hostileServer{path: path}

@@ -154,6 +154,17 @@ func (e *Engine) probeOllama(ctx context.Context, list modelsResponse, info *eng
 		} `json:"models"`
 	}
 	e.fetchJSON(ctx, "/api/ps", &running)
+	var stored struct {
+		Models []struct {
+			Name   string `json:"name"`
+			Digest string `json:"digest"`
+		} `json:"models"`
+	}
+	e.fetchJSON(ctx, "/api/tags", &stored)
+	digests := map[string]string{}
+	for _, m := range stored.Models[:min(len(stored.Models), maxModels)] {
+		digests[m.Name] = shortRevision(m.Digest)
+	}
 	e.mu.Lock()
 	known := e.ollama
 	e.mu.Unlock()
@@ -176,7 +187,7 @@ func (e *Engine) probeOllama(ctx context.Context, list modelsResponse, info *eng
 		if !ok {
 			shown, ok = e.fetchOllamaDetails(ctx, name)
 		}
-		info.Models[i].ContextLength = next.loaded[name]
+		info.Models[i].ContextLength, info.Models[i].Revision = next.loaded[name], digests[name]
 		if !ok {
 			continue // the next probe asks again
 		}

@@ -20,6 +20,7 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.ServerInfo, found pr
 		Longest lenientJSON[float64]                    `json:"max_input_length"`
 		Cuts    lenientJSON[bool]                       `json:"auto_truncate"`
 		Version lenientJSON[string]                     `json:"version"`
+		Commit  lenientJSON[string]                     `json:"model_sha"`
 	}
 	if !e.fetchJSON(ctx, "/info", &said) || printableOrEmpty(said.Model.value, maxName) == "" || said.Type.value == nil {
 		return info, found, false, nil
@@ -33,7 +34,7 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.ServerInfo, found pr
 		return info, found, true, fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
 	}
 	name := said.Model.value
-	info = engine.ServerInfo{Kind: kindTEI, Version: printableOrEmpty(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: wholeOrZero(said.Longest)}}}
+	info = engine.ServerInfo{Kind: kindTEI, Version: printableOrEmpty(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: wholeOrZero(said.Longest), Revision: shortRevision(said.Commit.value)}}}
 	found = probeFacts{able: map[string]abilitySet{name: embeds}, cuts: said.Cuts.value}
 	dropImplausible(&info, &found)
 	addModelDetails(&info, found, listedModels{{ID: said.Model}})

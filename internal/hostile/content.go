@@ -8,7 +8,7 @@ import (
 
 // inJSON lists the paths with JSON answers. Kinds for these paths send a body that is
 // not a valid answer.
-var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
+var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/tags", "/api/show", "/version"}
 
 // badBodyKinds returns the kinds that send a bad body instead of JSON: other formats,
 // malformed or deep JSON, JSON without end.

@@ -192,6 +192,7 @@ func (c Config) honestRequest(path string, body []byte) Request {
 	case "ollama":
 		text["/"] = "Ollama is running"
 		text["/api/version"] = `{"version":"0.12.0"}`
+		text["/api/tags"] = fmt.Sprintf(`{"models":[{"name":%q,"digest":%q}]}`, c.Model, strings.Repeat("0f", 32))
 		text["/api/ps"] = fmt.Sprintf(`{"models":[{"name":%q,"context_length":4096}]}`, c.Model)
 		text["/api/show"] = `{"parameters":"num_ctx 4096","capabilities":["completion"],"model_info":{"x.context_length":4096}}`
 	default:

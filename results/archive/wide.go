@@ -72,7 +72,8 @@ func describeSpecification(job rowmill.Job) (string, error) {
 		Prompt   *string              `json:"prompt,omitempty"`
 		Schema   json.RawMessage      `json:"json_schema,omitempty"`
 		Sampling map[string]any       `json:"sampling_params"`
-	}{job.Model, job.Function, job.System, job.Prompt, job.Schema, job.Sampling})
+		Servers  []string             `json:"servers,omitempty"`
+	}{job.Model, job.Function, job.System, job.Prompt, job.Schema, job.Sampling, job.Servers})
 	if err != nil {
 		return "", fmt.Errorf("encode the specification: %w", err)
 	}

@@ -709,6 +709,7 @@ type ReportRequest struct {
 	Refused       map[string]string      `protobuf:"bytes,22,rep,name=refused,proto3" json:"refused,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by engine: why the engine cannot run the job
 	Fault         *Fault                 `protobuf:"bytes,23,opt,name=fault,proto3" json:"fault,omitempty"`                                                                               // ends the job, or at least this worker
 	Suspects      []*Suspect             `protobuf:"bytes,24,rep,name=suspects,proto3" json:"suspects,omitempty"`                                                                         // rows in back that may have crashed a server
+	Servers       []string               `protobuf:"bytes,25,rep,name=servers,proto3" json:"servers,omitempty"`                                                                           // kinds, versions and models of the servers that the worker has used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,6 +908,13 @@ func (x *ReportRequest) GetFault() *Fault {
 func (x *ReportRequest) GetSuspects() []*Suspect {
 	if x != nil {
 		return x.Suspects
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetServers() []string {
+	if x != nil {
+		return x.Servers
 	}
 	return nil
 }
@@ -3147,7 +3155,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x04rows\x18\x02 \x01(\x05R\x04rows\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"/\n" +
 	"\tInputSize\x12\x16\n" +
-	"\x06tokens\x18\x01 \x01(\x03R\x06tokensJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\xc1\x06\n" +
+	"\x06tokens\x18\x01 \x01(\x03R\x06tokensJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\xdb\x06\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
@@ -3173,7 +3181,8 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\bwarnings\x18\x15 \x03(\tR\bwarnings\x12E\n" +
 	"\arefused\x18\x16 \x03(\v2+.rowmill.peer.v1.ReportRequest.RefusedEntryR\arefused\x12,\n" +
 	"\x05fault\x18\x17 \x01(\v2\x16.rowmill.peer.v1.FaultR\x05fault\x124\n" +
-	"\bsuspects\x18\x18 \x03(\v2\x18.rowmill.peer.v1.SuspectR\bsuspects\x1a:\n" +
+	"\bsuspects\x18\x18 \x03(\v2\x18.rowmill.peer.v1.SuspectR\bsuspects\x12\x18\n" +
+	"\aservers\x18\x19 \x03(\tR\aservers\x1a:\n" +
 	"\fRefusedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x10\n" +

@@ -2568,6 +2568,8 @@ export interface components {
             job_cost: number | null;
             /** @description USD; null if the model has no price. */
             cost_estimate: number | null;
+            /** @description The servers that ran rows, only of a succeeded job: kind, version, model and, if the server tells it, the model's revision. If they differ, warnings says so. */
+            servers?: string[];
             failure_reason: null | {
                 message: string;
                 code: string;
@@ -2722,6 +2724,8 @@ export interface components {
             input_tokens: number;
             output_tokens: number;
             engine: string;
+            /** @description From the request to the answer of the last attempt that counts. */
+            duration_seconds: number;
             /** @description Attempts that count; an attempt that fails because the server goes away does not count. */
             attempts: number;
             /** @description The outcome of each attempt, oldest first, including attempts that do not count. Empty if the first attempt was accepted. If there were many, only the first and the last ones. The attempts are from the node that finished the row. Attempts of an earlier node, which gave the row back or was lost, are unknown. */
@@ -2981,7 +2985,7 @@ export interface components {
         IncludeInputs: components["schemas"]["Boolean"];
         /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
         Columns: string;
-        /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+        /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
         Include: "meta";
         /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
         Unpack: components["schemas"]["Boolean"];
@@ -3371,7 +3375,7 @@ export interface operations {
                 columns?: components["parameters"]["Columns"];
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
-                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
                 include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
@@ -3436,7 +3440,7 @@ export interface operations {
                 columns?: "*";
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
-                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
                 include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];

@@ -346,6 +346,7 @@ function Specification({ job }: { job: Job }) {
             ? ([['Function', <Link key="f" href={`/functions/${job.function.name}`}>{job.function.name}, revision {job.function.revision}</Link>]] as [string, JSX.Element][])
             : []),
           ['Priority', String(job.job_priority)],
+          ...(job.servers ? [['Servers', job.servers.join('; '), 'long'] as [string, string, 'long']] : []),
           ...(job.key_id ? ([['API key', <Link key="k" href={`/usage?key=${job.key_id}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
         ]}
       />
