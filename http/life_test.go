@@ -24,7 +24,7 @@ func answers(texts ...string) (rows []done) {
 	for i, text := range texts {
 		out := rowmill.RowOutput{
 			Text: text, Score: 50 + float64(i), HasScore: true, Finish: rowmill.FinishStop,
-			InputTokens: int64(10 + i), OutputTokens: int64(20 + i), Engine: "sim", Attempts: 1,
+			InputTokens: int64(10 + i), OutputTokens: int64(20 + i), Engine: "sim", Seconds: 0.25, Attempts: 1,
 		}
 		if text == "" {
 			out = rowmill.RowOutput{InputTokens: 3, Engine: "sim", Attempts: 5, Err: &rowmill.RowError{
