@@ -152,6 +152,12 @@ type Estimate struct {
 	High              float64        `json:"high"`                // USD
 	InputTokens       int64          `json:"input_tokens"`        // input tokens of all rows
 	OutputTokens      int64          `json:"output_tokens"`       // estimated output tokens of all rows
+
+	// The time of a job that starts now. It is between low and high with a probability of
+	// 80 %. All are null without a sample, and for embeddings.
+	Seconds     *float64 `json:"seconds"`
+	SecondsLow  *float64 `json:"seconds_low"`
+	SecondsHigh *float64 `json:"seconds_high"`
 }
 
 // Become changes the status to next, or returns a *TransitionError. It sets Started

@@ -26,9 +26,10 @@ import (
 type (
 	partWritten struct { // from the job: a part object is stored durably
 		assign.PartProposal
-		workers int      // number of the job's workers
-		node    string   // address of the node that wrote the part; "" for this node
-		servers []string // descriptions of the servers that workers have used so far
+		workers  int      // number of the job's workers
+		node     string   // address of the node that wrote the part; "" for this node
+		servers  []string // descriptions of the servers that workers have used so far
+		capacity int      // see jobWorkers.countSlots
 	}
 	copyRows struct { // from the job: write the answers of these rows, which equal earlier rows
 		shard int
@@ -65,6 +66,7 @@ type committer struct {
 	timers      timers
 	workers     int          // number of the job's workers
 	servers     []string     // descriptions of the servers that workers have used
+	capacity    int          // rows that these servers can run at the same time
 	dropping    []store.Part // replaced parts that onDropDue deletes
 	lastRow     time.Time    // when the last part was recorded
 }
@@ -125,7 +127,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 		r.dropPartsLater(c, store.Part{Key: m.Key})
 		return
 	}
-	r.workers, r.servers = m.workers, appendMissing(r.servers, m.servers)
+	r.workers, r.servers, r.capacity = m.workers, appendMissing(r.servers, m.servers), m.capacity
 	if m.Worker != "" {
 		r.helpers.AddNode(m.node)
 		if r.helpers.HasOtherNodes() {
@@ -387,7 +389,12 @@ func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store
 			if err != nil {
 				return store.Record{}, err
 			}
-			estimate = estimateRecorder(ingest.EstimateFromSample(r.job.spec, r.job.manifest, answers))
+			queue, err := ingest.ReadQueue(ctx, r.cfg.Store, r.job.spec.Account, r.job.spec.Model.ID, r.job.id, now)
+			if err != nil {
+				return store.Record{}, err
+			}
+			queue.Slots = r.capacity
+			estimate = estimateRecorder(ingest.EstimateFromSample(r.job.spec, r.job.manifest, answers, queue))
 		}
 		return recordSuccess(ctx, r.cfg.Store, r.job.fence, now, func(rec *store.Record) {
 			rec.Artifacts, rec.Job.Servers = artifacts, appendMissing(rec.Job.Servers, servers)
@@ -406,7 +413,7 @@ func readSample(ctx context.Context, bucket blob.Bucket, artifacts map[string]st
 	defer results.Close()
 	err = results.EachRowOfShard(ctx, 0, 0, rows, func(_ *rowmill.Row, out *rowmill.RowOutput) error {
 		if !out.Failed() {
-			answers = append(answers, ingest.AnsweredRow{InputTokens: out.InputTokens, OutputTokens: out.OutputTokens})
+			answers = append(answers, ingest.AnsweredRow{InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds})
 		}
 		return nil
 	})

@@ -58,6 +58,20 @@ func newJobWorkers(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []en
 // hasEngine reports whether at least one engine can run the job now.
 func (w *jobWorkers) hasEngine() bool { return slices.ContainsFunc(w.engines, w.canUse) }
 
+// defaultSlots is how many rows a server is assumed to run at the same time if it does not say
+// so: the default of vLLM's max_num_seqs.
+const defaultSlots = 256
+
+// countSlots returns how many rows the engines of the job can run at the same time.
+func (w *jobWorkers) countSlots() (slots int) {
+	for _, e := range w.engines {
+		if w.canUse(e) {
+			slots += cmp.Or(e.info.Slots, defaultSlots)
+		}
+	}
+	return slots
+}
+
 func (w *jobWorkers) canUse(e engineView) bool {
 	_, serves := e.servedModel(w.spec)
 	return serves && w.refused[e.name] == nil

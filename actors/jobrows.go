@@ -152,7 +152,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		return
 	}
 	for _, p := range parts {
-		j.proposePart(c, partWritten{p, j.crew.owner.CountActiveWorkers(), h.Address, j.crew.servers})
+		j.proposePart(c, partWritten{p, j.crew.owner.CountActiveWorkers(), h.Address, j.crew.servers, j.crew.countSlots()})
 	}
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)

@@ -232,6 +232,9 @@ func TestAnEstimateRunsASample(t *testing.T) {
 		if n := e.calls.Load(); n != 100 {
 			t.Errorf("%d rows ran, want the sample of 100", n)
 		}
+		if low, high := *j.Estimate.SecondsLow, *j.Estimate.SecondsHigh; low < 600/8 || high > 600/8+2 || *j.Estimate.Seconds < low || *j.Estimate.Seconds > high {
+			t.Errorf("a forecast of %v s (%v to %v), want about 75 s for 600 rows of 1 s on a server with 8 slots", *j.Estimate.Seconds, low, high)
+		}
 		now := rec.Job.Completed
 		if usage, err := b.store.Usage(t.Context(), "default", *now, *now); err != nil || len(usage) != 0 {
 			t.Errorf("usage = %v, %v, want estimates to cost nothing", usage, err)

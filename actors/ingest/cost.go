@@ -60,15 +60,21 @@ func EstimateFromInput(spec *rowmill.Spec, size shard.InputSize) (float64, rowmi
 	}
 }
 
-// An AnsweredRow has the tokens of a row of a sample and of its answer.
-type AnsweredRow struct{ InputTokens, OutputTokens int64 }
+// An AnsweredRow has the tokens of a row of a sample and of its answer, and the time of its
+// request.
+type AnsweredRow struct {
+	InputTokens, OutputTokens int64
+	Seconds                   float64
+}
+
+const normal = 1.2816 // 90 % quantile of the normal distribution
 
 // EstimateFromSample returns the expected cost and the estimate of a job from the answers to a
 // sample of its rows. m is the manifest of the sample. The server counts input tokens, so the
 // ratio of its count to ours corrects the count of the whole input. The bounds are an 80 %
 // confidence interval of the mean answer. Without an answer, the estimate is that of the input
-// alone.
-func EstimateFromSample(spec *rowmill.Spec, m shard.Manifest, answers []AnsweredRow) (float64, rowmill.Estimate) {
+// alone. q decides the time of the job.
+func EstimateFromSample(spec *rowmill.Spec, m shard.Manifest, answers []AnsweredRow, q Queue) (float64, rowmill.Estimate) {
 	size, n := m.Estimated, len(answers)
 	if n == 0 {
 		return EstimateFromInput(spec, size)
@@ -92,6 +98,7 @@ func EstimateFromSample(spec *rowmill.Spec, m shard.Manifest, answers []Answered
 	if off, known := meanError(answers, size.Rows); known {
 		e.Low, e.High = cost(mean-off), cost(mean+off)
 	}
+	forecastSeconds(&e, spec.Model.Kind, size.Rows, answers, q)
 	return cost(mean), e
 }
 
@@ -116,7 +123,6 @@ func meanError(answers []AnsweredRow, rows int64) (off float64, known bool) {
 		squares += step * step
 	}
 	variance := squares / (2 * (n - 1))
-	const normal = 1.2816 // 90 % quantile of the normal distribution
 	student := normal + (normal*normal*normal+normal)/(4*(n-1))
 	return student * math.Sqrt(variance/n*(1-n/float64(rows))), true
 }

@@ -44,8 +44,8 @@ func TestEstimateFromSample(t *testing.T) {
 	t.Parallel()
 	spec := estimateSpec()
 	m := shard.Manifest{Rows: 5, Tokens: 150, Estimated: shard.InputSize{Rows: 10_000, Tokens: 8_000_000}} // the server counts an eighth of these tokens
-	answers := []AnsweredRow{{3, 40}, {1, 20}, {2, 30}, {9, 110}}
-	usd, e := EstimateFromSample(spec, m, answers)
+	answers := []AnsweredRow{{3, 40, 1}, {1, 20, 1}, {2, 30, 1}, {9, 110, 1}}
+	usd, e := EstimateFromSample(spec, m, answers, Queue{})
 	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 4 || e.SampleInputTokens != 15 || e.Method != rowmill.EstimateSampled {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
@@ -55,14 +55,14 @@ func TestEstimateFromSample(t *testing.T) {
 	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low/low-1) > 0.03 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
 		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
 	}
-	whole, e := EstimateFromSample(spec, shard.Manifest{Rows: 4, Tokens: 15, Estimated: shard.InputSize{Rows: 4, Tokens: 15}}, answers)
+	whole, e := EstimateFromSample(spec, shard.Manifest{Rows: 4, Tokens: 15, Estimated: shard.InputSize{Rows: 4, Tokens: 15}}, answers, Queue{})
 	if !near(e.Low, whole) || !near(e.High, whole) {
 		t.Errorf("a sample of all rows leaves %v to %v open", e.Low, e.High)
 	}
-	if usd, e := EstimateFromSample(spec, m, answers[:1]); !near(e.Low, 0.8) || e.High < usd {
+	if usd, e := EstimateFromSample(spec, m, answers[:1], Queue{}); !near(e.Low, 0.8) || e.High < usd {
 		t.Errorf("after a single row, the bounds are %v to %v", e.Low, e.High)
 	}
-	if _, e := EstimateFromSample(spec, m, nil); e.Method != rowmill.EstimateUnsampled {
+	if _, e := EstimateFromSample(spec, m, nil, Queue{}); e.Method != rowmill.EstimateUnsampled {
 		t.Errorf("without an answer, the estimate is %+v", e)
 	}
 }
@@ -80,7 +80,7 @@ func TestEstimateFromSample_Interval(t *testing.T) {
 		all, total, input := make([]AnsweredRow, rows), int64(0), int64(0)
 		for i := range all {
 			prompt := math.Exp(5 + random.NormFloat64())
-			all[i] = AnsweredRow{int64(prompt), int64(answer(random, prompt))}
+			all[i] = AnsweredRow{InputTokens: int64(prompt), OutputTokens: int64(answer(random, prompt))}
 			total += all[i].OutputTokens
 			input += all[i].InputTokens
 		}
@@ -98,7 +98,7 @@ func TestEstimateFromSample_Interval(t *testing.T) {
 			if len(answers) != size {
 				t.Fatalf("%s: a sample has %d rows, want %d", name, len(answers), size)
 			}
-			_, e := EstimateFromSample(spec, shard.Manifest{Estimated: in}, answers)
+			_, e := EstimateFromSample(spec, shard.Manifest{Estimated: in}, answers, Queue{})
 			if cost := spec.Model.TokenCost(input, total).USD(); e.Low <= cost+1e-6 && cost <= e.High+1e-6 {
 				held++
 			}

@@ -133,6 +133,8 @@ type node struct {
 	system *actors.System
 	gpus   []*gpu
 	dedup  bool // run equal rows once
+
+	estimate bool // estimate the jobs
 }
 
 func newNode(t testing.TB, c batching.Config, gpus int) *node {
@@ -190,7 +192,10 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	job := rowmill.Job{
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
 	}
-	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, Dedup: n.dedup}
+	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, Dedup: n.dedup, Estimate: n.estimate}
+	if n.estimate {
+		job.RunType = rowmill.RunEstimate
+	}
 	rec := store.Record{Job: job, Spec: spec}
 	if _, _, err := n.store.Create(n.t.Context(), rec, nil); err != nil {
 		n.t.Fatal(err)

@@ -42,7 +42,7 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	if c.Schema.IDColumn != "" {
 		c.Schema.IDKind = rowmill.IDString // the default if no file says the type of the IDs
 	}
-	if len(record.Artifacts) > 0 { // an estimate can succeed without a sample, and so without results
+	if _, made := record.Artifacts[layout.Full]; made { // an estimate can succeed without a sample, and so without results
 		if c, err = OpenResult(ctx, a.bucket, record.Artifacts); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -46,6 +47,12 @@ func writeEstimate(row terminal.RowWriter, job client.Job) {
 	}
 	row("tokens in", terminal.FormatCount(e.InputTokens))
 	row("tokens out", terminal.FormatCount(e.OutputTokens)+" (estimated)")
+	if e.Seconds != nil && e.SecondsLow != nil && e.SecondsHigh != nil {
+		format := func(seconds float64) string {
+			return terminal.FormatDuration(time.Duration(seconds * float64(time.Second)))
+		}
+		row("time estimate", fmt.Sprintf("%s (%s to %s) if it starts now", format(*e.Seconds), format(*e.SecondsLow), format(*e.SecondsHigh)))
+	}
 	how := "from the input alone; no row was run"
 	if e.Method == rowmill.EstimateSampled {
 		how = fmt.Sprintf("from the answers to a sample of %s rows (%s tokens in)", terminal.FormatCount(e.SampleRows), terminal.FormatCount(e.SampleInputTokens))

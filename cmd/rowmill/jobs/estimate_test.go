@@ -27,7 +27,7 @@ func figures(out string) string {
 
 func TestSubmitEstimate(t *testing.T) {
 	t.Parallel()
-	sampled := estimated(`,"estimate":{"method":"sampled","sample_rows":50,"sample_input_tokens":1000400,"low":1,"high":1.5,"input_tokens":240000000,"output_tokens":7000000}`)
+	sampled := estimated(`,"estimate":{"method":"sampled","sample_rows":50,"sample_input_tokens":1000400,"low":1,"high":1.5,"input_tokens":240000000,"output_tokens":7000000,"seconds":754.2,"seconds_low":600,"seconds_high":3605}`)
 	s := newService(t, record("pending", `,"run_type":"COST_ESTIMATE"`), sampled)
 	c := newCall(t, s)
 	c.stdin = strings.Repeat("x\n", 1001)
@@ -38,6 +38,7 @@ func TestSubmitEstimate(t *testing.T) {
 		"cost estimate 1.250000 USD (1.000000 to 1.500000)",
 		"tokens in 240,000,000",
 		"tokens out 7,000,000 (estimated)",
+		"time estimate 12:34 (10:00 to 1:00:05) if it starts now",
 		"method from the answers to a sample of 50 rows (1,000,400 tokens in)",
 	}, "\n")
 	if got := figures(c.out.String()); got != want {

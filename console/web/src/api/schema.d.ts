@@ -2621,6 +2621,11 @@ export interface components {
                 input_tokens: number;
                 /** @description Estimated output tokens of all rows. */
                 output_tokens: number;
+                /** @description The time of a job that starts now, with the current servers and the other jobs of the account. Null without a sample, and for embeddings. */
+                seconds: number | null;
+                /** @description The time is between seconds_low and seconds_high with a probability of 80 %. */
+                seconds_low: number | null;
+                seconds_high: number | null;
             };
             /** @description The revision that the job runs; null for a standalone model. */
             function: null | components["schemas"]["FunctionRef"];

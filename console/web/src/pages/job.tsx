@@ -259,6 +259,7 @@ function Estimate({ job }: { job: Job }) {
         facts={[
           ['Would cost', usd(job.cost_estimate)],
           ['Between', `${usd(e.low)} and ${usd(e.high)}`],
+          ['Would take', e.seconds == null ? '–' : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
           ['Tokens in', compact(e.input_tokens)],
           ['Tokens out', compact(e.output_tokens)],
           ['From', e.method === 'sampled' ? `the answers to a sample of ${number(e.sample_rows)} rows` : 'the input alone'],

@@ -4,7 +4,7 @@ import { Link } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { compact, number, usd } from '../lib/format'
+import { compact, duration, number, usd } from '../lib/format'
 import { randomID } from '../lib/random'
 import { over } from './job'
 import { Facts } from './page'
@@ -30,6 +30,7 @@ export function EstimateFirst({ body, ready }: { body: object; ready: boolean })
           facts={[
             ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
             ['Between', job.estimate.low == null ? '–' : `${usd(job.estimate.low)} and ${usd(job.estimate.high)}`],
+            ['Would take', job.estimate.seconds == null ? '–' : `${duration(job.estimate.seconds)} (${duration(job.estimate.seconds_low)} to ${duration(job.estimate.seconds_high)})`],
             ['Rows', number(job.num_rows)],
             ['Tokens in', compact(job.estimate.input_tokens)],
             ['Tokens out', compact(job.estimate.output_tokens)],

@@ -1,0 +1,45 @@
+package ingest
+
+import (
+	"math"
+	"testing"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A sample of equal rows that fills the servers gives the time of a job exactly, apart from its
+// end. Other jobs take their shares of the servers.
+func TestForecastSeconds(t *testing.T) {
+	t.Parallel()
+	answers := make([]AnsweredRow, 100)
+	for i := range answers {
+		answers[i].Seconds = 2
+	}
+	for name, test := range map[string]struct {
+		rows      int64
+		queue     Queue
+		low, high float64
+	}{
+		"full servers":           {10_000, Queue{Slots: 50}, 401, 402},
+		"few rows":               {20, Queue{Slots: 50}, 3, 4},
+		"a short job in the way": {10_000, Queue{Slots: 50, Jobs: 1, Rows: 500}, 421, 422},
+		"two long jobs":          {10_000, Queue{Slots: 50, Jobs: 2, Rows: 1_000_000}, 1201, 1202},
+		"more servers":           {10_000, Queue{Slots: 400}, 51 * math.Pow(4, slowdownLow), 52 * math.Pow(4, slowdownHigh)},
+	} {
+		var e rowmill.Estimate
+		forecastSeconds(&e, rowmill.KindGeneration, test.rows, answers, test.queue)
+		if math.Abs(*e.SecondsLow-test.low) > 0.01 || math.Abs(*e.SecondsHigh-test.high) > 0.01 || *e.Seconds < test.low || *e.Seconds > test.high {
+			t.Errorf("%s: %v s (%v to %v), want %v to %v", name, *e.Seconds, *e.SecondsLow, *e.SecondsHigh, test.low, test.high)
+		}
+	}
+	for name, forecast := range map[string]func(e *rowmill.Estimate){
+		"embeddings":        func(e *rowmill.Estimate) { forecastSeconds(e, rowmill.KindEmbedding, 10, answers, Queue{Slots: 1}) },
+		"without servers":   func(e *rowmill.Estimate) { forecastSeconds(e, rowmill.KindGeneration, 10, answers, Queue{}) },
+		"without an answer": func(e *rowmill.Estimate) { forecastSeconds(e, rowmill.KindGeneration, 10, nil, Queue{Slots: 1}) },
+	} {
+		var e rowmill.Estimate
+		if forecast(&e); e.Seconds != nil || e.SecondsLow != nil || e.SecondsHigh != nil {
+			t.Errorf("%s: a forecast of %v s", name, *e.Seconds)
+		}
+	}
+}
