@@ -208,6 +208,7 @@ type Spec struct {
 	RowChoice
 	Keep     []string `json:"keep,omitempty"`      // columns of the input that results can repeat; KeepAll means all
 	IDColumn string   `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
+	Messages bool     `json:"messages,omitempty"`  // rows are chats: JSON lists of messages with role and content
 	Output   string   `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
 
 	System   string          `json:"system,omitempty"`

@@ -59,7 +59,7 @@ func (in *inputReader) readInput(ctx context.Context, rec store.Record, ready fu
 }
 
 func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(shardsArrived)) (err error) {
-	if m.counter, err = in.counters.NewCounter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
+	if m.counter, err = in.counters.NewCounter(&m.rec.Spec); err != nil {
 		return err
 	}
 	reads, spec := in.ingestConfig(), m.rec.Spec

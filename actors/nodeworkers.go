@@ -97,7 +97,7 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 	case rec.Epoch > m.Epoch:
 		return nil, refuse(codeStale, "the record has epoch %d", rec.Epoch)
 	}
-	count, err := n.counters.NewCounter(rec.Spec.Model, rec.Spec.System)
+	count, err := n.counters.NewCounter(&rec.Spec)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ type Submission struct {
 	rowmill.RowChoice
 
 	Model       string           `json:"model,omitempty"`
-	Prompt      string           `json:"prompt,omitempty"` // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
+	Prompt      string           `json:"prompt,omitempty"`   // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
+	Messages    bool             `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content
 	System      string           `json:"system_prompt,omitempty"`
 	Schema      json.RawMessage  `json:"json_schema,omitempty"`
 	Sampling    map[string]any   `json:"sampling_params,omitempty"`

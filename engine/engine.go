@@ -94,13 +94,16 @@ type JobParams struct {
 	Sampling   map[string]any  // checked sampling parameters of the job and the defaults of its model
 	Logprobs   bool            // the job asks for log probabilities of the answer's tokens
 	RowSeeds   bool            // each row has its own seed in Row.Seed
+	Messages   bool            // a row is a list of messages, and not the text of a user message
 	MaxTokens  int             // maximum tokens of an answer; 0 means the server's default
 	ContextLen int             // context length of the job in tokens, which stays the same for the whole job
 }
 
 // Row is one request.
 type Row struct {
-	Text []byte // UTF-8 text of the user message; for KindRaw a JSON object, the request body without the field model
+	// Text is the UTF-8 text of the user message. With JobParams.Messages it is a JSON list of
+	// messages, and for KindRaw a JSON object: the request body without the field model.
+	Text []byte
 	Seed *int64 // overrides the seed of Params for this row
 
 	// Timeout is the timeout of the request, including the time in the server's queue;

@@ -206,3 +206,15 @@ func TestSubmit_EqualRowsByDefault(t *testing.T) {
 		}
 	}
 }
+
+// Chats are stored as an object, where the job checks them. They make no prompt, and no embedding.
+func TestSubmit_Messages(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	record := w.record(w.submitted(`{"inputs":["[{\"role\":\"user\",\"content\":\"a\"}]"],"messages":true}`))
+	if !record.Spec.Messages || record.Spec.Spooled == "" {
+		t.Errorf("specification %+v", record.Spec)
+	}
+	w.post(`{"inputs":[{"a":"b"}],"messages":true,"prompt":"{{a}}"}`).wantError(400, "invalid_request", "").wantField("messages", "cannot be used with a prompt")
+	w.post(`{"inputs":["a"],"messages":true,"model":"qwen-3-embedding-0.6b"}`).wantError(400, "invalid_request", "").wantField("messages", "embedding model")
+}

@@ -149,7 +149,7 @@ func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 		t.Fatal(err)
 	}
 	counters := prompt.NewCounterFactory(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }, func(string, float64) {}, slog.New(slog.DiscardHandler))
-	if b.job.Counter, err = counters.NewCounter(rowmill.Model{ID: "m", Template: "none"}, ""); err != nil {
+	if b.job.Counter, err = counters.NewCounter(&rowmill.Spec{Model: rowmill.Model{ID: "m", Template: "none"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.out = &Completions{Notify: func() { b.news <- struct{}{} }}

@@ -65,7 +65,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Que
 	}
 	call, err := server.Prepare(engine.JobParams{
 		Path: path, Model: spec.Model, System: spec.System, Schema: spec.Schema, Sampling: spec.Sampling,
-		Logprobs: spec.WantsLogprobs(), RowSeeds: spec.SeedPerRow,
+		Logprobs: spec.WantsLogprobs(), RowSeeds: spec.SeedPerRow, Messages: spec.Messages,
 		ContextLen: job.ContextLength, MaxTokens: job.MaxTokens,
 	})
 	if err != nil {

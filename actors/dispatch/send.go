@@ -13,7 +13,6 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/internal/tracing"
-	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // A requestResult says what a request has shown about its server.
@@ -223,7 +222,7 @@ func (q *Queue) fit(t *RowTask) (text string, ok bool) {
 	if t.unlimited = limit == 0; t.unlimited {
 		text = t.Row.Text
 		if t.maxBytes > 0 {
-			text = prompt.TruncateToBytes(text, t.maxBytes)
+			text = q.job.Counter.Cut(text, t.maxBytes)
 		}
 		t.sent, t.Cut = len(text), len(text) < len(t.Row.Text)
 		return text, true
@@ -251,9 +250,9 @@ func (q *Queue) fit(t *RowTask) (text string, ok bool) {
 	}
 	switch {
 	case t.maxBytes > 0:
-		text = prompt.TruncateToBytes(text, t.maxBytes)
+		text = q.job.Counter.Cut(text, t.maxBytes)
 	case t.shortened > 0 && len(text) == len(t.Row.Text): // our count is far too low: cut by length
-		text = prompt.TruncateToBytes(text, len(text)*(100-shortenPercent*t.shortened)/100)
+		text = q.job.Counter.Cut(text, len(text)*(100-shortenPercent*t.shortened)/100)
 	}
 	t.Cut = len(text) < len(t.Row.Text)
 	switch {

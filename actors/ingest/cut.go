@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // cut writes all rows as shards and returns their manifest. fields has the names of the
@@ -133,6 +134,13 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputTokenCounter, index i
 	text := row.Text
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if g.spec.Messages {
+		chat, err := prompt.NormalizeChat(text)
+		if err != nil {
+			return rowmill.Failf(rowmill.CodeInvalidInputFile, "Row %d is no chat: %v. Correct the row, or leave messages out.", index, err)
+		}
+		text = chat
 	}
 	if err := out.AddRow(text, row.ID, row.Fields); err != nil {
 		return err

@@ -503,5 +503,5 @@ func TestOpenShard_Missing(t *testing.T) {
 func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
-	return must.Get(prompt.NewCounterFactory(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).NewCounter(spec.Model, spec.System))(t)
+	return must.Get(prompt.NewCounterFactory(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).NewCounter(spec))(t)
 }

@@ -19,6 +19,16 @@ var countedTexts = []string{
 	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),
 }
 
+// chatThatEndsWith returns a chat with a text as its last message.
+func chatThatEndsWith(t *testing.T, text string) string {
+	t.Helper()
+	last, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `[{"role":"user","content":"Is the sky blue?"},{"role":"assistant","content":"Yes."},{"role":"user","content":` + string(last) + `}]`
+}
+
 // testCounting checks that the server's count of a prompt's tokens equals the input tokens
 // that the server reports after it has run the row.
 func testCounting(t *testing.T, s Server) {
@@ -46,11 +56,15 @@ func testCounting(t *testing.T, s Server) {
 			"with a system prompt":    {Model: *m, System: "  Weigh every single word. "},
 			"with a schema":           {Model: *m, System: "Be brief.", Schema: json.RawMessage(schema)},
 			"with thinking forbidden": {Model: switched},
+			"a chat":                  {Model: *m, System: "Be brief.", Messages: true},
 		} {
 			t.Run(string(m.Kind)+" "+name, func(t *testing.T) {
 				p.MaxTokens = 1
 				c := mustPrepare(t, s, p)
 				for _, text := range countedTexts {
+					if p.Messages {
+						text = chatThatEndsWith(t, text)
+					}
 					if got, want := mustCountPrompt(t, c, text), mustGenerate(t, c, text, nil).InputTokens; got != want {
 						t.Errorf("%.30q: counted %d tokens, the usage says %d", text, got, want)
 					}

@@ -79,6 +79,19 @@ func testGeneration(t *testing.T, s Server) {
 		}
 	})
 
+	t.Run("all messages of a chat are part of the prompt", func(t *testing.T) {
+		chat := plain
+		chat.Messages = true
+		c := mustPrepare(t, s, chat)
+		one := mustGenerate(t, c, `[{"role":"user","content":"Are you sure?"}]`, nil)
+		if alone := mustGenerate(t, mustPrepare(t, s, plain), "Are you sure?", nil).InputTokens; one.InputTokens != alone {
+			t.Errorf("%d input tokens for a chat with one message, want %d as for its text", one.InputTokens, alone)
+		}
+		if three := mustGenerate(t, c, chatThatEndsWith(t, "Are you sure?"), nil); three.InputTokens <= one.InputTokens || three.Content == "" {
+			t.Errorf("%d input tokens for three messages, and %d for the last alone", three.InputTokens, one.InputTokens)
+		}
+	})
+
 	t.Run("a seed repeats, another differs", func(t *testing.T) {
 		s.skipUnlessSupported(t, Seeds)
 		c := mustPrepare(t, s, plain)

@@ -30,7 +30,7 @@ const maxTokensWithoutStream = 128
 // A preparedCall sends the requests of one job to one server. It builds all parts of a request
 // in advance, except the prompt and the seed. A chat request consists of:
 //
-//	prefix <escaped prompt> middle [,"seed":<n>] }
+//	prefix <escaped prompt, or messages> middle [,"seed":<n>] }
 type preparedCall struct {
 	engine   *Engine
 	target   modelTarget
@@ -38,6 +38,7 @@ type preparedCall struct {
 	system   []byte
 	settings requestSettings
 
+	isChat              bool // rows are lists of messages
 	prefix              []byte
 	middle              []byte                      // embedding request: JSON after the texts of the rows
 	fields              []requestField              // chat request: fields after the messages
@@ -102,7 +103,10 @@ func (c *preparedCall) prepareChat(p engine.JobParams) error {
 		b = textfmt.AppendString(append(b, `{"role":"system","content":`...), c.system)
 		b = append(b, `},`...)
 	}
-	c.prefix = append(b, `{"role":"user","content":"`...)
+	if c.isChat = p.Messages; !c.isChat {
+		b = append(b, `{"role":"user","content":"`...)
+	}
+	c.prefix = b
 
 	fields, warnings, err := translateSampling(c.target, p.Sampling)
 	if err != nil {
@@ -201,10 +205,27 @@ func (e *Engine) answerTimeout(tokens int64) time.Duration {
 	return e.cfg.QueueAllowance + time.Duration(tokens)*e.cfg.TokenTime
 }
 
+// appendRow appends what a row adds to the messages of a request: its own messages, or the text
+// of the user message.
+func (c *preparedCall) appendRow(dst, text []byte) []byte {
+	if c.isChat {
+		return append(dst, bytes.TrimSuffix(bytes.TrimPrefix(text, []byte("[")), []byte("]"))...)
+	}
+	return textfmt.AppendEscaped(dst, text)
+}
+
+// messagesEnd returns the JSON that ends the messages of a request after a row.
+func (c *preparedCall) messagesEnd() string {
+	if c.isChat {
+		return "]"
+	}
+	return `"}]`
+}
+
 // appendChatRequest appends the JSON body of a row's chat request to dst.
 func (c *preparedCall) appendChatRequest(dst []byte, row engine.Row, t *requestTail) []byte {
 	dst = append(dst, c.prefix...)
-	dst = textfmt.AppendEscaped(dst, row.Text)
+	dst = c.appendRow(dst, row.Text)
 	dst = append(dst, t.middle...)
 	seed, seeded := c.seed, c.seeded
 	if row.Seed != nil {

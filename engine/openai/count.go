@@ -68,7 +68,7 @@ func (c *preparedCall) prepareCountMethods(p engine.JobParams) error {
 	case kind == kindLlama:
 		c.ways = []*countMethod{asRow("/v1/chat/completions/input_tokens")}
 	default:
-		suffix, err := appendFields([]byte(`"}],"add_generation_prompt":true`), chatTemplateFields(p.Model.RequestExtras))
+		suffix, err := appendFields([]byte(c.messagesEnd()+`,"add_generation_prompt":true`), chatTemplateFields(p.Model.RequestExtras))
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (c *preparedCall) sendCountRequest(ctx context.Context, way *countMethod, r
 		if way.prefix == nil {
 			return c.appendChatRequest(dst, row, c.trailer.Load())
 		}
-		return append(textfmt.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
+		return append(c.appendRow(append(dst, way.prefix...), row.Text), way.suffix...)
 	})
 	if err != nil {
 		return 0, err

@@ -139,7 +139,7 @@ func (c *preparedCall) buildTailWithout(without []extraField) (*requestTail, err
 	for _, x := range without {
 		fields = x.removeFrom(fields)
 	}
-	middle, err := appendFields([]byte(`"}]`), fields)
+	middle, err := appendFields([]byte(c.messagesEnd()), fields)
 	return &requestTail{middle, without}, err
 }
 

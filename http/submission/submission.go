@@ -190,7 +190,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 	if !job.sub.inline {
 		return nil
 	}
-	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || len(job.Spec.Keep) > 0 // a later job can run the other rows, and ingest reads the columns
+	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || job.Spec.Messages || len(job.Spec.Keep) > 0 // a later job can run the other rows, and ingest reads the columns
 	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(job.prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt

@@ -71,6 +71,12 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
+		{name: "messages", want: "a boolean", into: &spec.Messages, rule: func() error {
+			return cmp.Or(
+				refuseIf(spec.Messages && job.prompt != nil, "cannot be used with a prompt, which makes one message of each row; leave one of the two out"),
+				refuseIf(spec.Messages && spec.Model.Kind == rowmill.KindEmbedding, "cannot be used with %s, which is an embedding model; leave it out", spec.Model.ID),
+			)
+		}},
 		{name: "keep_columns", read: func() { sub.readKeep(job) }},
 		{name: "limit", want: "an integer", into: &spec.Limit, rule: func() error {
 			return refuseIf(spec.Limit < 1, "must be at least 1; leave it out to run all rows")

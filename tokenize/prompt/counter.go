@@ -16,11 +16,33 @@ type Counter struct {
 	known   bool // whether counts use the model's own vocabulary; otherwise they are calibrated
 	learned *Calibration
 	report  func(meanError float64)
+	chats   bool // rows are chats, see NormalizeChat
+}
+
+// countRow returns our count of the tokens in the prompt of a row. For a chat it is a rough
+// count, which the calibration corrects.
+func (c *Counter) countRow(text string) int {
+	if !c.chats {
+		return c.measure.Count(text)
+	}
+	chat, err := parseChat(text)
+	if err != nil {
+		return c.measure.Count(text)
+	}
+	n := c.measure.Overhead()
+	for _, m := range chat {
+		content := m.content
+		if !m.isText {
+			content = string(m.raw)
+		}
+		n += messageTokens + c.measure.tokens.Count(content)
+	}
+	return n
 }
 
 // Count returns the number of tokens in the prompt of a row.
 func (c *Counter) Count(text string) int {
-	n := c.measure.Count(text)
+	n := c.countRow(text)
 	if c.known {
 		return n
 	}
@@ -42,9 +64,18 @@ func (c *Counter) IsExact(text string) bool { return c.known && c.measure.IsExac
 // RecordUsage gives the calibration the count that the server reported for a row, and
 // reports the new mean error.
 func (c *Counter) RecordUsage(text string, used int64) {
-	c.learned.AddSample(c.measure.Count(text), int(used))
+	c.learned.AddSample(c.countRow(text), int(used))
 	off, _ := c.learned.MeanError()
 	c.report(off)
+}
+
+// Cut returns the longest prefix of a row's text with at most n bytes. Of a chat, it leaves out
+// old messages first; the result is empty if a chat cannot be so short.
+func (c *Counter) Cut(text string, n int) string {
+	if c.chats {
+		return cutChat(text, n)
+	}
+	return TruncateToBytes(text, n)
 }
 
 // TruncateToFit returns the longest prefix of text whose prompt has at most limit tokens. If our
@@ -55,21 +86,21 @@ func (c *Counter) TruncateToFit(ctx context.Context, text string, limit int, ask
 		return text, true, nil
 	}
 	if ask != nil && !c.IsExact(text) {
-		return truncateAsking(ctx, text, limit, ask)
+		return c.truncateAsking(ctx, text, limit, ask)
 	}
 	if c.known {
 		cut, _, ok = c.measure.TruncateToFit(text, limit)
 		return cut, ok, nil
 	}
 	if n := c.Count(text); n > limit {
-		text = TruncateToBytes(text, int(float64(len(text))*float64(limit)/float64(n)))
+		text = c.Cut(text, int(float64(len(text))*float64(limit)/float64(n)))
 	}
-	return text, true, nil
+	return text, text != "" || !c.chats, nil
 }
 
 // truncateAsking cuts the text until the server's count is at most limit. Each cut removes
 // the share of tokens that are too many, so that two or three calls of ask are enough.
-func truncateAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
+func (c *Counter) truncateAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
 	for {
 		n, err := ask(ctx, text)
 		if err != nil || n <= limit {
@@ -78,7 +109,7 @@ func truncateAsking(ctx context.Context, text string, limit int, ask func(contex
 		if text == "" {
 			return text, false, nil
 		}
-		text = TruncateToBytes(text, min(len(text)-1, len(text)*limit/n))
+		text = c.Cut(text, min(len(text)-1, len(text)*limit/n))
 	}
 }
 
@@ -123,8 +154,9 @@ func NewCounterFactory(find func(rowmill.Model) (t Tokenizer, warning string, er
 	return &CounterFactory{find: find, report: report, log: log, learned: make(map[string]*Calibration), warned: make(map[string]bool)}
 }
 
-// NewCounter returns the counter for jobs with this model and system prompt.
-func (s *CounterFactory) NewCounter(model rowmill.Model, system string) (*Counter, error) {
+// NewCounter returns the counter for the rows of a job.
+func (s *CounterFactory) NewCounter(spec *rowmill.Spec) (*Counter, error) {
+	model := spec.Model
 	template, err := FindTemplate(model.Template)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
@@ -133,13 +165,16 @@ func (s *CounterFactory) NewCounter(model rowmill.Model, system string) (*Counte
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
 	}
-	known := countsExactly(tokens, warning, template)
+	known, learned := countsExactly(tokens, warning, template) && !spec.Messages, model.ID
+	if spec.Messages { // chats have their own calibration, because we count them in another way
+		learned += " chats"
+	}
 	if tokens == nil {
 		tokens = byteEstimate{}
 	}
 	return &Counter{
-		measure: template.Measure(tokens, JobPrompt{System: system, Extras: model.RequestExtras}),
-		known:   known, learned: s.calibration(model.ID, warning),
+		measure: template.Measure(tokens, JobPrompt{System: spec.System, Extras: model.RequestExtras}),
+		known:   known, learned: s.calibration(learned, warning), chats: spec.Messages,
 		report: func(meanError float64) { s.report(model.ID, meanError) },
 	}, nil
 }

@@ -37,7 +37,7 @@ func (c *counting) of(t interface {
 	Fatal(args ...any)
 }, model rowmill.Model,
 ) *Counter {
-	counter, err := c.NewCounter(model, "Be kind.")
+	counter, err := c.NewCounter(&rowmill.Spec{Model: model, System: "Be kind."})
 	check(t, err)
 	return counter
 }
@@ -138,10 +138,10 @@ func TestCounter_WithoutAVocabularyCountsBytes(t *testing.T) {
 func TestCounter_SaysWhichModelIsWrong(t *testing.T) {
 	t.Parallel()
 	damaged := errors.New("damaged")
-	if _, err := newCounting(nil, "", damaged).NewCounter(chatModel, ""); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
+	if _, err := newCounting(nil, "", damaged).NewCounter(&rowmill.Spec{Model: chatModel}); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
 		t.Errorf("error = %v, want the vocabulary's error with the model", err)
 	}
-	if _, err := newCounting(words{}, "", nil).NewCounter(rowmill.Model{ID: "m", Template: "none-such"}, ""); err == nil || !strings.Contains(err.Error(), "model m") {
+	if _, err := newCounting(words{}, "", nil).NewCounter(&rowmill.Spec{Model: rowmill.Model{ID: "m", Template: "none-such"}}); err == nil || !strings.Contains(err.Error(), "model m") {
 		t.Errorf("error = %v, want the template's error with the model", err)
 	}
 }

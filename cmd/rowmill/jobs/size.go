@@ -32,7 +32,7 @@ func newTokenEstimator(s *submitFlags) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
 	counters := prompt.NewCounterFactory(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
 		func(string, float64) {}, slog.New(slog.DiscardHandler))
-	counter, err := counters.NewCounter(model, s.System)
+	counter, err := counters.NewCounter(&rowmill.Spec{Model: model, System: s.System, Messages: s.Messages})
 	if err != nil {
 		return func(text string) int { return len(text) / prompt.BytesPerToken }
 	}

@@ -131,6 +131,7 @@ func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
 	flags.StringVar(&s.Output, "output-column", "", "name of the column with the answers in the results (default: the job's ID)")
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
+	flags.BoolVar(&s.Messages, "messages", false, "each row is a chat: a list of messages with role and content, or its JSON text")
 	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
 	flags.StringSliceVar(&s.Keep, "keep", nil, "columns of a table to repeat in the results: '*' or names separated by commas")
 	flags.Int64Var(&s.Limit, "limit", 0, "run at most this many rows (default: all)")

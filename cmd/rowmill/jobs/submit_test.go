@@ -37,14 +37,14 @@ func TestSubmitAttachedWritesResults(t *testing.T) {
 	write(t, c.dir, "system.txt", "be\nbrief")
 	c.run("submit", "DIR/in.csv", "--column", "prompt", "--schema", "DIR/card.json", "--system-prompt", "@DIR/system.txt",
 		"-p", "temperature=0.20", "-p", "stop=END", "-p", `bad_words=["x"]`, "--name", "n", "--description", "d",
-		"--model", "m", "--seed-per-row", "--dedup=false", "--no-truncate", "--idempotency-key", "k", "--output", "DIR/out.parquet")
+		"--model", "m", "--messages", "--seed-per-row", "--dedup=false", "--no-truncate", "--idempotency-key", "k", "--output", "DIR/out.parquet")
 	c.want(t, 0, "3 rows of CSV, column prompt", "created "+jobID, "warning: max_tokens lowered", "warning: w1",
 		"waiting for a server", "succeeded: 3 rows", "wrote DIR/out.parquet (21 B)")
 	if c.out.Len() > 0 {
 		t.Errorf("standard output holds %q", c.out.String())
 	}
 	var want any
-	err := json.Unmarshal([]byte(`{"inputs":["one","two\r\nlines",""],"model":"m","system_prompt":"be\nbrief",
+	err := json.Unmarshal([]byte(`{"inputs":["one","two\r\nlines",""],"model":"m","messages":true,"system_prompt":"be\nbrief",
 		"json_schema":{"type":"object"},"sampling_params":{"temperature":0.2,"stop":"END","bad_words":["x"]},
 		"job_priority":0,"random_seed_per_input":true,"dedup":false,"truncate_rows":false,"name":"n","description":"d","(key)":"k"}`), &want)
 	must.Succeed(t, err)

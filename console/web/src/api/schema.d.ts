@@ -2108,6 +2108,11 @@ export interface components {
             id_column_name?: string | null;
             /** @description The name of the output column in Parquet and CSV results. Default: the job's id. */
             output_name?: string | null;
+            /**
+             * @description true: each row is a chat, a list of messages with role and content, as JSON text or as a list in JSON Lines and Parquet. system_prompt goes before its messages. Not with prompt, a Function or an embedding model.
+             * @default false
+             */
+            messages: boolean | null;
             /** @description Columns of the input that results can repeat with the parameter columns: * for all, or their names. For files, and for rows that are objects. */
             keep_columns?: null | "*" | string[];
             /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */

@@ -27,6 +27,7 @@ type Form = {
   column: string
   prompt: string // makes the prompts from columns
   idColumn: string
+  chats: boolean // rows are lists of messages
   keep: boolean // results repeat the columns of the file
   limit: string // number of rows to run; empty: all
   sample: string // which rows, with a limit
@@ -34,6 +35,7 @@ type Form = {
   system: string
   schema: string
   params: string
+  output: string // name of the output column
   name: string
   description: string
   priority: string
@@ -41,8 +43,8 @@ type Form = {
 }
 
 const blank: Form = {
-  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
-  name: '', description: '', priority: '', equal: '',
+  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
+  output: '', name: '', description: '', priority: '', equal: '',
 }
 
 // A JSON field is empty, a value, or text that is not valid yet.
@@ -158,6 +160,7 @@ export default function NewJob() {
         <Card title="What it is called">
           <div className="fields">
             <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
+            <TextInput label="Output column" description="Empty: the id of the job." maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
             <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
           </div>
         </Card>
@@ -204,7 +207,9 @@ function submission(f: Form, fn: boolean) {
     model: f.model,
     ...(file && !fn && f.prompt.trim() ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
+    ...(file && f.chats && !fn && !f.prompt.trim() ? { messages: true } : {}),
     ...(file && f.keep ? { keep_columns: '*' } : {}),
+    ...(f.output ? { output_name: f.output } : {}),
     ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
@@ -302,6 +307,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
         )}
       </div>
+      {form.source !== 'rows' && !fn && !form.prompt.trim() && <Checkbox label="The column has chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
       {form.source !== 'rows' && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
       {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
     </>
