@@ -147,6 +147,10 @@ func reservedColumns(entries []entry) []manifestColumn {
 		}
 		return c
 	}
+	seconds := manifestColumn{Name: columnSeconds, Type: "double", Nullable: true, Values: []any{}}
+	for _, e := range entries {
+		seconds.Values = append(seconds.Values, number(e.out.Seconds, 64))
+	}
 	failure := func(e entry) rowmill.RowError {
 		if e.out.Err == nil {
 			return rowmill.RowError{}
@@ -159,6 +163,7 @@ func reservedColumns(entries []entry) []manifestColumn {
 		ints("input_tokens", func(e entry) int64 { return e.out.InputTokens }),
 		ints("output_tokens", func(e entry) int64 { return e.out.OutputTokens }),
 		texts("engine", func(e entry) (string, bool) { return e.out.Engine, e.out.Engine != "" }),
+		seconds,
 		ints("attempts", func(e entry) int64 { return int64(e.out.Attempts) }),
 		texts("error_code", func(e entry) (string, bool) { return failure(e).Code, e.out.Failed() }),
 		texts("error_message", func(e entry) (string, bool) { return failure(e).Message, e.out.Failed() }),

@@ -32,6 +32,7 @@ type libraryRow struct {
 	InputTokens  int64    `parquet:"RESERVED_input_tokens,plain"`
 	OutputTokens int64    `parquet:"RESERVED_output_tokens,plain"`
 	Engine       string   `parquet:"RESERVED_engine,optional,plain"`
+	Seconds      *float64 `parquet:"RESERVED_duration_seconds,plain"`
 	Attempts     int64    `parquet:"RESERVED_attempts,plain"`
 	Code         *string  `parquet:"RESERVED_error_code,plain"`
 	Message      *string  `parquet:"RESERVED_error_message,plain"`
@@ -47,7 +48,7 @@ var rowColumn = slices.Index(partColumns, "RESERVED_row")
 func (r *libraryRow) set(e *entry) {
 	*r = libraryRow{
 		ID: &e.row.ID.Int, Inputs: e.row.Text, Row: e.row.Index, Finish: string(e.out.Finish),
-		InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens, Engine: e.out.Engine, Attempts: int64(e.out.Attempts),
+		InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens, Engine: e.out.Engine, Seconds: &e.out.Seconds, Attempts: int64(e.out.Attempts),
 	}
 	if e.out.Failed() {
 		r.Code, r.Message, r.Raw = &e.out.Err.Code, &e.out.Err.Message, e.out.Err.Raw

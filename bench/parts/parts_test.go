@@ -66,7 +66,7 @@ func makeEntries(n, in, out int) []entry {
 		e.row = rowmill.Row{Index: int64(i), Text: text(in), ID: rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}}
 		e.out = rowmill.RowOutput{
 			Text: text(out), Score: 100 * rng.Float64(), HasScore: true, Finish: rowmill.FinishStop,
-			InputTokens: int64(in/4 + rng.IntN(50)), OutputTokens: int64(out / 4), Engine: "127.0.0.1:8000", Attempts: 1,
+			InputTokens: int64(in/4 + rng.IntN(50)), OutputTokens: int64(out / 4), Engine: "127.0.0.1:8000", Seconds: float64(rng.IntN(9000)) / 1000, Attempts: 1,
 		}
 		if i%100 == 99 {
 			e.out = rowmill.RowOutput{Attempts: 3, Err: &rowmill.RowError{Code: rowmill.RowSchemaViolation, Message: "no", Raw: e.out.Text}}
