@@ -150,11 +150,14 @@ func (in *inputReader) rowCountUpdate() func(*store.Record) {
 // the estimate from the input alone. The function runs outside of the mailbox and
 // returns the message for the job.
 func (in *inputReader) unsampledEstimator(spec *rowmill.Spec) func(ctx context.Context) any {
-	now := in.cfg.Clock()
-	usd, e := ingest.EstimateFromInput(spec, in.input.Estimated)
+	now, countRows := in.cfg.Clock(), in.rowCountUpdate()
+	recordEstimate := estimateRecorder(ingest.EstimateFromInput(spec, in.input.Estimated))
 	return func(ctx context.Context) any {
 		rec, err := runWithResult(in.localStorageRetrier(ctx), func() (store.Record, error) {
-			return recordSuccess(ctx, in.cfg.Store, in.fence, now, estimateRecorder(usd, e))
+			return recordSuccess(ctx, in.cfg.Store, in.fence, now, func(r *store.Record) {
+				countRows(r)
+				recordEstimate(r)
+			})
 		})
 		if err != nil {
 			return jobError{err}

@@ -49,9 +49,9 @@ const (
 	slowdownHigh = 0.65
 )
 
-// forecastSeconds forecasts the time of a job with a number of rows, from the answers to a sample
-// that ran alone. It sets the seconds of an estimate. It sets none for embeddings, whose rows
-// share requests, and without servers.
+// forecastSeconds sets the seconds of an estimate: the time of a job with this number of rows,
+// from the answers to a sample that ran alone. It sets no seconds for embeddings, because many
+// rows share a request, and without servers.
 func forecastSeconds(e *rowmill.Estimate, kind rowmill.Kind, rows int64, answers []AnsweredRow, q Queue) {
 	n := float64(len(answers))
 	if n == 0 || rows == 0 || q.Slots == 0 || kind == rowmill.KindEmbedding {

@@ -19,7 +19,7 @@ type lengthSampler struct {
 	classes [bits.UintSize + 1]lengthClass // by the number of bits of the number of tokens
 }
 
-// A lengthClass is a class of rows whose numbers of tokens have the same number of bits.
+// A lengthClass has the rows of one class.
 type lengthClass struct {
 	rows   int64
 	chosen []uint32 // random rows of the class, chosen by algorithm R (Vitter, ACM TOMS 11, 1985)

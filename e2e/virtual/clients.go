@@ -85,6 +85,9 @@ func (j *jobCase) submission() []byte {
 	if j.Limit > 0 {
 		body["limit"] = j.Limit
 	}
+	if j.Estimate {
+		body["cost_estimate"] = true
+	}
 	if j.Equal > 0 {
 		body["dedup"] = true
 	}
@@ -132,12 +135,18 @@ func (j *jobCase) refused(node int, text []byte) bool {
 		Code string `json:"code"`
 	}
 	_ = json.Unmarshal(text, &said) // another text is not one of these refusals
-	if said.Code != "nothing_to_run" && said.Code != "input_removed" {
+	if said.Code != "nothing_to_run" && said.Code != "input_removed" && said.Code != "estimate_job" {
 		return false
 	}
 	rec, err := j.world.vault.side(node).get(j.of.known())
 	if err != nil || !rec.Job.Status.IsTerminal() {
 		return true // the store forgot the job; judge checks later that it comes back
+	}
+	if said.Code == "estimate_job" {
+		if !j.of.Estimate || rec.Job.Status == rowmill.StatusSucceeded {
+			j.wrong("job %d is %s, and its input cannot run: %s", j.of.index, rec.Job.Status, text)
+		}
+		return true
 	}
 	if said.Code == "input_removed" {
 		if rec.InputRemoved == nil && (j.of.From == "" || rec.DownloadFinished != nil) {

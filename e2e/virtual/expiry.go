@@ -116,7 +116,8 @@ func (j *jobCase) isGone() bool {
 func (j *jobCase) wanted(rec store.Record, key string) bool {
 	job := rec.Job
 	switch {
-	case j.isGone(), job.Status == rowmill.StatusSucceeded && job.FailedRows == 0,
+	case j.isGone(), job.Status == rowmill.StatusSucceeded && job.FailedRows == 0 && !job.HasOtherRows() && !j.Estimate,
+		j.Estimate && job.Status != rowmill.StatusSucceeded, // only the input of an estimate that has succeeded runs later
 		job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile,
 		j.From != "" && rec.DownloadFinished == nil: // shards of a broken download are not the whole input
 		return false
@@ -204,7 +205,7 @@ func (j *jobCase) judgeGone(node int) {
 		j.wrong("%d records of parts are left of job %d, whose data was removed", len(parts), j.index)
 	}
 	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?partial=true", http.Header{"Authorization": {"Key " + keyOf(j.owner())}}, nil)
-	if code != http.StatusGone {
+	if code != http.StatusGone && !j.Estimate { // an estimate never has results
 		j.wrong("the results of job %d, whose data was removed: %d %.300s", j.index, code, text)
 	}
 }

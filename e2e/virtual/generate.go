@@ -103,7 +103,9 @@ const (
 	torn    = 34_000_000 // some nodes use a copy of the store, which is given up
 	trying  = 36_000_000 // jobs run a part of their input, and others run the rest
 
-	newest = trying
+	asking = 38_000_000 // jobs estimate the cost, and others run their input
+
+	newest = asking
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -122,6 +124,7 @@ var stages = []struct {
 	{loops, []func(*generator){(*generator).crashLoop}},
 	{torn, []func(*generator){(*generator).splits}},
 	{trying, []func(*generator){(*generator).trials}},
+	{asking, []func(*generator){(*generator).estimates}},
 }
 
 // Generate returns the schedule of a seed.
@@ -260,6 +263,26 @@ func (g *generator) trials() {
 		return
 	}
 	j.Limit = 1 + g.IntN(j.Rows-1)
+	g.runRest(i)
+}
+
+// maxSample is the largest number of rows of which an estimate runs all.
+const maxSample = 100
+
+// estimates makes a job an estimate, and has other jobs run its input.
+func (g *generator) estimates() {
+	i := g.IntN(len(g.Jobs))
+	j := &g.Jobs[i]
+	continued := slices.ContainsFunc(g.Jobs, func(other Job) bool { return other.Continues == i+1 })
+	if continued || j.Continues > 0 || j.Poison != "" || j.Urgent || j.Equal > 0 || j.Broken > 0 || j.Limit > 0 || j.Rows > maxSample || g.IntN(2) > 0 {
+		return
+	}
+	j.Estimate = true
+	g.runRest(i)
+}
+
+// runRest has one or two jobs run the rest of job i, sometimes with a fault at that time.
+func (g *generator) runRest(i int) {
 	for range 1 + g.IntN(2) {
 		rest := Job{At: g.upTo(4 * time.Second), Node: g.IntN(len(g.Nodes)), Continues: i + 1, Rest: true}
 		if g.IntN(4) == 0 {

@@ -170,6 +170,10 @@ func (j *jobCase) judge(node int) {
 		}
 		return
 	}
+	if j.Estimate {
+		j.judgeEstimate(&job)
+		return
+	}
 	if j.tooMany() {
 		j.wrong("job %d has succeeded, and %d of its %d rows have failed", j.index, j.Broken, len(j.texts))
 	}
@@ -185,9 +189,11 @@ func (j *jobCase) judge(node int) {
 	}
 	rows := int64(len(j.texts))
 	for old := j.of; old != nil; old = old.of { // the account does not pay again for rows that were taken over
-		if was, err := j.look(old.id); err == nil {
+		if was, err := j.look(old.id); err == nil && !old.Estimate { // an estimate costs nothing, so the next job pays
 			if source, _, failed := j.source(rec); old == source {
 				was = old.asTaken(was, job.RowsTakenOver, failed)
+			} else if old.of != nil && old.paysFor(was) && was.Job.NumRows == nil { // it was cancelled while it paid for rows of the estimate
+				continue
 			}
 			input, output = input-max(0, value(was.Job.InputTokens)), output-max(0, value(was.Job.OutputTokens))
 		}
@@ -207,6 +213,17 @@ func (j *jobCase) judge(node int) {
 		j.judgeResults(node)
 		j.judgeAttempts(node)
 		j.judgeDeadly(node)
+	}
+}
+
+// judgeEstimate checks an estimate that has succeeded.
+func (j *jobCase) judgeEstimate(job *rowmill.Job) {
+	rows := int64(len(j.texts))
+	switch e := job.Estimate; {
+	case e == nil || job.NumRows == nil || *job.NumRows != rows || job.CostEstimate == nil || job.JobCost == nil || *job.JobCost != 0:
+		j.wrong("estimate %d of %d rows is %+v: %+v", j.index, rows, e, job)
+	case e.Method == rowmill.EstimateSampled && (e.SampleRows != rows || job.RowsDone != rows || job.FailedRows > 0):
+		j.wrong("estimate %d has %d rows in its sample, %d done and %d failed, want all %d", j.index, e.SampleRows, job.RowsDone, job.FailedRows, rows)
 	}
 }
 
@@ -287,7 +304,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
 		j.wrong("%d records of parts of job %d are left", len(parts), j.index)
 	}
-	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 || rec.Job.HasOtherRows() // its input stays for jobs that continue it
+	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 || rec.Job.HasOtherRows() || j.Estimate // its input stays for jobs that continue it
 	resumable = resumable && j.world.InputRetention == 0
 	for _, info := range j.world.shelf.list(layout.JobPrefix(j.id)) {
 		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.InputPrefix(j.id))) {
@@ -311,8 +328,11 @@ func (a *account) judgeLedgerOf(owner string) {
 	var used, charged store.RowTotals
 	for _, j := range slices.Concat(a.jobs, a.strays(owner)) {
 		if id := j.known(); id != "" && j.owner() == owner {
-			if rec, err := a.look(id); err == nil {
+			if rec, err := a.look(id); err == nil && rec.Job.RunType != rowmill.RunEstimate {
 				ran := j.ran(rec)
+				if j.of != nil && j.paysFor(rec) {
+					ran.Rows = rec.Job.RowsDone
+				}
 				used.Rows += ran.Rows
 				used.Failed += ran.Failed
 				used.InputTokens += max(0, value(rec.Job.InputTokens))

@@ -61,7 +61,9 @@ type Job struct {
 	Poison  string   `json:"poison,omitempty"`  // when it kills its owner (poison.go); empty: never
 
 	Limit int  `json:"limit,omitempty"` // it runs only this many of its rows, fewer than Rows; 0: all
-	Rest  bool `json:"rest,omitempty"`  // it also runs the rows that the limit of the continued job left out
+	Rest  bool `json:"rest,omitempty"`  // it also runs the rows that the limit of the continued job left out, or the input of an estimate
+
+	Estimate bool `json:"estimate,omitempty"` // it estimates the cost; its sample has all its rows, at most maxSample
 
 	// Continues is the number of the job, from 1, that this job continues. The request
 	// comes At after the end of that job, and the rows are the same.
