@@ -27,6 +27,7 @@ type Submission struct {
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice
 
+	Function    json.RawMessage  `json:"function,omitempty"` // definition of a Function for this job alone: its model, prompt and inputs replace the fields below
 	Model       string           `json:"model,omitempty"`
 	Prompt      string           `json:"prompt,omitempty"`   // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
 	Messages    bool             `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content

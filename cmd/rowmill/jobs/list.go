@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -42,7 +43,11 @@ func (c *jobCommands) list() *cobra.Command {
 			return page.Jobs, page.NextCursor, err
 		},
 		cells: func(job client.Job) []string {
-			return []string{job.ID, string(job.Status), formatRows(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), terminal.Deref(job.Name)}
+			name := terminal.Deref(job.Name)
+			if job.RunType == rowmill.RunEstimate {
+				name = strings.TrimSpace(name + " (estimate)")
+			}
+			return []string{job.ID, string(job.Status), formatRows(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), name}
 		},
 	}.setUpCommand(c, &cobra.Command{
 		Use:     "list",

@@ -158,7 +158,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, 200, `{"name":"card","revision":1,"inputs":[{"name":"prompt","required":true}],"prompt":"{{prompt}}"}`)
 	case "/list-jobs":
 		s.page(w, r, "jobs", func(i int) string {
-			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, i, i)
+			kind := "FULL"
+			if i == 0 {
+				kind = "COST_ESTIMATE"
+			}
+			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","run_type":%q,"model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, kind, i, i)
 		})
 	default:
 		s.answer(w, 404, `{"message":"no job was found with that ID","code":"not_found","request_id":"r3"}`)

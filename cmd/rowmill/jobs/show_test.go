@@ -124,7 +124,7 @@ func TestList(t *testing.T) {
 	c.run("list", "-n", "2", "--status", "running,failed", "--search", "a b").want(t, 0, "more: rowmill jobs list --status running,failed --search 'a b' --cursor 2")
 	c.run("list", "--limit", "2").want(t, 0, "")
 	lines := strings.Split(c.out.String(), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[0], "JOB") || !strings.Contains(lines[2], "job-1  running  1/2,000  m") {
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "JOB") || !strings.HasSuffix(lines[1], "n0 (estimate)") || !strings.Contains(lines[2], "job-1  running  1/2,000  m") || !strings.HasSuffix(lines[2], "n1") {
 		t.Errorf("%q", lines)
 	}
 	c.run("list", "--limit", "120", "-o", "json").want(t, 0, "--cursor 120")

@@ -86,7 +86,7 @@ func (c *jobCommands) checkQuotas(ctx context.Context, api *client.Client, name 
 // not served: to the only served model. If several models are served, it returns a
 // usage error.
 func (c *jobCommands) chooseModel(ctx context.Context, api *client.Client, s *submitFlags) error {
-	if s.Model != "" {
+	if s.Model != "" || s.Function != nil {
 		return nil
 	}
 	models, _, err := api.ListModels(ctx)

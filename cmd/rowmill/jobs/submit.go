@@ -38,6 +38,7 @@ const (
 type submitFlags struct {
 	client.Submission
 	prompt  string
+	run     string // file with the definition of a Function
 	system  string
 	schema  string
 	params  []string
@@ -133,6 +134,7 @@ func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.BoolVar(&s.Messages, "messages", false, "each row is a chat: a list of messages with role and content, or its JSON text")
 	flags.StringVar(&s.prompt, "prompt", "", "prompt of each row, or @FILE: {{column}} is replaced by the value of the column")
+	flags.StringVar(&s.run, "function", "", "file with the definition of a Function for this job, as JSON: model, prompt, inputs and more")
 	flags.StringSliceVar(&s.Keep, "keep", nil, "columns of a table to repeat in the results: '*' or names separated by commas")
 	flags.Int64Var(&s.Limit, "limit", 0, "run at most this many rows (default: all)")
 	flags.StringVar((*string)(&s.Sample), "sample", "", "rows to run with --limit: first or random (default: first)")
@@ -232,7 +234,17 @@ func (s *submitFlags) readFlags() error {
 			*text.into = string(content)
 		}
 	}
-	if s.save.want.Unpack && s.schema == "" && s.Model == "" {
+	if s.run != "" {
+		content, err := os.ReadFile(s.run)
+		if err != nil {
+			return fmt.Errorf("--function: %w", err)
+		}
+		if !json.Valid(content) {
+			return fmt.Errorf("--function %s: must hold JSON", s.run)
+		}
+		s.Function = content
+	}
+	if s.save.want.Unpack && s.schema == "" && s.Model == "" && s.Function == nil {
 		return errors.New("--unpack: needs --schema, which names the properties, or a Function with a schema")
 	}
 	if s.Prompt != "" && s.Column != "" {
@@ -364,6 +376,13 @@ func (c *jobCommands) findPrompt(ctx context.Context, api *client.Client, in *lo
 		}
 		return function.NewPrompt(run)
 	}
+	if s.Function != nil {
+		run, err := definedPrompt(s.Function)
+		if err != nil {
+			return nil, exit.WithCode(exit.Usage, fmt.Errorf("--function %s: must hold the definition of a Function: %w", s.run, err))
+		}
+		return run, nil
+	}
 	if !in.kind.Table || s.Column != "" || s.Model == "" {
 		return nil, nil
 	}
@@ -373,6 +392,25 @@ func (c *jobCommands) findPrompt(ctx context.Context, api *client.Client, in *lo
 	}
 	c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	return function.NewPrompt(rowmill.FunctionPrompt{Inputs: f.Inputs, Prompt: f.Prompt})
+}
+
+// definedPrompt returns the prompt in the definition of a Function.
+func definedPrompt(definition json.RawMessage) (*function.Prompt, error) {
+	var defined struct {
+		Prompt string
+		Inputs []struct {
+			Name     string
+			Required *bool // default true
+		}
+	}
+	if err := json.Unmarshal(definition, &defined); err != nil {
+		return nil, err
+	}
+	run := rowmill.FunctionPrompt{Prompt: defined.Prompt}
+	for _, in := range defined.Inputs {
+		run.Inputs = append(run.Inputs, rowmill.FunctionInput{Name: in.Name, Required: in.Required == nil || *in.Required})
+	}
+	return function.NewPrompt(run)
 }
 
 // describeFormat names the format of the input and, unless isPrompt is set, the column to run.

@@ -126,6 +126,7 @@ func TestSubmitUploadsTables(t *testing.T) {
 	}{
 		{"fields of a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
 		{"fields of objects", "in.jsonl", `{"id":1,"prompt":"one"}`, []string{"--model", "card"}, "card is a Function: its inputs are the columns", true},
+		{"a Function of its own", "in.csv", "id,prompt\n1,one\n", []string{"--function", "DIR/function.json"}, "1 rows of CSV", true},
 		{"a prompt of columns", "in.csv", "id,prompt\n1,one\n", []string{"--prompt", "{{prompt}}?", "--id-column", "id"}, "1 rows of CSV", true},
 		{"a prompt of members", "in.jsonl", `{"p":{"q":"one"}}`, []string{"--prompt", "{{p.q}}?"}, "1 rows of JSON lines", true},
 		{"prompts for a Function", "in.csv", "id,prompt\n1,one\n", []string{"--model", "card", "--column", "prompt"}, "", false},
@@ -140,6 +141,7 @@ func TestSubmitUploadsTables(t *testing.T) {
 			s := newService(t, done)
 			c := newCall(t, s)
 			write(t, c.dir, test.file, test.content)
+			write(t, c.dir, "function.json", `{"name":"card","model":"m","prompt":"{{prompt}}?","inputs":[{"name":"prompt"}]}`)
 			c.run(append([]string{"submit", "DIR/" + test.file, "--detach"}, test.args...)...).want(t, 0, test.said)
 			removed := slices.Contains(s.queries, "/v1/files/file-1")
 			if uploaded := s.uploaded.String() == test.content; uploaded != test.uploads || removed != test.uploads {
