@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -20,7 +21,8 @@ type Queue struct {
 // maxQueued limits how many waiting jobs ReadQueue reads.
 const maxQueued = 200
 
-// ReadQueue returns the jobs of the account that use a model now, apart from job.
+// ReadQueue returns the jobs of the account that use a model now, apart from job. It does not
+// count jobs with a damaged record.
 func ReadQueue(ctx context.Context, jobs store.Jobs, account, model, job string, now time.Time) (q Queue, err error) {
 	active, err := jobs.ListActiveJobs(ctx, []string{account}, now, maxQueued)
 	if err != nil {
@@ -28,7 +30,10 @@ func ReadQueue(ctx context.Context, jobs store.Jobs, account, model, job string,
 	}
 	for _, id := range active[0] {
 		head, err := jobs.Head(ctx, id)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrDamaged), errors.Is(err, rowmill.ErrNotFound): // deleted since the list
+			continue
+		case err != nil:
 			return q, fmt.Errorf("read a job of the account: %w", err)
 		}
 		if other := head.Job; id != job && !other.Status.IsTerminal() && other.RunType == rowmill.RunFull && other.Model == model && other.NumRows != nil {

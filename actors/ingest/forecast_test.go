@@ -1,11 +1,57 @@
 package ingest
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
 )
+
+// queuedJobs is a store with these jobs. A job without a head has an unreadable record.
+type queuedJobs struct {
+	store.Jobs
+
+	heads map[string]*store.JobHead
+	err   error
+}
+
+func (q queuedJobs) ListActiveJobs(context.Context, []string, time.Time, int) ([][]string, error) {
+	var ids []string
+	for id := range q.heads {
+		ids = append(ids, id)
+	}
+	return [][]string{ids}, nil
+}
+
+func (q queuedJobs) Head(_ context.Context, id string) (*store.JobHead, error) {
+	if h := q.heads[id]; h != nil {
+		return h, nil
+	}
+	return nil, q.err
+}
+
+// A job with a damaged record, and a job that was deleted, do not fail the estimate of another
+// job. A store that does not answer does.
+func TestReadQueueSkipsUnreadableJobs(t *testing.T) {
+	t.Parallel()
+	rows := int64(10)
+	running := rowmill.Job{Status: rowmill.StatusRunning, RunType: rowmill.RunFull, Model: "m", NumRows: &rows, RowCounts: rowmill.RowCounts{RowsDone: 4}}
+	for _, unreadable := range []error{store.ErrDamaged, rowmill.ErrNotFound, rowmill.ErrUnavailable} {
+		jobs := queuedJobs{heads: map[string]*store.JobHead{"readable": {Job: running}, "unreadable": nil}, err: unreadable}
+		queue, err := ReadQueue(t.Context(), jobs, "a", "m", "estimate", time.Now())
+		if errors.Is(unreadable, rowmill.ErrUnavailable) {
+			if !errors.Is(err, rowmill.ErrUnavailable) {
+				t.Errorf("the store does not answer: %v", err)
+			}
+		} else if err != nil || queue != (Queue{Jobs: 1, Rows: 6}) {
+			t.Errorf("%v: %+v, %v", unreadable, queue, err)
+		}
+	}
+}
 
 // A sample of equal rows that fills the servers gives the time of a job exactly, apart from its
 // end. Other jobs take their shares of the servers.
