@@ -4,7 +4,7 @@ service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N
 that holds its answers until the caller has interrupted the program in the file pid; the address
 of a service; its key."""
 
-import os, subprocess, sys
+import json, os, subprocess, sys
 
 import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
 from pydantic import BaseModel
@@ -58,6 +58,16 @@ opinions = rm.prompt("{{text}}", schema=Opinion, simulate=True).map(polars.DataF
 assert opinions.schema["stars"] == polars.Int64 and opinions.schema["sure"] == polars.Boolean and opinions.columns == ["text", "answer", "label", "stars", "sure"], opinions
 vectors = rm.embedding("text", model="qwen-3-embedding-0.6b", simulate=True).map(pa.table(rows(2))).column("embedding").to_pylist()
 assert len(vectors) == 2 and len(vectors[0]) > 100 and isinstance(vectors[0][0], float)
+
+# Chats are lists of messages, or the JSON text of such lists, in frames of all libraries.
+talks = [[{"role": "user", "content": "one"}], [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]]
+chat = rm.chat("talk", simulate=True)
+answers = set()
+for frame_of in [pandas.DataFrame, polars.DataFrame, pa.table, datasets.Dataset.from_dict]:
+    for values in [talks, [json.dumps(talk) for talk in talks]]:
+        of = chat.map(frame_of({"talk": values}))
+        answers.add(tuple(of.column("answer").to_pylist() if isinstance(of, pa.Table) else of["answer"]))
+assert len(answers) == 1 and len(set(*answers)) == 2, answers
 
 # Wrong use.
 for error, wrong in [

@@ -15,7 +15,7 @@ that service. In both cases the folder .rowmill has the state: after Ctrl-C or a
 call continues.
 """
 
-from ._prompt import Job, Prompt, embedding, prompt
+from ._prompt import Job, Prompt, chat, embedding, prompt
 from ._program import RowmillError
 
-__all__ = ["Job", "Prompt", "RowmillError", "embedding", "prompt"]
+__all__ = ["Job", "Prompt", "RowmillError", "chat", "embedding", "prompt"]

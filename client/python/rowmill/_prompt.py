@@ -40,11 +40,19 @@ def prompt(
     it, the servers at the usual local ports. simulate: make up the answers. engine and
     simulate are for runs without ROWMILL_SERVER. folder: folder for the state.
     """
-    if schema is not None and hasattr(schema, "model_json_schema"):
-        schema = schema.model_json_schema()
     if not _COLUMN.search(template):
         raise ValueError("the template names no column; write {{column}} where the value of a column belongs")
-    return Prompt(template, model, schema, system, params or {}, output, engine, simulate, Path(folder))
+    columns = list(dict.fromkeys(_COLUMN.findall(template)))
+    return Prompt({"prompt": template}, columns, model, schema, system, params, output, engine, simulate, folder)
+
+
+def chat(
+    column: str, *, model: str | None = None, schema: Any = None, system: str | None = None, params: dict[str, Any] | None = None,
+    output: str = "answer", engine: str | None = None, simulate: bool = False, folder: str | os.PathLike[str] = ".rowmill",
+) -> Prompt:
+    """Returns a Prompt that answers chats. Each value of the column is a list of messages, dicts
+    with role and content, or the JSON text of such a list. The other parameters are as in prompt."""
+    return Prompt({"messages": column}, [column], model, schema, system, params, output, engine, simulate, folder)
 
 
 def embedding(
@@ -65,15 +73,17 @@ _COLUMN = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
 
 class Prompt:
-    """A prompt over the columns of a frame. Make it with prompt or embedding."""
+    """A prompt over the columns of a frame. Make it with prompt, chat or embedding."""
 
     def __init__(
-        self, template: str, model: str | None, schema: dict[str, Any] | None, system: str | None, params: dict[str, Any],
-        output: str, engine: str | None, simulate: bool, folder: Path,
+        self, rows: dict[str, str], columns: list[str], model: str | None, schema: Any, system: str | None,
+        params: dict[str, Any] | None, output: str, engine: str | None, simulate: bool, folder: str | os.PathLike[str],
     ) -> None:
-        self._settings = {"prompt": template, "model": model, "system": system, "schema": schema, "params": params}
-        self._columns = list(dict.fromkeys(_COLUMN.findall(template)))
-        self._output, self._engine, self._simulate, self._folder = output, engine, simulate, folder
+        """rows has the prompt, or the name of the column with messages; columns are needed."""
+        if schema is not None and hasattr(schema, "model_json_schema"):
+            schema = schema.model_json_schema()
+        self._settings = {**rows, "model": model, "system": system, "schema": schema, "params": params or {}}
+        self._columns, self._output, self._engine, self._simulate, self._folder = columns, output, engine, simulate, Path(folder)
 
     def sample(self, frame: Frame, rows: int = 20) -> Frame:
         """Runs the first rows of a frame and returns them with their answers. map then takes
@@ -133,7 +143,9 @@ class Prompt:
         """Returns the flags for the job of a folder, and writes the files that they name."""
         settings = self._settings
         flags = ["--output-column", "answer"]
-        for name, text in {"prompt": settings["prompt"], "system-prompt": settings["system"]}.items():
+        if "messages" in settings:
+            flags += ["--messages", "--column", str(settings["messages"])]
+        for name, text in {"prompt": settings.get("prompt"), "system-prompt": settings["system"]}.items():
             if text is not None:
                 (place / name).write_text(str(text))
                 flags += ["--" + name, f"@{place / name}"]
@@ -153,6 +165,9 @@ class Prompt:
         table = _frames.to_arrow(frame, self._columns)
         if table.num_rows == 0:
             raise ValueError("the frame has no rows")
+        if "messages" in self._settings and pa.types.is_nested(table.schema.field(0).type):
+            talks = table.column(0).to_pylist()  # as text, because pyarrow does not write all lists of polars
+            table = pa.table({self._columns[0]: [None if talk is None else json.dumps(talk) for talk in talks]})
         self._folder.mkdir(exist_ok=True)
         new = self._folder / f"input-{os.getpid()}.parquet"
         pq.write_table(table.replace_schema_metadata(None), new)
