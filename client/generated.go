@@ -881,7 +881,7 @@ type GetResultsURLParams struct {
 	// Unpack Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts.
 	Unpack Unpack `form:"unpack,omitempty" json:"unpack,omitempty"`
 
-	// Include meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job.
+	// Include meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job, its servers, and the version of Rowmill.
 	Include Include `form:"include,omitempty" json:"include,omitempty"`
 
 	// IncludeCumulativeLogprobs Anything Go's strconv.ParseBool accepts.

@@ -109,6 +109,9 @@ func TestResults_Columns(t *testing.T) {
 	if got := w.get("/v1/jobs/" + graded + "/results?include=meta&format=jsonl").want(200).text; !bytes.Contains(got, []byte(`"attempts":1,"error_code":null,"error":null}`)) {
 		t.Errorf("with meta a row is %s", got)
 	}
+	if got := w.get("/v1/jobs/" + graded + "/results?include=meta&format=parquet").want(200).text; !bytes.Contains(got, []byte(`"rowmill_version":"1.2.3"`)) {
+		t.Error("the metadata of Parquet lacks the version of the program")
+	}
 	w.get("/v1/jobs/"+graded+"/results?include=all").want(400).wantField("include", "must be one of meta")
 	plain := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.get("/v1/jobs/"+plain+"/results?columns=*").want(400).wantField("columns", "submit a job with keep_columns")
@@ -321,7 +324,7 @@ func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
 		w := setup(t)
 		record := store.Record{SchemaVersion: store.SchemaVersion, Spec: spec}
 		record.Spec.Account = caller.DefaultAccount
-		record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+		record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 		if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
 			t.Fatal(err)
 		}

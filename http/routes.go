@@ -114,6 +114,7 @@ func (s *Server) newGroups(engine *gin.Engine, own *access.Gate, sessions *acces
 // routeJobs adds the routes of jobs, of quotas, of models and of Functions.
 func (s *Server) routeJobs(allJobs *jobs.Jobs, groups routeGroups, auditor *audit.Auditor) {
 	results := archive.New(s.Store, s.Bucket, s.Logger)
+	results.Version = s.Version.Version
 	dialect := &sdk.Dialect{Exchange: s.exchange, Jobs: allJobs, Store: s.Store, Archive: results, Draining: s.Service.Draining, Now: s.Now}
 	dialect.Route(groups.own)
 	allJobs.Route(groups.own, dialect)

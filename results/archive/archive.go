@@ -56,6 +56,8 @@ type Store interface {
 
 // Archive reads results from a bucket. Its methods are safe for concurrent use.
 type Archive struct {
+	Version string // of this program, for the metadata of files with results.FileVariant.Meta
+
 	store    Store
 	bucket   blob.Bucket
 	logger   *slog.Logger

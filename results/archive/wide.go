@@ -35,7 +35,7 @@ func (a *Archive) makeWide(ctx context.Context, record store.Record, base, rows 
 
 func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Record, baseKey, rowsKey string) (err error) {
 	from := results.WideSource{Answers: record.Spec.Schema}
-	if from.Specification, err = describeSpecification(record.Job); err != nil {
+	if from.Specification, err = describeSpecification(record.Job, a.Version); err != nil {
 		return err
 	}
 	full, err := a.bucket.Open(ctx, baseKey)
@@ -64,7 +64,8 @@ func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Recor
 }
 
 // describeSpecification returns the settings of a job as JSON, for the metadata of its results.
-func describeSpecification(job rowmill.Job) (string, error) {
+// version is the version of this program.
+func describeSpecification(job rowmill.Job, version string) (string, error) {
 	text, err := json.Marshal(struct {
 		Model    string               `json:"model"`
 		Function *rowmill.FunctionRef `json:"function,omitempty"`
@@ -73,7 +74,8 @@ func describeSpecification(job rowmill.Job) (string, error) {
 		Schema   json.RawMessage      `json:"json_schema,omitempty"`
 		Sampling map[string]any       `json:"sampling_params"`
 		Servers  []string             `json:"servers,omitempty"`
-	}{job.Model, job.Function, job.System, job.Prompt, job.Schema, job.Sampling, job.Servers})
+		Version  string               `json:"rowmill_version,omitempty"`
+	}{job.Model, job.Function, job.System, job.Prompt, job.Schema, job.Sampling, job.Servers, version})
 	if err != nil {
 		return "", fmt.Errorf("encode the specification: %w", err)
 	}

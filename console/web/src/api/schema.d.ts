@@ -2995,7 +2995,7 @@ export interface components {
         IncludeInputs: components["schemas"]["Boolean"];
         /** @description Columns of the input beside the answers, for a job with keep_columns: * for all, or names separated by commas. */
         Columns: string;
-        /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+        /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job, its servers, and the version of Rowmill. */
         Include: "meta";
         /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
         Unpack: components["schemas"]["Boolean"];
@@ -3385,7 +3385,7 @@ export interface operations {
                 columns?: components["parameters"]["Columns"];
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
-                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job, its servers, and the version of Rowmill. */
                 include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
@@ -3450,7 +3450,7 @@ export interface operations {
                 columns?: "*";
                 /** @description Properties of the answers as columns, for a job whose json_schema has properties. Anything Go's strconv.ParseBool accepts. */
                 unpack?: components["parameters"]["Unpack"];
-                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job. */
+                /** @description meta: columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error. The metadata of a Parquet file then has the specification of the job, its servers, and the version of Rowmill. */
                 include?: components["parameters"]["Include"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
