@@ -43,10 +43,7 @@ type Job struct {
 	Schema   json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
 	Sampling map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
 
-	Created   time.Time  `json:"datetime_created"`
-	Started   *time.Time `json:"datetime_started"`   // when the first row could be sent to an engine
-	Completed *time.Time `json:"datetime_completed"` // when the job reached its terminal state
-
+	JobTimes
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
 	RowChoice
 	Keep      []string `json:"keep_columns,omitempty"` // columns of the input that results can repeat; KeepAll means all
@@ -64,12 +61,23 @@ type Job struct {
 	// because the job may crash the nodes that run it.
 	ParkedUntil *time.Time `json:"parked_until,omitempty"`
 
-	Continues   *string `json:"continues"`    // the ended job from which this job takes over committed rows
-	ContinuedBy *string `json:"continued_by"` // the newest job that takes over rows from this job
-
+	Lineage
 	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
 	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision that the job runs; null for a standalone model
+}
+
+// JobTimes holds the times of a job.
+type JobTimes struct {
+	Created   time.Time  `json:"datetime_created"`
+	Started   *time.Time `json:"datetime_started"`   // when the first row could be sent to an engine
+	Completed *time.Time `json:"datetime_completed"` // when the job reached its terminal state
+}
+
+// Lineage holds the IDs of the jobs before and after a job.
+type Lineage struct {
+	Continues   *string `json:"continues"`    // the ended job from which this job takes over committed rows
+	ContinuedBy *string `json:"continued_by"` // the newest job that takes over rows from this job
 }
 
 // MaxNameRunes is the longest name of a job, in Unicode code points.
@@ -204,12 +212,9 @@ type Spec struct {
 
 	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
 	FileName string `json:"file_name,omitempty"` // name of the File
-	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
+	ColumnChoice
 	RowChoice
-	Keep     []string `json:"keep,omitempty"`      // columns of the input that results can repeat; KeepAll means all
-	IDColumn string   `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
-	Messages bool     `json:"messages,omitempty"`  // rows are chats: JSON lists of messages with role and content
-	Output   string   `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
+	Messages bool `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content
 
 	System   string          `json:"system,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
@@ -220,8 +225,20 @@ type Spec struct {
 	TruncateRows bool `json:"truncate_rows"`
 	Repair       bool `json:"repair,omitempty"` // accept JSON with text around it as an answer to Schema
 	Dedup        bool `json:"dedup,omitempty"`  // run only the first of equal rows, the others get its answer; never with SeedPerRow or Raw
+	JobQuotas
+}
 
-	// The account's quotas at submission. A row or token quota of 0 means no limit.
+// ColumnChoice names columns of the input and of the results.
+type ColumnChoice struct {
+	Column   string   `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
+	Keep     []string `json:"keep,omitempty"`      // columns of the input that results can repeat; KeepAll means all
+	IDColumn string   `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
+	Output   string   `json:"output,omitempty"`    // name of the output column in the results; empty: the job's ID
+}
+
+// JobQuotas holds the account's quotas at the submission of a job. A row or token quota of 0
+// means no limit.
+type JobQuotas struct {
 	RowQuota   int64    `json:"row_quota"`                // rows of this job
 	TokenQuota int64    `json:"token_quota"`              // input tokens of this job
 	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD per account and calendar month, UTC; nil for no limit

@@ -163,7 +163,7 @@ func TestEqualRowsRunOnceWhileTheInputIsRead(t *testing.T) {
 		e := counting(echo)
 		b := setup(t, &e.scripted, func(c *actors.Config) { bucket = held(c) })
 		texts := repeated(730, 150)
-		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true, RowQuota: 730, TokenQuota: 1e6})
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 730, TokenQuota: 1e6}})
 		first := int64(distinct(texts[:300]))
 		b.await(id, func(store.Record) bool { return e.calls.Load() == first })
 		time.Sleep(4 * b.cfg.Parts.Interval)

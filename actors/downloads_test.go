@@ -60,7 +60,7 @@ func newSlowSource(t *testing.T, texts []string) *slowSource {
 // and returns the job when it has an owner again.
 func (b *rig) loseDownload(source *slowSource) string {
 	b.t.Helper()
-	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	id := b.submit(rowmill.Spec{URL: source.URL, ColumnChoice: rowmill.ColumnChoice{Column: "text"}})
 	// Once the source has the request: if no job wants the input before that, the
 	// node sends none.
 	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
@@ -104,7 +104,7 @@ func TestANodeStopsWhileAnotherDownloads(t *testing.T) {
 	b.system = one.system
 	texts := numbered(200)
 	source := newSlowSource(t, texts)
-	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	id := b.submit(rowmill.Spec{URL: source.URL, ColumnChoice: rowmill.ColumnChoice{Column: "text"}})
 	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
 	two := b.join(net, "two", &scripted{answer: echo})
 	one.cut.Store(true)
@@ -147,7 +147,7 @@ func TestAJobIsStartingWhileItsInputIsFetched(t *testing.T) {
 	b := setup(t, e)
 	texts := numbered(200)
 	source := newSlowSource(t, texts)
-	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	id := b.submit(rowmill.Spec{URL: source.URL, ColumnChoice: rowmill.ColumnChoice{Column: "text"}})
 	begun := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil })
 	if begun.Job.Status != rowmill.StatusStarting || begun.Job.Message != "Downloading the input." {
 		t.Errorf("the job is %s as its download begins: %q", begun.Job.Status, begun.Job.Message)

@@ -50,7 +50,7 @@ func TestRowsRunWhileTheInputIsRead(t *testing.T) {
 		e := &scripted{answer: echo}
 		b := setup(t, e, func(c *actors.Config) { bucket = held(c) })
 		texts := numbered(730)
-		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 730, TokenQuota: 1e6})
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), JobQuotas: rowmill.JobQuotas{RowQuota: 730, TokenQuota: 1e6}})
 		b.await(id, func(store.Record) bool { return e.calls.Load() == 300 })
 		time.Sleep(4 * b.cfg.Parts.Interval) // their parts are written
 		rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
@@ -88,11 +88,15 @@ func TestWhatIsWrongFurtherDownCostsNothing(t *testing.T) {
 			rowmill.CodeInvalidInputFile, "Line 452 of the CSV input has 2 fields where the header has 1.",
 		},
 		"too many rows": {
-			func(b *rig) rowmill.Spec { return rowmill.Spec{Spooled: b.spool(numbered(500)), RowQuota: 450} },
+			func(b *rig) rowmill.Spec {
+				return rowmill.Spec{Spooled: b.spool(numbered(500)), JobQuotas: rowmill.JobQuotas{RowQuota: 450}}
+			},
 			rowmill.CodeRowQuota, "The input has at least 451 rows",
 		},
 		"too many tokens": {
-			func(b *rig) rowmill.Spec { return rowmill.Spec{Spooled: b.spool(numbered(500)), TokenQuota: 900} },
+			func(b *rig) rowmill.Spec {
+				return rowmill.Spec{Spooled: b.spool(numbered(500)), JobQuotas: rowmill.JobQuotas{TokenQuota: 900}}
+			},
 			rowmill.CodeTokenQuota, "counted to row ",
 		},
 	} {

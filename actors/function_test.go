@@ -78,7 +78,7 @@ func TestFunction_ColumnsOfAURLBecomeFields(t *testing.T) {
 	file := "title,key,name\nDr,1,Ann\n,2,\"Bob\nJr\"\n"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, file) }))
 	defer server.Close()
-	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, IDColumn: "key", Function: greeting}))
+	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, ColumnChoice: rowmill.ColumnChoice{IDColumn: "key"}, Function: greeting}))
 	b.checkEcho(rec, []string{"Greet Ann Dr!", "Greet Bob\nJr !"})
 	if columns := b.columns(rec); fmt.Sprint(columns["key"], columns["name"], columns["title"]) != "[1 2] [Ann Bob\nJr] [Dr ]" {
 		t.Errorf("the fields have the columns %v", columns)

@@ -19,7 +19,7 @@ import (
 // before any row was done, as if their processes had crashed.
 func (b *rig) tried(owners ...store.Claim) (id string) {
 	b.t.Helper()
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: writer.ID, Created: time.Now().UTC()}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: writer.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 	spec := rowmill.Spec{Account: "default", Model: writer, Inline: numbered(3)}
 	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		b.t.Fatal(err)

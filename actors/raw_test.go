@@ -35,7 +35,7 @@ func (b *rig) raw(rows int) rowmill.Spec {
 		_, err = w.Commit()
 	}
 	must.Succeed(b.t, err)
-	spec := rowmill.Spec{Model: writer, Spooled: key, IDColumn: "custom_id"}
+	spec := rowmill.Spec{Model: writer, Spooled: key, ColumnChoice: rowmill.ColumnChoice{IDColumn: "custom_id"}}
 	spec.Model.Kind = rowmill.KindRaw
 	spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/p", Window: "24h"}
 	return spec

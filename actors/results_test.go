@@ -60,7 +60,7 @@ func TestTheEndOfAJobIsTriedAgain(t *testing.T) {
 		balky := &balkyStore{}
 		balky.ends.Store(2)
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { balky.Store, c.Store = c.Store, balky })
-		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(20), RowQuota: 10})), rowmill.CodeRowQuota)
+		failure(t, b.end(b.submit(rowmill.Spec{Inline: numbered(20), JobQuotas: rowmill.JobQuotas{RowQuota: 10}})), rowmill.CodeRowQuota)
 		if left := balky.ends.Load(); left >= 0 {
 			t.Errorf("%d refusals are left", left)
 		}

@@ -168,7 +168,7 @@ func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(300)
-		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 10})
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), JobQuotas: rowmill.JobQuotas{RowQuota: 10}})
 		failure(t, b.end(id), rowmill.CodeRowQuota)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		again := old
@@ -187,7 +187,7 @@ func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 			c.Inputs.Retention = week
 			c.Clock = func() time.Time { return time.Now().Add(2 * week) }
 		})
-		id := b.submit(rowmill.Spec{Inline: numbered(300), RowQuota: 10})
+		id := b.submit(rowmill.Spec{Inline: numbered(300), JobQuotas: rowmill.JobQuotas{RowQuota: 10}})
 		failure(t, b.end(id), rowmill.CodeRowQuota)
 		rec := b.await(id, func(r store.Record) bool { return r.InputUntil != nil || r.InputRemoved != nil })
 		if rec.InputRemoved != nil || rec.InputUntil.Before(time.Now().Add(week-time.Minute)) {
@@ -210,7 +210,7 @@ func TestInlineRowsLeaveTheRecord(t *testing.T) {
 		b.checkEcho(rec, texts)
 		b.cleaned(id, "input/", "parts/")
 		// A job that is cancelled before its input was read settles too.
-		pending := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
+		pending := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 		if _, _, err := b.store.Create(t.Context(), store.Record{Job: pending, Spec: rowmill.Spec{Account: "default", Model: writer, Inline: texts}}, nil); err != nil {
 			t.Fatal(err)
 		}

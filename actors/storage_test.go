@@ -359,7 +359,7 @@ func TestADownloadIsHeldWhileTheDiskIsFull(t *testing.T) {
 	defer server.Close()
 	bucket.only = "/input/shard"
 	bucket.fail(syscall.ENOSPC)
-	id := b.submit(rowmill.Spec{URL: server.URL, Column: "text"})
+	id := b.submit(rowmill.Spec{URL: server.URL, ColumnChoice: rowmill.ColumnChoice{Column: "text"}})
 	b.await(id, says("has no room"))
 	b.outlast(id)
 	bucket.fail(nil)

@@ -102,7 +102,7 @@ func (b *rig) submit(spec rowmill.Spec) string {
 	if spec.Account == "" {
 		spec.Account = "default"
 	}
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 	if spec.Estimate {
 		job.RunType = rowmill.RunEstimate
 	}
@@ -254,7 +254,7 @@ func TestURLJobCarriesIDs(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, Column: "text", IDColumn: "key"}))
+	rec := b.end(b.submit(rowmill.Spec{URL: server.URL, ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: "key"}}))
 	b.checkEcho(rec, numbered(250))
 	full := must.Get(b.cfg.Blob.Open(t.Context(), rec.Artifacts["full"].Key))(t)
 	defer full.Close()
@@ -317,14 +317,14 @@ func TestRowQuotaFailsTheJobWhileItIsRead(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo})
 		for says, spec := range map[string]rowmill.Spec{
-			"has at least 301 rows": {Spooled: b.spool(numbered(305)), RowQuota: 300},
-			"has 5 rows":            {Inline: numbered(5), RowQuota: 2},
+			"has at least 301 rows": {Spooled: b.spool(numbered(305)), JobQuotas: rowmill.JobQuotas{RowQuota: 300}},
+			"has 5 rows":            {Inline: numbered(5), JobQuotas: rowmill.JobQuotas{RowQuota: 2}},
 		} {
 			if f := failure(t, b.end(b.submit(spec)), rowmill.CodeRowQuota); !strings.Contains(f.Message, says) {
 				t.Errorf("%q lacks %q", f.Message, says)
 			}
 		}
-		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), RowQuota: 3})), numbered(3))
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(3), JobQuotas: rowmill.JobQuotas{RowQuota: 3}})), numbered(3))
 	})
 }
 

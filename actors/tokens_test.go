@@ -146,7 +146,7 @@ func TestTokenQuotaFailsTheJob(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, byWords)
-		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(300)), TokenQuota: 100})), rowmill.CodeTokenQuota)
+		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(numbered(300)), JobQuotas: rowmill.JobQuotas{TokenQuota: 100}})), rowmill.CodeTokenQuota)
 		if !strings.Contains(f.Message, "100 tokens") || !strings.Contains(f.Message, "rowmill quotas set") {
 			t.Errorf("failure = %q, want the limit and the command that raises it", f.Message)
 		}
@@ -159,12 +159,12 @@ func TestCostQuotaFailsTheJob(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, byWords)
 		limit := 10.0
 		// 3 rows with 2 words each, and at most 6 words out: 6 + 12 USD.
-		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit})), rowmill.CodeCostQuota)
+		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), JobQuotas: rowmill.JobQuotas{CostQuota: &limit}})), rowmill.CodeCostQuota)
 		if !strings.Contains(f.Message, "10 USD") {
 			t.Errorf("failure = %q, want the limit named", f.Message)
 		}
 		limit = 20
-		rec := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit}))
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), JobQuotas: rowmill.JobQuotas{CostQuota: &limit}}))
 		if rec.Job.Status != rowmill.StatusSucceeded || rec.Reserved != 0 {
 			t.Errorf("job = %+v with %v set aside, want success and nothing", rec.Job, rec.Reserved)
 		}

@@ -306,7 +306,7 @@ func TestRepeated(t *testing.T) {
 		}, 1},
 		"Redeliver": {func(w cluster) repetition {
 			hook, ended := w.hook(), time.Now().UTC()
-			rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
+			rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, JobTimes: rowmill.JobTimes{Completed: &ended}}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
 			must.Get(webhook.CreateDeliveries(t.Context(), w.store, &rec))(t)
 			id := w.delivered(hook)[0].(map[string]any)["id"].(string)
 			return repetition{path: hook + "/deliveries/" + id + "/redeliver", names: "id", refused: []int{409}, effects: func() int { return len(w.delivered(hook)) }}

@@ -26,7 +26,7 @@ func (w *world) used(account, model string, totals store.RowTotals) {
 func (w *world) usedWith(key, account, model string, totals store.RowTotals) {
 	w.Helper()
 	record := store.Record{
-		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: exchange.NilIfZero(key)},
+		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now()}, KeyID: exchange.NilIfZero(key)},
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)

@@ -128,7 +128,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	var jobs []string
 	for n := range 5 {
 		ended := time.Now().UTC().Add(time.Duration(n) * time.Second)
-		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
+		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, JobTimes: rowmill.JobTimes{Completed: &ended}}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
 		if made, err := webhook.CreateDeliveries(t.Context(), w.store, &rec); err != nil || !made {
 			t.Fatal(made, err)
 		}
@@ -199,7 +199,7 @@ func TestWebhooks_Client(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	ended := time.Now().UTC()
-	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: "acme"}}
+	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, JobTimes: rowmill.JobTimes{Completed: &ended}}, Spec: rowmill.Spec{Account: "acme"}}
 	must.Get(webhook.CreateDeliveries(ctx, w.store, &rec))(t)
 	page, _, err := c.ListDeliveries(ctx, made.ID, client.ListDeliveriesParams{Account: "acme", Limit: 1})
 	if err != nil || len(page.Deliveries) != 1 || *page.Deliveries[0].JobID != rec.Job.ID || page.NextCursor != "" {

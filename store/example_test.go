@@ -33,7 +33,7 @@ func Example() {
 
 	_, _, err = records.Create(ctx, store.Record{
 		Job: rowmill.Job{
-			ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", Created: time.Now(),
+			ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", JobTimes: rowmill.JobTimes{Created: time.Now()},
 		},
 		Spec: rowmill.Spec{
 			Account: "default", Inline: []string{"a row"},

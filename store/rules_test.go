@@ -13,7 +13,7 @@ import (
 
 func newRecord() Record {
 	return Record{
-		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Unix(1e9, 0)},
+		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Unix(1e9, 0)}},
 		Spec: rowmill.Spec{Account: "a"},
 	}
 }

@@ -152,12 +152,7 @@ type Record struct {
 	DownloadFinished *time.Time `json:"download_finished,omitempty"` // when the whole input was stored, as downloaded or cut into shards
 	Shards           int        `json:"shards"`                      // number of shards; 0 until the input is cut into shards
 	Cut              string     `json:"cut,omitempty"`               // says which rows are in which shard, see shard.Manifest; empty for an estimate
-
-	// ShardRows and ShardBytes are the limits of a shard in rows and bytes. They are set
-	// when rows of the input ran before the whole input was cut into shards. An owner
-	// that cuts the input again must use the same limits.
-	ShardRows  int   `json:"shard_rows,omitempty"`
-	ShardBytes int64 `json:"shard_bytes,omitempty"`
+	ShardLimits
 
 	// Lost is the sum of the totals of the lost parts (see Parts.MarkPartsLost). The account
 	// has paid for their rows.
@@ -194,6 +189,13 @@ type Record struct {
 	// Artifacts are the job's result files by variant name. "full" and "rows" are set when
 	// the job succeeds, variants with fewer columns when a client first requests them.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
+}
+
+// ShardLimits are the limits of a shard. They are set when rows of the input ran before the
+// whole input was cut into shards. An owner that cuts the input again must use the same limits.
+type ShardLimits struct {
+	ShardRows  int   `json:"shard_rows,omitempty"`
+	ShardBytes int64 `json:"shard_bytes,omitempty"`
 }
 
 // A JobHead is the part of a record that clients see.

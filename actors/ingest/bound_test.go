@@ -26,7 +26,7 @@ func TestRun_BoundsDecideAsCountsDo(t *testing.T) {
 		}), 1, 60).Draw(t, "texts")
 		spec := rowmill.Spec{
 			Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, Template: rapid.SampledFrom([]string{"chatml", ""}).Draw(t, "template")}, Spooled: r.spool(t, texts...),
-			TokenQuota: rapid.Int64Range(1, 3000).Draw(t, "quota"), Estimate: rapid.Bool().Draw(t, "estimate"),
+			JobQuotas: rowmill.JobQuotas{TokenQuota: rapid.Int64Range(1, 3000).Draw(t, "quota")}, Estimate: rapid.Bool().Draw(t, "estimate"),
 			Dedup: rapid.Bool().Draw(t, "dedup"),
 		}
 		r.DedupRows = rapid.IntRange(1, 30).Draw(t, "rows remembered")

@@ -45,5 +45,5 @@ func TestRun_Messages(t *testing.T) {
 		}
 	}
 	r.fails(t, rowmill.Spec{Spooled: r.spool(t, want[0], "Hello"), Messages: true}, rowmill.CodeInvalidInputFile, "Row 1 is no chat: it is not a list of messages")
-	r.fails(t, rowmill.Spec{Spooled: "csv", File: "file-1", Column: "id", Messages: true}, rowmill.CodeInvalidInputFile, "Row 0 is no chat")
+	r.fails(t, rowmill.Spec{Spooled: "csv", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Column: "id"}, Messages: true}, rowmill.CodeInvalidInputFile, "Row 0 is no chat")
 }

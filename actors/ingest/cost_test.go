@@ -142,7 +142,7 @@ func TestReserve(t *testing.T) {
 		{"without a price", func(s *rowmill.Spec) { s.Model = rowmill.Model{ID: "own", NoPrice: true} }, 0, "20 USD a month, and own has no price"},
 		{"without a price and a quota", func(s *rowmill.Spec) { s.Model, s.CostQuota = rowmill.Model{ID: "own", NoPrice: true}, nil }, 0, ""},
 	} {
-		spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, CostQuota: &limit, Sampling: map[string]any{"max_tokens": int64(10)}}
+		spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, JobQuotas: rowmill.JobQuotas{CostQuota: &limit}, Sampling: map[string]any{"max_tokens": int64(10)}}
 		test.change(&spec)
 		rec, fence := r.job(t, spec)
 		lost := fence

@@ -54,7 +54,7 @@ func counting(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *inputToken
 
 func TestInputCounter_TheTokenQuotaEndsTheReading(t *testing.T) {
 	t.Parallel()
-	c := counting(t, &rowmill.Spec{TokenQuota: 5000}, words{})
+	c := counting(t, &rowmill.Spec{JobQuotas: rowmill.JobQuotas{TokenQuota: 5000}}, words{})
 	read := 0
 	for read < 10_000_000 && c.err() == nil {
 		_ = c.add("one two three four five")

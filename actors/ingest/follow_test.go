@@ -171,7 +171,7 @@ func TestRun_AQuotaIsExceededDuringTheDownload(t *testing.T) {
 		return nil
 	}}
 	r.Downloader, r.Ready = server, func(EarlyShards) {}
-	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", RowQuota: 250})
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", JobQuotas: rowmill.JobQuotas{RowQuota: 250}})
 	_, err := r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeRowQuota, "The input has at least 251 rows")
 	if !r.has(t, layout.RawInputKey(rec.Job.ID)) || rec.DownloadFinished == nil {

@@ -83,7 +83,7 @@ func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
 	if spec.Model.ID == "" {
 		spec.Model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, InputPrice: 1e6, OutputPrice: 1e6}
 	}
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Created: time.Now().UTC()}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 	if spec.Estimate {
 		job.RunType = rowmill.RunEstimate
 	}
@@ -316,8 +316,8 @@ func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
 	if objects, err := r.Bucket.List(t.Context(), "jobs/"); err != nil || len(objects) > 0 {
 		t.Errorf("objects %v, %v", objects, err)
 	}
-	r.fails(t, rowmill.Spec{Inline: numbered(11), RowQuota: 10, Priority: 1}, rowmill.CodeRowQuota, "--priority 1 --rows 11")
-	r.fails(t, rowmill.Spec{Inline: numbered(11), TokenQuota: 10}, rowmill.CodeTokenQuota, "10 tokens")
+	r.fails(t, rowmill.Spec{Inline: numbered(11), JobQuotas: rowmill.JobQuotas{RowQuota: 10}, Priority: 1}, rowmill.CodeRowQuota, "--priority 1 --rows 11")
+	r.fails(t, rowmill.Spec{Inline: numbered(11), JobQuotas: rowmill.JobQuotas{TokenQuota: 10}}, rowmill.CodeTokenQuota, "10 tokens")
 }
 
 // A completed run is not repeated. A run that broke off at any point is.
@@ -353,7 +353,7 @@ func TestRun_DownloadsOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.file.file = "name,key\nAnn,1\nBob,2\n"
-	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", IDColumn: "key"})
+	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", ColumnChoice: rowmill.ColumnChoice{IDColumn: "key"}})
 	r.file.asked = func() {
 		if known := r.get(t, rec.Job.ID); known.DownloadStarted == nil || known.DownloadFinished != nil {
 			t.Errorf("when the first byte is asked for the record is %+v", known)
@@ -436,14 +436,14 @@ func TestRun_ALostLeaseComesBeforeTheDownload(t *testing.T) {
 func TestRun_QuotasEndTheReading(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	id := r.fails(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250}, rowmill.CodeRowQuota, "at least 251 rows")
+	id := r.fails(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), JobQuotas: rowmill.JobQuotas{RowQuota: 250}}, rowmill.CodeRowQuota, "at least 251 rows")
 	if objects, err := r.Bucket.List(t.Context(), layout.InputPrefix(id)); err != nil || len(objects) > 2 {
 		t.Errorf("%d shards were written, %v; want none that ends after the quota", len(objects), err)
 	}
-	r.reads(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), RowQuota: 250}, numbered(250)...)
+	r.reads(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), JobQuotas: rowmill.JobQuotas{RowQuota: 250}}, numbered(250)...)
 	// The failure of an earlier row is reported, not an error found later in the input.
 	lines := `"one two three"` + "\n" + `"four five six"` + "\nno JSON\n"
-	r.fails(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5}, rowmill.CodeTokenQuota, "counted to row 1")
+	r.fails(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), JobQuotas: rowmill.JobQuotas{TokenQuota: 5}}, rowmill.CodeTokenQuota, "counted to row 1")
 }
 
 func TestRun_InvalidInputs(t *testing.T) {
@@ -455,7 +455,7 @@ func TestRun_InvalidInputs(t *testing.T) {
 		t.Errorf("rows that are not there: %v", err)
 	}
 	r.file.file = "name\nAnn\n"
-	r.fails(t, rowmill.Spec{URL: "https://files.test/rows.csv", Column: "other"}, rowmill.CodeInvalidInputFile, "other")
+	r.fails(t, rowmill.Spec{URL: "https://files.test/rows.csv", ColumnChoice: rowmill.ColumnChoice{Column: "other"}}, rowmill.CodeInvalidInputFile, "other")
 	r.reads(t, rowmill.Spec{Spooled: r.put(t, "spooled/bytes", "\"A\xffB\"\n")}, "A\uFFFDB") // text that is not UTF-8
 }
 

@@ -9,8 +9,8 @@ import (
 // A quota failure names the limit, the value and the command that raises the limit.
 func TestQuotaFailuresNameLimitValueAndCommand(t *testing.T) {
 	t.Parallel()
-	prototype := &rowmill.Spec{RowQuota: 1000, TokenQuota: 50_000}
-	production := &rowmill.Spec{RowQuota: 1000, TokenQuota: 50_000, Priority: 1}
+	prototype := &rowmill.Spec{JobQuotas: rowmill.JobQuotas{RowQuota: 1000, TokenQuota: 50_000}}
+	production := &rowmill.Spec{JobQuotas: rowmill.JobQuotas{RowQuota: 1000, TokenQuota: 50_000}, Priority: 1}
 	for _, test := range []struct {
 		err  error
 		want string

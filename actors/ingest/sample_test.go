@@ -82,7 +82,7 @@ func TestSampleAndRest(t *testing.T) {
 		r := &rig{Config: base.Config, store: base.store, session: base.session}
 		r.Parts, r.ShardRows = r.store, rapid.IntRange(1, 20).Draw(t, "rows of a shard")
 		texts := numbered(rapid.IntRange(1, 60).Draw(t, "rows"))
-		spec := rowmill.Spec{Spooled: r.spool(t, texts...), RowQuota: 60, RowChoice: rowmill.RowChoice{
+		spec := rowmill.Spec{Spooled: r.spool(t, texts...), JobQuotas: rowmill.JobQuotas{RowQuota: 60}, RowChoice: rowmill.RowChoice{
 			Limit: rapid.Int64Range(1, 70).Draw(t, "limit"), Sample: rapid.SampledFrom([]rowmill.Sample{rowmill.SampleFirst, rowmill.SampleRandom}).Draw(t, "sample"),
 		}}
 		spec.Seed = rapid.Int64().Draw(t, "seed")

@@ -155,8 +155,8 @@ func (r *rig) get(id string) store.Record {
 // open creates a running job with three rows.
 func (r *rig) open(account string) (id string, fence store.Fence) {
 	r.Helper()
-	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}, Keep: r.columns}
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", Created: time.Now().UTC()}
+	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}, ColumnChoice: rowmill.ColumnChoice{Keep: r.columns}}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: "m", JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		r.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestRound_SweepsAfterCrashes(t *testing.T) {
 	alien := r.putKey("jobs-of-others/x")
 	r.clean()
 	if got := len(r.objects(never)) + len(r.objects(done)) + len(r.objects(cancelled)); got != 1+5+2 {
-		t.Errorf("%d objects are left of those that are younger than a day", got)
+		t.Errorf("%d objects younger than a day are left", got)
 	}
 	r.days = 2
 	r.clean()

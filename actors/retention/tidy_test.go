@@ -17,7 +17,7 @@ func (r *rig) cancelled() string { return r.cancelledAt(time.Now()) }
 
 func (r *rig) cancelledAt(now time.Time) string {
 	r.Helper()
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: now.UTC()}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: now.UTC()}}
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: rowmill.Spec{Account: "default", Inline: []string{"a"}}}, nil); err != nil {
 		r.Fatal(err)
 	}

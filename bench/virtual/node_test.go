@@ -190,7 +190,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	must.Succeed(n.t, buffered.Flush())
 	info := must.Get(w.Commit())(n.t)
 	job := rowmill.Job{
-		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
+		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()},
 	}
 	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, Dedup: n.dedup, Estimate: n.estimate}
 	if n.estimate {

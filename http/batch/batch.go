@@ -76,7 +76,7 @@ func (b *Batches) NewRecord(model rowmill.Model, raw rowmill.RawBatch, window ti
 	deadline := now.Add(window)
 	raw.Dialect, raw.Deadline = b.Dialect, &deadline
 	return submission.NewRecord(id, rowmill.Spec{
-		Model: model, Spooled: layout.SpooledRowsKey(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
+		Model: model, Spooled: layout.SpooledRowsKey(id), ColumnChoice: rowmill.ColumnChoice{IDColumn: idColumn}, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
 	}, now)
 }
 

@@ -203,7 +203,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
 		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice, Keep: spec.Keep,
-		Schema: spec.Schema, Sampling: spec.Sampling, Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "Waiting for a place on a node.",
+		Schema: spec.Schema, Sampling: spec.Sampling, JobTimes: rowmill.JobTimes{Created: now.UTC().Truncate(time.Microsecond)}, Warnings: []string{}, Message: "Waiting for a place on a node.",
 	}}
 }
 

@@ -52,7 +52,7 @@ func (p place) job() string {
 
 func (p place) record(id string) {
 	p.Helper()
-	job := rowmill.Job{ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Created: time.Now()}
+	job := rowmill.Job{ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, JobTimes: rowmill.JobTimes{Created: time.Now()}}
 	spec := rowmill.Spec{Account: "default"}
 	if _, _, err := p.store.Create(p.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		p.Fatal(err)

@@ -38,7 +38,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 		must.Succeed(t, records.SetLayout(ctx, newer, layout))
 	}
 	rec := store.Record{
-		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Unix(1e9, 0).UTC()},
+		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Unix(1e9, 0).UTC()}},
 		Spec: rowmill.Spec{Account: "a", Inline: []string{"row"}},
 	}
 	if _, _, err := s.Create(ctx, rec, nil); err != nil {

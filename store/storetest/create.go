@@ -73,7 +73,7 @@ func testRecordSurvivesWhole(s *suite) {
 			Labels: rowmill.Labels{Name: pointer("näme"), Description: pointer("")}, System: pointer("be \"brief\" \u2028 <b>&"),
 			Schema:   json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
 			Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
-			Created:  time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC),
+			JobTimes: rowmill.JobTimes{Created: time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)},
 			Estimate: &rowmill.Estimate{
 				Method: rowmill.EstimateSampled, SampleRows: 3, SampleInputTokens: 40,
 				Low: 0.05, High: 0.15, InputTokens: 1 << 40, OutputTokens: 60,
@@ -91,10 +91,9 @@ func testRecordSurvivesWhole(s *suite) {
 			},
 			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool",
 			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
-			Format:   "csv", FileName: "f", Column: "c", IDColumn: "i", System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
+			Format:   "csv", FileName: "f", ColumnChoice: rowmill.ColumnChoice{Column: "c", IDColumn: "i"}, System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
-			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, RowQuota: 1 << 40,
-			TokenQuota: 1 << 41, CostQuota: pointer(12.5),
+			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 1 << 40, TokenQuota: 1 << 41, CostQuota: pointer(12.5)},
 		},
 	}
 	stored, _, err := s.Create(s.Context(), rec, nil)

@@ -240,7 +240,7 @@ func (s *suite) newRecord(account string) store.Record {
 			RunType:  rowmill.RunFull,
 			Model:    "m",
 			Sampling: map[string]any{},
-			Created:  s.start.Add(time.Duration(s.made) * time.Second),
+			JobTimes: rowmill.JobTimes{Created: s.start.Add(time.Duration(s.made) * time.Second)},
 		},
 		Spec: rowmill.Spec{
 			Account:  account,

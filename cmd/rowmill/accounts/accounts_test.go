@@ -144,7 +144,7 @@ func TestSettingsSayWhatGoes(t *testing.T) {
 	p := start(t)
 	p.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	id := rowmill.NewJobID()
-	rec := store.Record{SchemaVersion: store.SchemaVersion, Job: rowmill.Job{ID: id, Status: rowmill.StatusPending, Created: p.Now}, Spec: rowmill.Spec{Account: "default"}}
+	rec := store.Record{SchemaVersion: store.SchemaVersion, Job: rowmill.Job{ID: id, Status: rowmill.StatusPending, JobTimes: rowmill.JobTimes{Created: p.Now}}, Spec: rowmill.Spec{Account: "default"}}
 	if _, _, err := p.Store.Create(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)
 	}

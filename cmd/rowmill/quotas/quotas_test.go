@@ -151,7 +151,7 @@ func TestUsage(t *testing.T) {
 	_, key := access.NewKey("acme", caller.RoleUser, "nightly", p.Now)
 	must.Succeed(t, p.Store.PutKey(t.Context(), key))
 	record := store.Record{
-		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: p.Now, KeyID: &key.ID},
+		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: p.Now}, KeyID: &key.ID},
 		Spec: rowmill.Spec{Account: "acme", Model: rowmill.Model{ID: "m", InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := p.Store.Create(t.Context(), record, nil)

@@ -119,7 +119,7 @@ func (r *rig) endpoint(host string) webhook.Endpoint {
 func (r *rig) endJob() {
 	r.Helper()
 	now := time.Now().UTC()
-	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusSucceeded, Created: now, Completed: &now}, Spec: rowmill.Spec{Account: "a"}}
+	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusSucceeded, JobTimes: rowmill.JobTimes{Created: now, Completed: &now}}, Spec: rowmill.Spec{Account: "a"}}
 	for range 2 {
 		if made, err := webhook.CreateDeliveries(r.Context(), r.store, &rec); err != nil || !made {
 			r.Fatalf("announce: %v, %v", made, err)
