@@ -116,10 +116,10 @@ func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record))
 	l.cut(false)
 	back(rec)
 	if n := l.objects(id); n != len(rec.Artifacts) {
-		l.t.Fatalf("%d objects before what is late, want %d", n, len(rec.Artifacts))
+		l.t.Fatalf("%d objects before the late object, want %d", n, len(rec.Artifacts))
 	}
 	l.let()
-	wait.For(l.t, "what is late is stored", func() bool { return l.objects(id) > len(rec.Artifacts) })
+	wait.For(l.t, "the late object is stored", func() bool { return l.objects(id) > len(rec.Artifacts) })
 	wait.For(l.t, "it is gone", func() bool { return l.objects(id) == len(rec.Artifacts) })
 	for name, a := range rec.Artifacts {
 		if _, err := l.cfg.Blob.Stat(l.t.Context(), a.Key); err != nil {

@@ -79,7 +79,7 @@ func New(cfg Config) (*Client, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: 5 * time.Second, // if the service refuses a submission within this time, the client sends no rows
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // so that sizes and byte ranges are those of the object in the bucket
+		DisableCompression:    true, // sizes and byte ranges then match the object in the bucket
 	}
 	return &Client{
 		cfg:  cfg,

@@ -145,7 +145,7 @@ func TestFaultsOfEveryKind(t *testing.T) {
 		least.input, least.output = least.input+low.Input, least.output+low.Output
 		most.input, most.output = most.input+high.Input, most.output+high.Output
 	}
-	t.Logf("%d rows in %v: %d failed, %d retries, %d requests answered badly, %d with what is no JSON; %d good answers came too late",
+	t.Logf("%d rows in %v: %d failed, %d retries, %d requests answered badly, %d without JSON; %d good answers came too late",
 		rows, took, len(failed), retries, bad, malformed, lost)
 	if lost > rows/100 {
 		t.Errorf("%d good answers were not accepted", lost)

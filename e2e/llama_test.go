@@ -84,11 +84,11 @@ func TestLlamaKilledAndStartedAgain(t *testing.T) {
 			alike++
 		}
 	}
-	t.Logf("killed after %d of %d rows were done; %d answers are those of the undisturbed job", atKill.RowsDone, rows, alike)
+	t.Logf("killed after %d of %d rows were done; %d answers equal the answers of the undisturbed job", atKill.RowsDone, rows, alike)
 	// Other rows in a batch change the last digits of a row's numbers, and sometimes a
 	// token. If rows were out of order, hardly any answer would be equal.
 	if alike < rows*9/10 {
-		t.Errorf("only %d of %d answers are those of the undisturbed job", alike, rows)
+		t.Errorf("only %d of %d answers equal the answers of the undisturbed job", alike, rows)
 	}
 }
 

@@ -219,7 +219,7 @@ func TestKilledMigration(t *testing.T) {
 	}
 	to.want(t, "migrate", "--from", from.data, "--to", to.data, "--force")
 	if code, said := to.rowmill(t, "migrate", "--from", from.data, "--to", to.data, "--force"); code == 0 || !strings.Contains(said, "not empty") {
-		t.Errorf("over what is whole: code %d, %s", code, said)
+		t.Errorf("over complete data: code %d, %s", code, said)
 	}
 	to.start(t)
 	to.checkRows(t, id, rows)

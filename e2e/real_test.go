@@ -281,7 +281,7 @@ func (s realService) cut(t *testing.T) { s.succeed(t, tooLong(), 8) }
 
 func (s realService) uncut(t *testing.T) {
 	if !s.refuses {
-		t.Skip("the server says nothing of what is too long")
+		t.Skip("the server does not report a row that is too long")
 	}
 	body := map[string]any{"inputs": tooLong(), "model": s.server.model, "sampling_params": s.sampling(8), "truncate_rows": false}
 	status, answer, err := s.send(http.MethodPost, "/v1/batch-inference", body)

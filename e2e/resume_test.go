@@ -131,7 +131,7 @@ func TestFailedRowsRunAgain(t *testing.T) {
 		}
 	}
 	if job.OutputTokens != tokens || job.Cost >= old.Cost {
-		t.Errorf("%d tokens were billed, %d are those of %d rows that ran; cost %v after %v", job.OutputTokens, tokens, old.FailedRows, job.Cost, old.Cost)
+		t.Errorf("%d tokens were billed, but the %d rows that ran have %d tokens; cost %v after %v", job.OutputTokens, old.FailedRows, tokens, job.Cost, old.Cost)
 	}
 }
 

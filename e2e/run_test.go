@@ -168,7 +168,7 @@ func TestRun_Limit(t *testing.T) {
 	sample := answers()
 	r.end(t, 0, []string{"running the other rows: 30 are done", "300 rows in", "wrote answers.jsonl"})
 	if calls := w.calls.Load(); calls != 20+rows {
-		t.Errorf("%d requests for a trial of 20 rows and a run of %d, of which 30 ran first", calls, rows)
+		t.Errorf("%d requests for a trial of 20 rows and a run of %d rows, 30 of them earlier", calls, rows)
 	}
 	all := answers()
 	for i, line := range all {

@@ -65,7 +65,8 @@ func OpenSource(r io.ReaderAt, size int64, opts Options, names []string) (*Sourc
 	return nil, err
 }
 
-// selectSource returns the positions of columns in a file whose columns are all.
+// selectSource returns the positions of the wanted columns in a file. all lists the columns of
+// the file.
 func selectSource(all, names []string) (positions []int, err error) {
 	for i := range all {
 		if names == nil {
@@ -261,8 +262,8 @@ func scanMembers(text *textReader, limits Limits, names []string) ([]SourceColum
 	return columns, nil
 }
 
-// maxMembers limits the columns of a JSON Lines file whose objects have other members in each
-// row: more columns make no useful table.
+// maxMembers limits the columns of a JSON Lines file, which may have new members in each row.
+// More columns make no useful table.
 const maxMembers = 10_000
 
 // kindOfValue returns the kind of a JSON value; IDNull for null, and IDString for a value that

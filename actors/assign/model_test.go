@@ -256,7 +256,7 @@ func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 			}
 		}
 		if n := s.owner.Remove(a); int(n) != unseen {
-			s.t.Fatalf("a worker left with %d rows, of which it knew all but %d", n, unseen)
+			s.t.Fatalf("a worker left with %d rows and did not know %d of them", n, unseen)
 		}
 		h.stopped = true
 		return

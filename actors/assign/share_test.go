@@ -23,7 +23,7 @@ func TestSharesByNode(t *testing.T) {
 	a, parts := at("a", "one", 0, 6, part("written", 0, 4))
 	at("b", "two", 6, 8)
 	if got := o.ProgressByNode(start); len(got) != 2 || got[0] != (NodeProgress{Address: "one", Assigned: 6}) || got[1] != (NodeProgress{Address: "two", Assigned: 2}) {
-		t.Errorf("%+v, want those that are written and not committed too", got)
+		t.Errorf("%+v, want also the parts that are written and not committed", got)
 	}
 	o.MarkCommitted("a", parts[0].Part, start.Add(10*time.Second))
 	later := start.Add(20 * time.Second)

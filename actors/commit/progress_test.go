@@ -241,7 +241,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 				}
 				for n := at.From; n < at.To; n++ {
 					if parts := p.ShardParts(n); joined[n] || len(parts) != 1 || !parts[0].Complete {
-						t.Fatalf("shard %d is put together, of which there is %+v", n, parts)
+						t.Fatalf("shard %d is merged, but it has the parts %+v", n, parts)
 					}
 					joined[n] = true
 				}

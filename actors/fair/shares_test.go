@@ -105,7 +105,7 @@ func TestSharesComeToBeEven(t *testing.T) {
 		t.Fatalf("the first account got %d places, want all 12 and one of those kept", got)
 	}
 	if b, c := ask("b", rowmill.Production), ask("c", rowmill.Prototyping); b != 1 || c != 1 {
-		t.Fatalf("those that came later got %d and %d places, want one each", b, c)
+		t.Fatalf("the later accounts got %d and %d places, want one each", b, c)
 	}
 	if ask("d", rowmill.Production) != 1 || ask("e", rowmill.Production) != 0 {
 		t.Fatal("half of the kept places are for urgent jobs alone")

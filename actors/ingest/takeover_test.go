@@ -47,7 +47,7 @@ func (d dyingJobs) MarkContinued(ctx context.Context, id, by string) error {
 	return d.Jobs.MarkContinued(ctx, id, by)
 }
 
-// dyingRig returns a rig whose owner dies after this many writes to store and bucket.
+// dyingRig returns a rig that ends its owner after a number of writes to store and bucket.
 func (r *rig) dyingRig(writes int) *rig {
 	die, d := dies(writes), *r
 	d.Jobs, d.Bucket = dyingJobs{r.store, die}, &hooked{Bucket: r.Bucket, create: func(string) error { return die() }}

@@ -96,7 +96,7 @@ func TestRound_RecordsThatCannotBeChangedDelayNoOthers(t *testing.T) {
 	r.rounds(4)
 	r.gone(good)
 	if !r.kept(broken...) {
-		t.Error("data went of which the record still says that it is there")
+		t.Error("data was removed, but the record still names it")
 	}
 }
 

@@ -74,7 +74,7 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 	greedy.adjustBytes(5000)
 	modest, heavy := b.NewWorkerMemory("modest", rowmill.Production, idle), b.NewWorkerMemory("heavy", rowmill.Production, idle)
 	if m, h := modest.acquire(100, 10, toSend), heavy.acquire(100, 10, toSend); m != 6 || h != 18 {
-		t.Fatalf("those that came later got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
+		t.Fatalf("the later accounts got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
 	}
 	for _, m := range []*WorkerMemory{modest, heavy} {
 		if m.acquire(1, 10, toSend) > 0 {

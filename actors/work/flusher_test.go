@@ -165,7 +165,7 @@ func TestFlusherKeepsFailedBatches(t *testing.T) {
 	f := NewFlusher(1000, time.Minute)
 	f.Add(finished(3, 1000), start)
 	if f.Cut(4) != nil {
-		t.Error("cut a shard of which nothing gathers")
+		t.Error("cut a shard that has no rows waiting")
 	}
 	f.MarkFailed(f.Cut(3)[0])
 	if !f.Idle() || !f.IsBehind() || !f.HasOverdueRows(start.Add(time.Hour)) {

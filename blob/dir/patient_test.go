@@ -130,7 +130,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 		o := must.Get(b.Open(t.Context(), "a/raw"))(t)
 		defer o.Close()
 		if got, err := io.ReadAll(blob.NewReader(o)); err != nil || string(got) != string(content) {
-			t.Errorf("%d bytes were read, not those that were written: %v", len(got), err)
+			t.Errorf("%d bytes were read, but other bytes were written: %v", len(got), err)
 		}
 	})
 }

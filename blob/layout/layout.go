@@ -153,8 +153,8 @@ func JobPrefix(job string) string { return Jobs + job + "/" }
 // InputPrefix returns the prefix of a job's input objects.
 func InputPrefix(job string) string { return JobPrefix(job) + "input/" }
 
-// WholeInput returns the name that stands for the job in the keys of its whole input, if the
-// job has a limit. InputPrefix(job) covers these keys.
+// WholeInput returns the name that replaces the job's id in the keys of the whole input of a
+// job with a limit. InputPrefix(job) covers these keys.
 func WholeInput(job string) string { return job + "/input/whole" }
 
 // KeptColumnsKey returns the key of the columns of a job's whole input that results can repeat.

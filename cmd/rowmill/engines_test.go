@@ -137,7 +137,7 @@ func TestServeUsesTheServerItFinds(t *testing.T) {
 	}
 	awaitReady(t, m, "engine "+address+": SIMULATED, outputs are made up; rowmill-sim", "at "+address+", up since 20", "serves ", "a window of ", "gpu 0: NVIDIA H200, 47.0 of 141.0 GiB used, 50 % busy")
 	if !strings.Contains(logs.String(), "OUTPUTS ARE SIMULATED: a simulated server was found") {
-		t.Error("the log does not say what is used")
+		t.Error("the log does not name the servers in use")
 	}
 
 	const rows = 600
@@ -180,7 +180,7 @@ func TestGPUMachineWaitsForItsServer(t *testing.T) {
 	}
 	awaitReady(t, m, "engines: NONE YET, jobs wait for a server at "+address, "this machine has a GPU (NVIDIA H200)")
 	if text := logs.String(); !strings.Contains(text, "NO INFERENCE SERVER YET") || !strings.Contains(text, "--simulate") {
-		t.Error("the log does not say what is missing:\n" + text)
+		t.Error("the log does not name the missing server:\n" + text)
 	}
 	id := submit(t, api, 3)
 	await(t, api, id, func(j client.Job) bool { return j.Message == "Waiting for an engine that serves llama-3.1-8b." })

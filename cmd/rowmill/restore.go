@@ -54,7 +54,7 @@ events to the same webhooks.
 	}
 	load := addSettingsFlags(cmd.Flags(), term)
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
-	cmd.Flags().BoolVar(&check, "check", false, "only read the archive and check all of it")
+	cmd.Flags().BoolVar(&check, "check", false, "only read and check the whole archive")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := load()
 		if err != nil {

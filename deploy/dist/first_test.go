@@ -148,7 +148,7 @@ func chartFirst(t *testing.T, dir string, commands []string) {
 		if out, err := schemas.CombinedOutput(); err != nil {
 			t.Errorf("Kubernetes does not know it: %v\n%s", err, out)
 		}
-		t.Logf("round %s: rendered in %.1f s, and with the checks in %.1f s; of %d commands those that take a cluster are NOT RUN", round, rendered.Seconds(), time.Since(begun).Seconds(), len(commands))
+		t.Logf("round %s: rendered in %.1f s, and with the checks in %.1f s; the commands that need a cluster, of %d, are NOT RUN", round, rendered.Seconds(), time.Since(begun).Seconds(), len(commands))
 	}
 }
 

@@ -72,7 +72,7 @@ func anchors(page string) []string {
 	return all
 }
 
-// broken says what is wrong with a link of a page, or nothing.
+// broken returns the fault of a link of a page; empty for a good link.
 func broken(pages map[string]string, from, to string) string {
 	target, err := url.Parse(to)
 	if err != nil {

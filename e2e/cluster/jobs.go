@@ -230,8 +230,8 @@ func (w *Crowd) judge(ctx context.Context) (wrongs []string, err error) {
 	return wrongs, nil
 }
 
-// leftovers waits until bucket and Redis have no leftovers of the jobs, and returns those that
-// stay. paused are the times at which nodes were stopped.
+// leftovers waits until bucket and Redis have no leftovers of the jobs, and returns leftovers
+// that stay. paused are the times at which nodes were stopped.
 func (w *Crowd) leftovers(ctx context.Context, paused []time.Time) (found []string, err error) {
 	s, err := w.openStore(ctx)
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Summary) String() string {
 	for _, n := range s.strikes {
 		strikes += n
 	}
-	return fmt.Sprintf("%d trials with %d strikes of %d faults: %d rows, of which %d ran again, and %d small jobs of another account. "+
+	return fmt.Sprintf("%d trials with %d strikes of %d faults: %d rows, %d of them again, and %d small jobs of another account. "+
 		"The longest takeover took %.1f s. Of %d requests %d failed at killed nodes, and %d while something they need was away. %d trials failed.",
 		s.trials, strikes, len(s.strikes), s.rows, s.reruns, s.jobs, s.takeover.Seconds(), s.asked, s.killed, s.away, s.failures)
 }

@@ -225,7 +225,7 @@ func TestTraced(t *testing.T) {
 		}
 	})
 
-	t.Run("what is not sampled", func(t *testing.T) {
+	t.Run("a trace that is not sampled", func(t *testing.T) {
 		for _, s := range all {
 			if s.Trace == otherTrace || s.text("rowmill.job") == without {
 				t.Errorf("there is a span %q", s.Name)

@@ -57,7 +57,7 @@ func TestWebhooks(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(ids) < jobs {
-			return fmt.Errorf("there are those of %d jobs", len(ids))
+			return fmt.Errorf("there are events of %d jobs", len(ids))
 		}
 		return nil
 	}))

@@ -236,7 +236,7 @@ func (a *account) judgeExpiry(keeper int) {
 	time.Sleep(2*orphanAge + 3*time.Minute)
 	held, err := w.vault.base.RetainedJobs(background, defaultAccount, time.Now(), 100)
 	if err != nil {
-		a.wrong("what is held: %v", err)
+		a.wrong("read the held data: %v", err)
 	}
 	for _, j := range a.jobs {
 		rec, err := a.look(j.known())

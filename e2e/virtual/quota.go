@@ -67,7 +67,7 @@ func (a *account) bound(s *recordstore.Store, but string) rowmill.Money {
 		}
 	}
 	if err != nil {
-		a.wrong("what is set aside: %v", err)
+		a.wrong("read the reserved amount: %v", err)
 	}
 	return sum
 }

@@ -69,14 +69,14 @@ It uses the inference servers at the usual local ports: 8000 (vLLM), 8080
 the answers are made up.
 
 Ctrl-C stops the run, and the same command continues it, also after a crash or a
-restart of the machine. The folder --state has what is done so far. Delete it when
+restart of the machine. The folder --state has the finished rows. Delete it when
 you do not need it any more. If FILE or a flag changed, the run starts again. If the
 run failed, the same command runs the rows that are not done.
 
 Try a few rows first with --limit 20. The same command without --limit then runs the
 other rows, and takes over the answers of the 20.
 
-FILE, --column, --prompt and the formats are those of rowmill jobs submit. Several
+FILE, --column, --prompt and the formats work as in rowmill jobs submit. Several
 files, or a pattern such as 'day=*/*.parquet', are one input: files of one format,
 tables with the same columns. The ending of --output is the format of the results:
 .parquet, .csv, .json or .jsonl.`,

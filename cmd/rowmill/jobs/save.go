@@ -45,7 +45,7 @@ func (s *resultFlags) addFlags(cmd *cobra.Command, short string) {
 	flags.StringVarP(&s.path, "output", short, "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it), json or jsonl (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
-	flags.StringVar(&s.want.Columns, "columns", "", "columns of the input to write too, of those that --keep kept: '*' or names separated by commas (default with --keep: '*')")
+	flags.StringVar(&s.want.Columns, "columns", "", "kept columns of the input (see --keep) to write too: '*' or names separated by commas (default with --keep: '*')")
 	flags.BoolVar(&s.want.Unpack, "unpack", false, "write the properties of the answers as columns, for a job with --schema")
 	flags.BoolVar(&s.want.Meta, "include-meta", false, "write columns about the run of each row: finish_reason, input_tokens, output_tokens, server, duration_seconds, attempts, error_code, error")
 	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")

@@ -20,7 +20,7 @@ func Actors(service connect.Options) *cobra.Command {
 	var minAge time.Duration
 	cmd := c.SetPrintingBody(&cobra.Command{
 		Use:   "actors",
-		Short: "Show the work of the nodes, and what is stuck",
+		Short: "Show the work of the nodes, and stuck work",
 		Long: `Show the work of the nodes, and for how long it has run; the longest is first. This
 needs an administrator's key of the account default. Any node answers for all, and
 the command names the nodes that do not answer.

@@ -29,7 +29,7 @@ func TestModels(t *testing.T) {
 	)
 	p.Run("models list").WantOutput(0)
 	if lines := strings.Split(p.Out.String(), "\n"); !strings.HasPrefix(lines[6], "llama-3.1-8b ") {
-		t.Errorf("after those that are served comes %q", lines[6])
+		t.Errorf("after the served models comes %q", lines[6])
 	}
 	p.Run("models list -o json").WantOutput(0, `"id": "vectors"`, `"input_price": null`, `"problem": "\"new\" is served, and Rowmill is finding out`)
 }

@@ -1,7 +1,7 @@
 package ecma
 
 // cases are patterns with texts. What ECMA-262 says of each pair is in
-// testdata/recorded.jsonl. The names of issues are those of public reports.
+// testdata/recorded.jsonl. The names of issues come from public reports.
 var cases = []struct {
 	pattern string
 	texts   []string
