@@ -21,11 +21,11 @@ func TestRow_OfASucceededJob(t *testing.T) {
 		{At: at.Add(1750 * time.Millisecond), Took: time.Second, Node: "node-1", Engine: "sim", Code: rowmill.RowSchemaViolation, Message: "no"},
 	}}
 	id := w.succeeded(`{"inputs":["a","b"]}`, rows)
-	want := `{"row":0,"input":"input 0","output":"x","finish_reason":"stop","input_tokens":10,"output_tokens":20,"engine":"sim","duration_seconds":0.25,"attempts":1,"attempt_log":[],"attempts_omitted":0}` + "\n"
+	want := `{"row":0,"input":"input 0","output":"x","error":null,"finish_reason":"stop","input_tokens":10,"output_tokens":20,"engine":"sim","duration_seconds":0.25,"attempts":1,"attempt_log":[],"attempts_omitted":0}` + "\n"
 	if got := string(w.get("/v1/jobs/" + id + "/rows/0").want(200).text); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want = `{"row":1,"input":"input 1","output":null,"finish_reason":null,"input_tokens":3,"output_tokens":0,"engine":"sim","duration_seconds":0,"attempts":5,"attempt_log":[` +
+	want = `{"row":1,"input":"input 1","output":null,"error":{"code":"schema_violation","message":"is no object","raw_output":"raw"},"finish_reason":null,"input_tokens":3,"output_tokens":0,"engine":"sim","duration_seconds":0,"attempts":5,"attempt_log":[` +
 		`{"at":"2026-07-01T12:00:00.25Z","duration_seconds":0.5,"node":"node-1","engine":"sim","status":503,"code":"busy","message":"later"},` +
 		`{"at":"2026-07-01T12:00:02Z","duration_seconds":1,"node":"node-1","engine":"sim","status":null,"code":"schema_violation","message":"no"}],"attempts_omitted":3}` + "\n"
 	if got := string(w.get("/v1/jobs/" + id + "/rows/1").want(200).text); got != want {

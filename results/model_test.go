@@ -173,7 +173,7 @@ func checkModel(t *rapid.T, s Schema) {
 func failuresOf(entries []entry) (all []FailedRow) {
 	for _, e := range entries {
 		if e.out.Failed() {
-			all = append(all, FailedRow{e.row.Index, e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw})
+			all = append(all, FailedRow{e.row.Index, RowFailure{e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw}})
 		}
 	}
 	return all
@@ -184,6 +184,9 @@ func sameView(tb rapid.TB, got RowView, e entry) {
 	want := RowView{
 		Row: e.row.Index, Input: e.row.Text, InputTokens: e.out.InputTokens, OutputTokens: e.out.OutputTokens,
 		Engine: e.out.Engine, Seconds: e.out.Seconds, Attempts: int64(e.out.Attempts), AttemptLog: []AttemptView{},
+	}
+	if e.out.Err != nil {
+		want.Error = &RowFailure{e.out.Err.Code, e.out.Err.Message, e.out.Err.Raw}
 	}
 	if e.out.Tries != nil {
 		want.Omitted = e.out.Tries.Omitted

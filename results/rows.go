@@ -11,7 +11,12 @@ import (
 
 // FailedRow is a failed row in the JSON form of GET /v1/jobs/{id}/errors.
 type FailedRow struct {
-	Row     int64  `json:"row"`
+	Row int64 `json:"row"`
+	RowFailure
+}
+
+// RowFailure is the error of a failed row.
+type RowFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Raw     string `json:"raw_output"` // empty if the engine returned nothing
@@ -22,6 +27,7 @@ type RowView struct {
 	Row          int64                 `json:"row"`
 	Input        string                `json:"input"`
 	Output       any                   `json:"output"`        // string or []float32; nil for a failed row
+	Error        *RowFailure           `json:"error"`         // nil if the row has an output
 	Finish       *rowmill.FinishReason `json:"finish_reason"` // nil if the engine gave none
 	InputTokens  int64                 `json:"input_tokens"`
 	OutputTokens int64                 `json:"output_tokens"`
@@ -89,7 +95,7 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 			if err != nil {
 				return false, err
 			}
-			found = append(found, FailedRow{Row: b.Int(0, i), Code: cellText(d, 0, j), Message: cellText(d, 1, j), Raw: cellText(d, 2, j)})
+			found = append(found, FailedRow{b.Int(0, i), RowFailure{cellText(d, 0, j), cellText(d, 1, j), cellText(d, 2, j)}})
 			return len(found) < limit, nil
 		})
 		if err != nil || len(found) == limit {
@@ -173,7 +179,7 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 // returns an error. content has the columns for clients, and reserved has the reserved
 // columns.
 func readView(content, reserved *columnar.Table, position, n int64) (RowView, error) {
-	r, err := newAnswerReader(content, reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnSeconds, columnAttempts)
+	r, err := newAnswerReader(content, reserved, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnSeconds, columnAttempts, columnCode, columnMessage, columnRaw)
 	if err == nil {
 		r.tries, err = newAttemptsReader(reserved)
 	}
@@ -189,6 +195,9 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 	view := RowView{
 		Row: n, Input: r.row.Text, Output: r.output(), InputTokens: r.out.InputTokens, OutputTokens: r.out.OutputTokens,
 		Engine: r.out.Engine, Seconds: r.out.Seconds, Attempts: int64(r.out.Attempts), AttemptLog: []AttemptView{},
+	}
+	if r.hasError {
+		view.Error = &RowFailure{r.err.Code, r.err.Message, r.err.Raw}
 	}
 	if r.out.Finish != "" {
 		view.Finish = &r.out.Finish

@@ -2729,6 +2729,13 @@ export interface components {
             input: string;
             /** @description Null for a failed row. */
             output: (string | null) | number[];
+            /** @description Null for a row with an output. */
+            error: {
+                code: string;
+                message: string;
+                /** @description The answer of the engine, cut to 64 KiB; empty if there is none. */
+                raw_output: string;
+            } | null;
             /** @description The finish reason of the server. */
             finish_reason: string | null;
             input_tokens: number;
