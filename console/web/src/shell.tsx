@@ -4,6 +4,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation } from 'wouter'
 import { send, signOut } from './api/client'
 import { useAct, useCan, useGet, useMe } from './api/hooks'
+import { dropDrafts } from './lib/draft'
 import { useLive } from './live'
 
 type Entry = { to: string; name: string }
@@ -105,6 +106,7 @@ function Account() {
   const { colorScheme, setColorScheme } = useMantineColorScheme()
   const logOut = useAct(async () => {
     await send('DELETE', '/console/session')
+    dropDrafts() // another user may log in next
     signOut()
   })
   return (
@@ -149,7 +151,7 @@ function Simulated() {
   if (!me?.simulated) return null
   return (
     <p className="simulated" role="note">
-      <strong>Simulated:</strong> an engine of this service makes up its answers.
+      <strong>Simulated answers:</strong> an engine of this service is not a real model.
     </p>
   )
 }

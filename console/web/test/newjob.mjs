@@ -1,7 +1,7 @@
 // The requests of New job: rows of the form, of files, and of the snippets.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { api, at, ended, key, logIn, step } from './drive.mjs'
+import { api, at, check, ended, key, logIn, step } from './drive.mjs'
 
 const run = promisify(execFile)
 
@@ -54,7 +54,7 @@ export async function newJob({ model }) {
     const name = 'it\'s "$named" \\'
     await page.goto(at('jobs/new'))
     await logIn(page)
-    await page.getByLabel('One row a line').fill(rows.join('\n'))
+    await page.getByLabel('One row per line').fill(rows.join('\n'))
     await page.getByLabel('Model or Function').selectOption(model)
     await page.getByLabel('System prompt').fill(system)
     await page.getByLabel('Name', { exact: true }).fill(name)
@@ -73,7 +73,7 @@ export async function newJob({ model }) {
   await step('a submission whose answer was lost makes no second job', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)
-    await page.getByLabel('One row a line').fill('once')
+    await page.getByLabel('One row per line').fill('once')
     await page.getByLabel('Model or Function').selectOption(model)
     let first
     const lose = async (route) => {
@@ -88,12 +88,69 @@ export async function newJob({ model }) {
     same(await jobOf(page), first, 'the second click')
   }, /\/v1\/(me|batch-inference)$/)
 
+  await step('five rows are tried twice, and the full run keeps their answers', async (page) => {
+    const inputs = Array.from({ length: 12 }, (_, i) => `Town ${i}`)
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row per line').fill(inputs.join('\n'))
+    await page.getByLabel('Model or Function').selectOption(model)
+    const tryIt = page.getByRole('button', { name: 'Try 5 rows' })
+    const answers = page.getByRole('region', { name: 'Answers of the try' }).getByRole('row')
+    const all = page.getByRole('button', { name: 'Run all 12 rows' })
+    await tryIt.click()
+    await all.waitFor()
+    same((await answers.allTextContents()).length, 6, 'the head and the rows of the try')
+    await answers.filter({ hasText: 'Town 4' }).filter({ hasText: 'simulated' }).waitFor()
+    await page.getByLabel('System prompt').fill('In French.')
+    await page.getByText('The form has changed since this try.').waitFor()
+    if (await all.isVisible()) throw new Error('a run of other settings can take over the try')
+    await tryIt.click()
+    await page.getByLabel('Tries').waitFor()
+    await all.waitFor()
+    await check(page, 'New job with tries')
+    await page.getByLabel('Tries').selectOption('Try 1')
+    await page.getByRole('button', { name: 'Return to the settings of this try' }).click()
+    if ((await page.getByLabel('System prompt').inputValue()) !== '') throw new Error('the settings of the first try did not return')
+    await all.click()
+    const id = await jobOf(page)
+    same(await inputsOf(id), inputs, 'the full run')
+    const { job } = await api('GET', `/v1/jobs/${id}`)
+    same([job.rows_taken_over, job.system_prompt], [5, null], 'rows of the try, and the system prompt')
+  })
+
+  await step('a draft survives leaving, a reload and the end of the session', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    const rows = page.getByLabel('One row per line')
+    const kept = async (after) => same([await rows.inputValue(), await page.getByLabel('Name', { exact: true }).inputValue()], ['a\nb', 'draft'], after)
+    await rows.fill('a\nb')
+    await page.getByLabel('Name', { exact: true }).fill('draft')
+    await page.getByRole('link', { name: 'Jobs', exact: true }).click()
+    await page.getByRole('link', { name: 'New job' }).first().click()
+    await kept('leaving')
+    await page.reload()
+    await kept('a reload')
+    await page.context().clearCookies()
+    await page.getByRole('button', { name: 'Submit 2 rows' }).click()
+    await logIn(page)
+    await kept('a new login')
+    await page.getByRole('button', { name: 'Submit 2 rows' }).click()
+    await jobOf(page)
+    await page.getByRole('link', { name: 'New job' }).first().click()
+    same(await rows.inputValue(), '', 'the form after the submission')
+    await rows.fill('secret')
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await logIn(page)
+    await page.goto(at('jobs/new'))
+    same(await rows.inputValue(), '', 'the form of the next user')
+  }, /\/v1\/(me|batch-inference|events)/)
+
   await step('the snippets send exactly the objects of a Function', async (page) => {
     const essays = [...hard, 'two\nlines\r\nand a third']
     await page.goto(at('jobs/new'))
     await logIn(page)
     await page.getByLabel('Model or Function').selectOption('grade')
-    await page.getByLabel('One row a line').fill(essays.map((essay) => JSON.stringify({ essay })).join('\n'))
+    await page.getByLabel('One row per line').fill(essays.map((essay) => JSON.stringify({ essay })).join('\n'))
     const form = page.getByRole('button', { name: `Submit ${essays.length} rows` })
     await form.waitFor()
     const prompts = essays.map((essay) => `Grade this from 1 to 6:\n${essay}`)
@@ -129,7 +186,7 @@ export async function newJob({ model }) {
           await page.dispatchEvent('.drop', 'drop', { dataTransfer })
         }
         await page.getByRole('status').filter({ hasText: name }).filter({ hasText: 'uploaded' }).waitFor()
-        const column = await page.getByLabel('Column of the prompts').inputValue()
+        const column = await page.getByLabel('Prompt column').inputValue()
         if (column !== table.column) throw new Error(`the column ${column} is chosen`)
         if (column) await page.getByRole('listitem').getByText(table.rows[0], { exact: true }).waitFor()
         await page.getByLabel('Model or Function').selectOption(model)
@@ -146,10 +203,10 @@ export async function newJob({ model }) {
     const csv = 'id,"the ""text"""\n' + Array.from({ length: 50 }, (_, i) => `${i},"row, ${i}"`).join('\n')
     await page.locator('input[type=file]').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
     await page.getByText('uploaded', { exact: false }).first().waitFor()
-    if ((await page.getByLabel('Column of the prompts').inputValue()) !== 'the "text"') throw new Error('the column with most text is not chosen')
+    if ((await page.getByLabel('Prompt column').inputValue()) !== 'the "text"') throw new Error('the column with most text is not chosen')
     await page.getByText('The first of its 50 rows').waitFor()
     await page.getByRole('listitem').getByText('row, 0', { exact: true }).waitFor()
-    await page.getByLabel('Column of ids').selectOption('id')
+    await page.getByLabel('ID column').selectOption('id')
     await page.getByRole('button', { name: 'Estimate the cost' }).click()
     await page.getByText('Would cost').waitFor()
     await page.getByRole('button', { name: 'Submit the job' }).click()
@@ -165,7 +222,7 @@ export async function newJob({ model }) {
     await page.getByLabel('Prompt from several columns').fill('Is {{ film }} of {{year}} good? {{film}}')
     const rows = ['Is Alien of 1979 good? Alien', 'Is Up, up of 2009 good? Up, up']
     await page.getByRole('listitem').getByText(rows[1], { exact: true }).waitFor()
-    if (await page.getByLabel('Column of the prompts').count()) throw new Error('a column of the prompts can still be chosen')
+    if (await page.getByLabel('Prompt column').count()) throw new Error('a column of the prompts can still be chosen')
     await page.getByRole('button', { name: 'Submit the job' }).click()
     same(await inputsOf(await jobOf(page)), rows, 'prompts')
     await page.getByLabel('Prompt', { exact: true }).getByText('Is {{ film }} of {{year}} good? {{film}}').waitFor()
@@ -177,7 +234,7 @@ export async function newJob({ model }) {
     await page.getByText('Upload', { exact: true }).click()
     await page.locator('input[type=file]').setInputFiles({ name: 'towns.csv', mimeType: 'text/csv', buffer: Buffer.from('town,country\nBergen,Norway\nPorto,Portugal\nLyon,France\n') })
     await page.getByText('uploaded', { exact: false }).first().waitFor()
-    await page.getByLabel('Column of the prompts').selectOption('town')
+    await page.getByLabel('Prompt column').selectOption('town')
     await page.getByLabel('Rows to run').fill('2')
     await page.getByText('Repeat the columns of the file').click()
     await page.getByRole('button', { name: 'Submit the job' }).click()

@@ -37,17 +37,17 @@ export const poll = (client: QueryClient, ...paths: string[]) => client.invalida
 const below = (paths: string[]) => ({ predicate: (q: Query) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
 
 // useAct runs an action that changes data, shows the result, and reads the affected
-// paths again.
-export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; paths?: string[] } = {}) {
+// paths again. refused reports a result that is a failure.
+export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; refused?: (r: R) => boolean; paths?: string[] } = {}) {
   const client = useQueryClient()
   return useMutation<R, Error, A>({
     mutationFn: act,
     onSuccess: (r) => {
       const message = options.done?.(r)
-      if (message) notifications.show({ message, color: 'teal' })
+      if (message) notifications.show({ message, color: options.refused?.(r) ? 'red' : 'teal' })
       if (options.paths) void refresh(client, ...options.paths)
     },
-    onError: (e) => notifications.show({ title: 'That did not work', message: describe(e), color: 'red', autoClose: 12_000 }),
+    onError: (e) => notifications.show({ title: 'The action failed', message: describe(e), color: 'red', autoClose: 12_000 }),
   })
 }
 

@@ -65,5 +65,3 @@ export const ago = (t: string | number | null | undefined) => {
 }
 
 export const text = (v: unknown) => (v == null ? '' : typeof v === 'string' ? v : JSON.stringify(v))
-
-export const simulated = (output: unknown) => typeof output === 'string' && output.startsWith('[simulated]')

@@ -22,10 +22,10 @@ export default function Actors() {
       return s
     }, { replace: true })
   return (
-    <Page title="Actors" lead="What the nodes are at, those first that have been at one thing for longest.">
+    <Page title="Actors" lead="Internal tasks, longest-running first.">
       <div className="fields">
         <NativeSelect label="Kind" value={kind} onChange={(e) => set('kind', e.currentTarget.value)} data={[{ value: '', label: 'all' }, 'node', 'engine', 'job', 'results', 'worker']} />
-        <NativeSelect label="At one thing for" value={age} onChange={(e) => set('min_age', e.currentTarget.value)} data={[{ value: '', label: 'any time' }, { value: '1', label: 'a second' }, { value: '10', label: '10 seconds' }, { value: '60', label: 'a minute' }]} />
+        <NativeSelect label="Busy longer than" value={age} onChange={(e) => set('min_age', e.currentTarget.value)} data={[{ value: '', label: 'any time' }, { value: '1', label: 'a second' }, { value: '10', label: '10 seconds' }, { value: '60', label: 'a minute' }]} />
       </div>
       <Load query={actors}>
         {({ actors, nodes }) => (
@@ -36,7 +36,7 @@ export default function Actors() {
               </p>
             ))}
             {actors.length === 0 ? (
-              <Empty>No actor is like that.</Empty>
+              <Empty>No actor matches.</Empty>
             ) : (
               <Table label="Actors" heads={['Actor', 'Node', 'Job', 'State', 'Since', 'Messages', 'Waits for', 'Last error or wait']}>
                 {actors.map((a) => (

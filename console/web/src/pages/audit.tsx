@@ -17,11 +17,11 @@ export default function Audit() {
   const pages = usePages<{ entries: AuditEntry[]; next_cursor: string | null }>('/v1/audit?limit=100', (p) => p.next_cursor)
   const entries = pages.data?.pages.flatMap((p) => p.entries) ?? []
   return (
-    <Page title="Audit" lead="What administrators did, newest first. The record only grows.">
+    <Page title="Audit" lead="Admin activity, newest first. Entries never change.">
       <Load query={pages}>
         {() =>
           entries.length === 0 ? (
-            <Empty>Nothing was done yet.</Empty>
+            <Empty>No entries yet.</Empty>
           ) : (
             <>
               <Table label="Audit record" heads={['At, request', 'Account, by', 'Action, target', 'Details', 'Outcome']}>

@@ -25,14 +25,14 @@ export default function Batches() {
   const batches = pages.data?.pages.flatMap((p) => p.data) ?? []
   const cancel = useAct((id: string) => send('POST', `/v1/batches/${id}/cancel`), { done: () => 'The batch is being cancelled.', paths: ['/v1/batches'] })
   return (
-    <Page title="Batches" lead="What clients of OpenAI’s batch API have submitted. Each is a job, too.">
+    <Page title="Batches" lead="Batches from clients of OpenAI’s API. Each batch is also a job.">
       <Load query={pages}>
         {() =>
           batches.length === 0 ? (
-            <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>There are no batches.</Empty>
+            <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No batches yet.</Empty>
           ) : (
             <>
-              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Model', 'Endpoint', 'Created', 'Files', ...(can.act ? ['Acts'] : [])]}>
+              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Model', 'Endpoint', 'Created', 'Files', ...(can.act ? ['Actions'] : [])]}>
                 {batches.map((b) => (
                   <BatchRow key={b.id} listed={b} cancel={can.act ? cancel.mutate : undefined} />
                 ))}
@@ -69,7 +69,7 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
         <td>
           {(b.status === 'validating' || b.status === 'in_progress') && (
             <Confirm quiet size="compact-sm" button="Cancel" title="Cancel the batch" act={() => cancel(b.id)}>
-              Requests that are answered stay in its output.
+              The output keeps the answered requests.
             </Confirm>
           )}
         </td>

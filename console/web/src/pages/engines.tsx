@@ -10,11 +10,11 @@ import { Card, Long, Page, Table } from '../parts/page'
 export default function Engines() {
   const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { every: useEvery(3_000) })
   return (
-    <Page title="Engines" lead="The inference servers that rows run on, and the GPUs, over all nodes.">
+    <Page title="Engines" lead="Inference servers and GPUs of all nodes.">
       <Load query={engines}>
         {({ engines, missing_nodes }) =>
           engines.length === 0 && missing_nodes.length === 0 ? (
-            <Empty next={<code>rowmill serve --engine http://127.0.0.1:8000</code>}>No node knows of an inference server.</Empty>
+            <Empty next={<code>rowmill serve --engine http://127.0.0.1:8000</code>}>No node has an inference server.</Empty>
           ) : (
             <>
             <Missing nodes={missing_nodes} />
@@ -28,7 +28,7 @@ export default function Engines() {
                   </td>
                   <td>{e.node}</td>
                   <td>{e.kind ?? none}</td>
-                  <td><Status is={e.state === 'up' ? 'succeeded' : 'failed'}>{e.state}</Status></td>
+                  <td><Status is={e.state === 'down' ? 'failed' : e.last_error ? 'starting' : 'succeeded'}>{e.state === 'up' && e.last_error ? 'up, rows wait' : e.state}</Status></td>
                   <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
                   <td className="wide"><Long text={e.models.map((m) => m.id).join(', ')} summary={`${e.models.length} models`} /></td>
                   <td className="number">{number(e.in_flight)} of {number(e.window)}</td>
@@ -48,7 +48,7 @@ export default function Engines() {
 
 function Missing({ nodes }: { nodes: string[] }) {
   if (nodes.length === 0) return null
-  return <p className="warning">Not answered: {nodes.join(', ')}. What they told before is shown.</p>
+  return <p className="warning">No answer from {nodes.join(', ')}. The table shows older data of these nodes.</p>
 }
 
 function GPUs() {
@@ -60,7 +60,7 @@ function GPUs() {
           <>
             {nodes.map((n) => n.problem && <p key={n.node} className="warning">{n.node}: {n.problem}</p>)}
             {nodes.every((n) => n.gpus.length === 0) ? (
-              <Empty>nvidia-smi shows no GPU on any of {number(nodes.length)} nodes.</Empty>
+              <Empty>No GPUs found: nvidia-smi shows none on {number(nodes.length)} nodes.</Empty>
             ) : (
               <Table label="GPUs" heads={['Node', 'GPU', 'Name', 'Busy', 'Memory', 'Power', 'Temperature']}>
                 {nodes.flatMap((n) => n.gpus.map((g) => (

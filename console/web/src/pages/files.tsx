@@ -15,14 +15,14 @@ export default function Files() {
   const files = pages.data?.pages.flatMap((p) => p.data) ?? []
   const remove = useAct((id: string) => send('DELETE', `/v1/files/${id}`), { done: () => 'The file is deleted.', paths: ['/v1/files'] })
   return (
-    <Page title="Files" lead="Inputs that were uploaded, and what batches made of them.">
+    <Page title="Files" lead="Uploaded inputs, and outputs of batches.">
       <Load query={pages}>
         {() =>
           files.length === 0 ? (
-            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Upload one for a new job</LinkButton>}>There are no files.</Empty>
+            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Upload one for a new job</LinkButton>}>No files yet.</Empty>
           ) : (
             <>
-              <Table label="Files" heads={['Name', 'Id', 'Purpose', 'Size', 'Created', 'Expires', ...(can.act ? ['Acts'] : [])]}>
+              <Table label="Files" heads={['Name', 'Id', 'Purpose', 'Size', 'Created', 'Expires', ...(can.act ? ['Actions'] : [])]}>
                 {files.map((f) => (
                   <tr key={f.id}>
                     <td>

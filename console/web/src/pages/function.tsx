@@ -23,7 +23,7 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
   const can = useCan()
   const published = revisions.find((r) => r.published_at)
   const shown = published ?? revisions[0]
-  const unpublish = useAct(() => send('DELETE', `/v1/functions/${name}`), { done: () => 'It is no longer published.', paths: ['/v1/functions'] })
+  const unpublish = useAct(() => send('DELETE', `/v1/functions/${name}`), { done: () => 'The Function is withdrawn.', paths: ['/v1/functions'] })
   if (!shown) return null
   return (
     <Page
@@ -35,13 +35,13 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
           {can.administer && <LinkButton href={`/functions/${name}/edit`} variant="default">New revision</LinkButton>}
           {can.administer && published && (
             <Confirm button="Unpublish" title="Unpublish it" act={() => unpublish.mutate()} busy={unpublish.isPending}>
-              New jobs can no longer name it. Revisions stay, and one can be published again.
+              New jobs cannot use the Function. Its revisions stay, and you can publish one again.
             </Confirm>
           )}
         </>
       }
     >
-      {!published && <p className="warning" role="note">No revision of it is published.</p>}
+      {!published && <p className="warning" role="note">No published revision.</p>}
       <div className="two">
         <Definition fn={shown} />
         {can.act && published && <RunOne title="Run one input" name={name} fields={published.inputs} />}

@@ -10,11 +10,11 @@ export default function Functions() {
   const functions = useGet<{ functions: Fn[] }>('/v1/functions')
   const publish = can.administer && <LinkButton href="/functions/new">Publish a Function</LinkButton>
   return (
-    <Page title="Functions" lead="A prompt with fields to fill in, and the model, schema and parameters that go with it." actions={publish}>
+    <Page title="Functions" lead="A Function is a prompt with fields, with its model, schema and parameters." actions={publish}>
       <Load query={functions}>
         {({ functions }) =>
           functions.length === 0 ? (
-            <Empty next={publish}>No Function is published.</Empty>
+            <Empty next={publish}>No Functions yet.</Empty>
           ) : (
             <Table label="Functions" heads={['Name', 'Description', 'Model', 'Fields', 'Revision', 'Published']}>
               {functions.map((f) => (

@@ -5,7 +5,8 @@ import { Link, useLocation, useParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Preview, Progress, Submitted, Timeline } from '../api/types'
-import { compact, duration, number, percent, rate, simulated, time, usd } from '../lib/format'
+import { isSimulated } from '../lib/answer'
+import { compact, duration, number, percent, rate, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
@@ -43,7 +44,7 @@ function Detail({ job }: { job: Job }) {
           ))}
         </div>
       )}
-      {gone && <p className="warning" role="note">Its data was removed: what it has read and made is gone, its record stays.</p>}
+      {gone && <p className="warning" role="note">The data of this job was deleted. Its record stays.</p>}
       {job.status === 'running' && <Where job={job} />}
       {estimate ? <Estimate job={job} /> : !gone && <Downloads job={job} />}
       {job.failed_rows > 0 && !gone && <Failures job={job} />}
@@ -68,7 +69,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
     <Card>
       <div className="now">
         <Status is={job.status} />
-        {simulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
+        {isSimulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
         <strong className="big">
           {percent(job.rows_done, job.num_rows)}
         </strong>
@@ -91,8 +92,8 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ['Tokens in', compact(job.input_tokens)],
           ['Tokens out', compact(job.output_tokens)],
-          ...(job.deduplicated_rows ? ([['Equal rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
-          ...(job.rows_taken_over ? ([['Taken over', number(job.rows_taken_over)]] as [string, string][]) : []),
+          ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
+          ...(job.rows_taken_over ? ([['Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
     </Card>
@@ -103,9 +104,9 @@ function Where({ job }: { job: Job }) {
   const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`)
   if (!p) return null
   return (
-    <Card title="Where its rows are">
+    <Card title="Progress by node">
       {p.nodes == null ? (
-        <p className="small">The node that owns the job does not say.</p>
+        <p className="small">The owner of the job does not answer.</p>
       ) : (
         <Table label="Rows by node" heads={['Node', 'Assigned', 'Done', 'Rows a second']}>
           {p.nodes.map((n, i) => (
@@ -120,7 +121,7 @@ function Where({ job }: { job: Job }) {
       )}
       {p.shards && (
         <p className="small">
-          {number(p.shards.complete)} of {number(p.shards.total)} shards are complete. Done are the rows since the node that owns the job took it.
+          {number(p.shards.complete)} of {number(p.shards.total)} shards are complete. Done counts rows since the present owner took the job.
         </p>
       )}
     </Card>
@@ -164,7 +165,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
       {can.act && ended && !gone && <Resume job={job} />}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
-          Its input, results and failures are deleted now and for ever. The record, with its figures, stays.
+          This deletes input, results and failures now and for ever. The record with its figures stays.
         </Confirm>
       )}
     </>
@@ -234,7 +235,7 @@ function Downloads({ job }: { job: Job }) {
       include: over(job.status) && meta ? 'meta' : undefined,
     })}`)
   return (
-    <Card title={partial ? 'Download what is there so far' : 'Download'}>
+    <Card title={partial ? 'Download partial results' : 'Download'}>
       <div className="actions">
         {[['json', 'JSON'], ['jsonl', 'JSON Lines'], ['csv', 'CSV (zip)'], ['parquet', 'Parquet']].map(([format, name]) => (
           <Button key={format} component="a" variant="default" size="sm" href={href(format!)} download={`${job.job_id}.${format === 'csv' ? 'zip' : format}`}>
@@ -273,11 +274,11 @@ function Failures({ job }: { job: Job }) {
   const every = useEvery(10_000)
   const counts = useGet<ErrorCounts>(`/v1/jobs/${job.job_id}/errors/counts`, { every: !over(job.status) && every })
   return (
-    <Card title="Failures" actions={<Link href={`/jobs/${job.job_id}/rows?failed=1`}>Every failed row</Link>}>
+    <Card title="Failures" actions={<Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>}>
       <Load query={counts}>
         {(c) => (
           <>
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Message of the first']}>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example']}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
@@ -295,7 +296,7 @@ function Failures({ job }: { job: Job }) {
             </Table>
             {c.counted < c.failed_rows && (
               <p className="small">
-                {number(c.counted)} of {number(c.failed_rows)} failures were looked at.
+                {number(c.counted)} of {number(c.failed_rows)} failures are counted.
               </p>
             )}
           </>
@@ -322,7 +323,7 @@ function Events({ job }: { job: Job }) {
                 {e.what === 'continued' ? <Link href={`/jobs/${e.detail}`}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
               </li>
             ))}
-            {shortened && <li className="small">Earlier claims and waits may be missing: the record keeps only so many.</li>}
+            {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
           </ol>
         )}
       </Load>

@@ -59,11 +59,11 @@ export default function Jobs() {
                 filtered ? (
                   <Button variant="default" onClick={() => setSearch({}, { replace: true })}>Show all jobs</Button>
                 ) : (
-                  can.act && <LinkButton href="/jobs/new">Submit the first one</LinkButton>
+                  can.act && <LinkButton href="/jobs/new">Submit your first job</LinkButton>
                 )
               }
             >
-              {filtered ? `No job matches${partly ? ' among those that were looked at' : ''}.` : 'There are no jobs yet.'}
+              {filtered ? `No job matches${partly ? ' among the jobs that were read' : ''}.` : 'There are no jobs yet.'}
             </Empty>
           ) : (
             <>
@@ -78,7 +78,7 @@ export default function Jobs() {
 }
 
 function shown(n: number, more: boolean, filter: Record<string, string>, counts: Counts | undefined, partly: boolean | undefined) {
-  const some = partly ? ' Only 10,000 jobs are looked at for a page; older ones follow with “Show more”.' : ''
+  const some = partly ? ' A page reads at most 10,000 jobs; “Show more” reads older jobs.' : ''
   if (!more) return `All ${number(n)} ${n === 1 ? 'job' : 'jobs'} shown.${some}`
   if (!counts || filter.q || filter.model || filter.since) return `${number(n)} shown; there are more.${some}`
   const wanted = filter.status ? filter.status.split(',') : statuses
@@ -134,7 +134,7 @@ function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<str
   const box = mark && (
     <input
       type="checkbox"
-      aria-label="Mark all that are not over"
+      aria-label="Mark all open jobs"
       disabled={markable.length === 0}
       checked={all}
       onChange={() => mark(new Set(all ? [] : markable.map((j) => j.job_id)))}

@@ -49,11 +49,11 @@ export default function Keys() {
       <Load query={pages}>
         {() =>
           keys.length === 0 ? (
-            <Empty next={<Create made={setMade} />}>There are no keys but that of the configuration.</Empty>
+            <Empty next={<Create made={setMade} />}>No keys yet, apart from the key of the configuration.</Empty>
           ) : (
             <>
               {month.error && <Problem error={month.error} again={month.again} />}
-              <Table label="API keys" heads={['Name', 'Account', 'Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires', 'Acts']}>
+              <Table label="API keys" heads={['Name', 'Account', 'Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires', 'Actions']}>
                 {keys.map((k) => (
                   <tr key={k.id}>
                     <td>
@@ -74,7 +74,7 @@ export default function Keys() {
                     <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? day(k.expires_at) : 'never'}</td>
                     <td className="acts">
                       <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
-                        {k.name || k.id} gets another text. The one before stops within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
+                        {k.name || k.id} gets a new secret. The old secret stops working within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
                       </Confirm>
                       <Confirm quiet size="compact-sm" button="Revoke" title="Revoke the key" act={() => revoke.mutate(k.id)}>
                         {k.name || k.id} stops within 5 seconds, for ever. Jobs that were submitted with it go on.
@@ -142,7 +142,7 @@ function Create({ made }: { made: (k: Made) => void }) {
             onChange={(e) => setForm({ ...form, role: e.currentTarget.value })}
             data={[
               { value: 'reader', label: 'reader: sees, and changes nothing' },
-              { value: 'user', label: 'user: submits, too' },
+              { value: 'user', label: 'user: can also submit jobs' },
               { value: 'admin', label: 'admin: manages keys, quotas and Functions, too' },
             ]}
           />

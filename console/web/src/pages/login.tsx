@@ -47,7 +47,7 @@ export function Login() {
         </Button>
         <details>
           <summary>Where do I find a key?</summary>
-          <p>The first start of a node prints an administrator key, once. Administrators make further ones under “API keys”, or with</p>
+          <p>The first start of a node prints an administrator key, once. Administrators create more keys under “API keys”, or with</p>
           <code>rowmill keys create --name me</code>
         </details>
       </form>
@@ -57,7 +57,7 @@ export function Login() {
 
 function reason(e: Error) {
   if (!(e instanceof ApiError)) return e.message
-  if (e.status === 401) return 'No valid key of this service.'
+  if (e.status === 401) return 'This API key is not valid here.'
   if (e.status === 429) return 'Too many attempts from this address. Try again in a minute.'
   return e.message
 }

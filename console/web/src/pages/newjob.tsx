@@ -1,11 +1,12 @@
-import { useEffect, useMemo, useState } from 'react'
+import { useEffect, useMemo } from 'react'
 import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { send } from '../api/client'
-import { useGet } from '../api/hooks'
+import { useGet, useMe } from '../api/hooks'
 import type { Fn, Model, Submitted } from '../api/types'
-import { number } from '../lib/format'
+import { dropDrafts, useDraft } from '../lib/draft'
+import { number, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { curl, python } from '../lib/snippets'
@@ -14,6 +15,7 @@ import { EstimateFirst } from '../parts/estimate'
 import { FileInput } from '../parts/fileinput'
 import { Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
+import { Try } from '../parts/try'
 
 const nameSize = 45
 
@@ -40,12 +42,19 @@ type Form = {
   description: string
   priority: string
   equal: string
+  seen?: Peek // the file
 }
 
 const blank: Form = {
   source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
   output: '', name: '', description: '', priority: '', equal: '',
 }
+
+// option returns a model with its prices and context.
+const option = (m: Model) => ({
+  value: m.id,
+  label: [m.id, m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · '),
+})
 
 // A JSON field is empty, a value, or text that is not valid yet.
 function json(s: string): { value?: unknown; error?: string } {
@@ -59,7 +68,13 @@ function json(s: string): { value?: unknown; error?: string } {
 
 export default function NewJob() {
   const [search] = useSearchParams()
-  const [form, setForm] = useState<Form>({ ...blank, model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.get('file') ? 'file' : 'rows' })
+  const { data: me } = useMe()
+  const draft = `newjob:${me?.account}`
+  const [form, setForm] = useDraft<Form>(
+    draft,
+    { ...blank, model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.get('file') ? 'file' : 'rows' },
+    search.has('model') || search.has('file'),
+  )
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
@@ -77,7 +92,10 @@ export default function NewJob() {
   const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
   const submit = useMutation({
     mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': once }),
-    onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`),
+    onSuccess: (r) => {
+      dropDrafts(draft)
+      go(`/jobs/${r.metadata.job_id}`)
+    },
   })
   return (
     <Page title="New job">
@@ -91,7 +109,7 @@ export default function NewJob() {
         <Card title="Rows">
           <RowsInput form={form} set={set} fn={fn} />
         </Card>
-        <Card title="What is done with each row">
+        <Card title="Model and prompt">
           {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
           {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
           <div className="fields">
@@ -100,9 +118,9 @@ export default function NewJob() {
               value={form.model}
               onChange={(e) => set({ model: e.currentTarget.value })}
               data={[
-                { group: 'Models that are served', items: (models.data?.data ?? []).filter((m) => !m.problem).map((m) => m.id) },
+                { group: 'Served models', items: (models.data?.data ?? []).filter((m) => !m.problem).map(option) },
                 { group: 'Functions', items: (functions.data?.functions ?? []).map((f) => f.name) },
-                { group: 'Models that no engine serves now', items: (models.data?.data ?? []).filter((m) => m.problem).map((m) => m.id) },
+                { group: 'Models without an engine now', items: (models.data?.data ?? []).filter((m) => m.problem).map(option) },
               ].filter((g) => g.items.length > 0)}
             />
             <NativeSelect
@@ -110,26 +128,26 @@ export default function NewJob() {
               value={form.priority}
               onChange={(e) => set({ priority: e.currentTarget.value })}
               data={[
-                { value: '', label: `By size: ${prioritySized(form)}` },
+                { value: '', label: `Auto: ${prioritySized(form)}` },
                 { value: '0', label: `0: at once, up to ${number(manyRows)} rows` },
                 { value: '1', label: '1: any number of rows' },
               ]}
             />
             <NativeSelect
-              label="Equal rows"
-              description="Run once, the others get the same answer without tokens."
+              label="Duplicate rows"
+              description="Run once: copies get the same answer and cost no tokens."
               value={form.equal}
               onChange={(e) => set({ equal: e.currentTarget.value })}
               data={[
-                { value: '', label: 'As the service is set' },
+                { value: '', label: 'Service default' },
                 { value: 'once', label: 'Run once' },
-                { value: 'each', label: 'Run each' },
+                { value: 'each', label: 'Run all' },
               ]}
             />
           </div>
           {!fn && (
             <>
-              <Textarea label="System prompt" description="What the model is to do with each row." placeholder="Say whether this review is positive, negative or mixed." autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
+              <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
               <Textarea
                 label="JSON Schema of the answers"
                 description="Empty: answers are text."
@@ -146,7 +164,7 @@ export default function NewJob() {
           )}
           <Textarea
             label="Sampling parameters"
-            description={`As JSON. Without any: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
+            description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
             classNames={{ input: 'mono' }}
             autosize
             minRows={1}
@@ -157,7 +175,8 @@ export default function NewJob() {
             error={json(form.params).error}
           />
         </Card>
-        <Card title="What it is called">
+        <Try draft={`${draft}:tries`} body={body} ready={ready} form={form} restore={setForm} submitted={() => dropDrafts(draft)} />
+        <Card title="Name and output">
           <div className="fields">
             <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
             <TextInput label="Output column" description="Empty: the id of the job." maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
@@ -168,13 +187,16 @@ export default function NewJob() {
         <Card title="Cost and submission">
           <EstimateFirst body={body} ready={ready} />
           <div className="actions">
+            <Button variant="default" onClick={() => setForm({ ...blank, model: form.model })}>
+              Clear the form
+            </Button>
             <Button type="submit" disabled={!ready} loading={submit.isPending}>
               Submit {sent > 0 ? `${number(sent)} rows` : 'the job'}
             </Button>
           </div>
         </Card>
       </form>
-      <Card title="The same from elsewhere">
+      <Card title="Use the API">
         <Tabs defaultValue="curl" keepMounted={false}>
           <Tabs.List>
             <Tabs.Tab value="curl">curl</Tabs.Tab>
@@ -233,26 +255,26 @@ function prioritySized(f: Form): '0' | '1' {
 }
 
 function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
-  const [seen, setSeen] = useState<Peek>()
+  const { seen } = form
   const columns = seen?.columns ?? []
   return (
     <>
       <SegmentedControl
-        aria-label="Where the rows are"
+        aria-label="Source of the rows"
         value={form.source}
         onChange={(source) => set({ source: source as Source })}
         data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }]}
       />
       {form.source === 'rows' && (
         <Textarea
-          label="One row a line"
+          label="One row per line"
           description={fn ? `A JSON object with ${fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ')}, or a prompt that is rendered already.` : undefined}
           autosize
           minRows={5}
           maxRows={20}
           value={form.rows}
           onChange={(e) => set({ rows: e.currentTarget.value })}
-          error={fn && rowsOf(form.rows, true) === null && 'A line that begins with { is no JSON object.'}
+          error={fn && rowsOf(form.rows, true) === null && 'A line begins with { but is not a JSON object.'}
         />
       )}
       {form.source === 'file' && (
@@ -260,8 +282,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           fileID={form.fileID}
           uploaded={(fileID) => set({ fileID })}
           peeked={(p, name) => {
-            setSeen(p)
-            set({ column: likelyPrompts(p), idColumn: '', fileRows: p.rows, name: form.name || name.slice(0, nameSize) })
+            set({ seen: p, column: likelyPrompts(p), idColumn: '', fileRows: p.rows, name: form.name || name.slice(0, nameSize) })
           }}
         />
       )}
@@ -285,19 +306,19 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           {fn ? (
             <p className="small">Its columns must have the names of the Function’s fields: {fn.inputs.map((i) => i.name).join(', ')}.</p>
           ) : form.prompt.trim() ? null : columns.length > 0 ? (
-            <NativeSelect label="Column of the prompts" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} data={columns} />
+            <NativeSelect label="Prompt column" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} data={columns} />
           ) : (
-            <TextInput label="Column of the prompts" description="Empty: the first one." value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} />
+            <TextInput label="Prompt column" description="Empty: the first one." value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} />
           )}
           {columns.length > 0 ? (
             <NativeSelect
-              label="Column of ids"
+              label="ID column"
               value={form.idColumn}
               onChange={(e) => set({ idColumn: e.currentTarget.value })}
               data={[{ value: '', label: 'none' }, ...columns.filter((c) => c !== form.column)]}
             />
           ) : (
-            <TextInput label="Column of ids" description="Empty: none." value={form.idColumn} onChange={(e) => set({ idColumn: e.currentTarget.value })} />
+            <TextInput label="ID column" description="Empty: none." value={form.idColumn} onChange={(e) => set({ idColumn: e.currentTarget.value })} />
           )}
         </div>
       )}

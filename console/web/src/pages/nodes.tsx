@@ -17,12 +17,12 @@ export default function Nodes() {
     <Page title="Nodes">
       <Load query={nodes}>
         {({ nodes }) => (
-          <Table label="Nodes" heads={['Node', 'State', 'Role', 'Models', 'Jobs', 'In flight', 'Since', 'Acts']}>
+          <Table label="Nodes" heads={['Node', 'State', 'Role', 'Models', 'Jobs', 'In flight', 'Since', 'Actions']}>
             {nodes.map((n) => (
               <tr key={n.id}>
                 <td>
                   {n.name}
-                  {n.self && <span className="tag">answers you</span>}
+                  {n.self && <span className="tag">this node</span>}
                   <span className="id">{n.id}</span>
                   <span className="id">{n.version}</span>
                 </td>
@@ -57,7 +57,7 @@ function Diagnose() {
   return (
     <Card title="Diagnosis" actions={<Button variant="default" size="xs" loading={diagnosis.isFetching} onClick={() => void diagnosis.refetch()}>Run it</Button>}>
       {diagnosis.error && <Problem error={diagnosis.error} />}
-      {!diagnosis.data && (diagnosis.isFetching ? <Waiting /> : <p className="small">Every node tries its records, its bucket and the other nodes. It may take ten seconds.</p>)}
+      {!diagnosis.data && (diagnosis.isFetching ? <Waiting /> : <p className="small">Each node checks its records, its bucket and the other nodes. This may take ten seconds.</p>)}
       {diagnosis.data?.nodes.map((n) => (
         <div key={n.id}>
           <h3>{n.name}</h3>

@@ -4,7 +4,7 @@ import { LinkButton, Page } from '../parts/page'
 export default function Nowhere() {
   return (
     <Page title="No such page">
-      <Empty next={<LinkButton href="/" variant="default">To the overview</LinkButton>}>There is none here, or your key may not see it.</Empty>
+      <Empty next={<LinkButton href="/" variant="default">Go to the overview</LinkButton>}>This page does not exist, or your key cannot open it.</Empty>
     </Page>
   )
 }

@@ -1,11 +1,11 @@
 import { lazy, Suspense, useMemo } from 'react'
 import { Link } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
-import type { Counts, Job, JobPage, Progress, Stats } from '../api/types'
+import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Stats, Webhook } from '../api/types'
 import { compact, duration, number, rate } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
-import { Done, JobLink, Status, statuses } from '../parts/job'
+import { Done, JobLink, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
 
@@ -15,6 +15,7 @@ export default function Overview() {
   const can = useCan()
   return (
     <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
+      <Attention />
       <States />
       <Running />
       <Failing />
@@ -22,6 +23,43 @@ export default function Overview() {
     </Page>
   )
 }
+
+// Attention lists troubles of the service that the user can see and may repair. It shows nothing
+// if there are none.
+function Attention() {
+  const can = useCan()
+  const every = useEvery(5_000)
+  const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { enabled: can.operate, every })
+  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
+  const troubles = [
+    ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
+      id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: e.last_error ?? '', since: e.since,
+    })),
+    ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
+    ...(webhooks.data?.webhooks ?? []).filter((w) => w.disabled).map((w) => ({ id: w.id, to: `/webhooks/${w.id}`, state: 'disabled', what: w.url, why: w.disabled_reason ?? '', since: w.disabled_at })),
+  ]
+  if (troubles.length === 0) return null
+  return (
+    <Card title="Needs attention">
+      <ul className="list">
+        {troubles.map((t) => (
+          <li key={t.id}>
+            <span className="job"><Link href={t.to}>{t.what}</Link></span>
+            <Status is={t.state === 'rows wait' ? 'starting' : 'failed'}>{t.state}</Status>
+            <span className="small grow">{t.why}</span>
+            <span className="small"><Ago t={t.since} /></span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+}
+
+// Tiles of the overview: jobs that wait share one.
+const tiles: { name: string; is: JobStatus; of: JobStatus[] }[] = [
+  { name: 'waiting', is: 'pending', of: ['pending', 'submitted', 'starting'] },
+  ...(['running', 'succeeded', 'failed', 'cancelled'] as const).map((s) => ({ name: s, is: s, of: [s] })),
+]
 
 function States() {
   const counts = useGet<Counts>('/v1/jobs/counts')
@@ -31,11 +69,11 @@ function States() {
         {({ counts, counted, of_all }) => (
           <>
             <ul className="states">
-              {statuses.map((s) => (
-                <li key={s}>
-                  <Link href={`/jobs?status=${s}`}>
-                    <strong>{number(counts[s])}</strong>
-                    <Status is={s} />
+              {tiles.map((t) => (
+                <li key={t.name}>
+                  <Link href={`/jobs?status=${t.of.join(',')}`}>
+                    <strong>{number(t.of.reduce((n, s) => n + counts[s], 0))}</strong>
+                    <Status is={t.is}>{t.name}</Status>
                   </Link>
                 </li>
               ))}
@@ -52,11 +90,11 @@ function Running() {
   const can = useCan()
   const jobs = useGet<JobPage>('/v1/list-jobs?limit=10&status=running,starting,submitted,pending')
   return (
-    <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">All of them</Link>}>
+    <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">View all</Link>}>
       <Load query={jobs}>
         {({ jobs }) =>
           jobs.length === 0 ? (
-            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Submit a job</LinkButton>}>Nothing runs.</Empty>
+            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Submit a job</LinkButton>}>No running jobs.</Empty>
           ) : (
             <ul className="list">{jobs.map((j) => <RunningJob key={j.job_id} job={j} />)}</ul>
           )
@@ -86,11 +124,11 @@ function RunningJob({ job }: { job: Job }) {
 function Failing() {
   const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed')
   return (
-    <Card title="Failed of late" actions={<Link href="/jobs?status=failed">All of them</Link>}>
+    <Card title="Recent failures" actions={<Link href="/jobs?status=failed">View all</Link>}>
       <Load query={jobs}>
         {({ jobs }) =>
           jobs.length === 0 ? (
-            <Empty>No job has failed.</Empty>
+            <Empty>No failed jobs.</Empty>
           ) : (
             <ul className="list">
               {jobs.map((j) => (

@@ -85,7 +85,7 @@ function Editor({ of }: { of?: Fn }) {
     },
   })
   return (
-    <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="{{field}} in the prompt stands for the value of a field. Revisions never change.">
+    <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="Use {{field}} for inputs. Published revisions never change.">
       <form
         onSubmit={(e) => {
           e.preventDefault()
@@ -100,24 +100,24 @@ function Editor({ of }: { of?: Fn }) {
           <TextInput label="Description" value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
           <Textarea label="Prompt" required withAsterisk={false} autosize minRows={4} maxRows={24} value={form.prompt} onChange={(e) => set({ prompt: e.currentTarget.value })} />
           {fields(form.prompt).length > 0 && (
-            <Checkbox.Group label="Fields that may be left out" value={form.optional} onChange={(optional) => set({ optional })}>
+            <Checkbox.Group label="Optional fields" value={form.optional} onChange={(optional) => set({ optional })}>
               <div className="actions">{fields(form.prompt).map((f) => <Checkbox key={f} value={f} label={f} />)}</div>
             </Checkbox.Group>
           )}
           <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system_prompt} onChange={(e) => set({ system_prompt: e.currentTarget.value })} />
           <Textarea label="JSON Schema of the answers" classNames={{ input: 'mono' }} autosize minRows={2} maxRows={20} value={form.json_schema} onChange={(e) => set({ json_schema: e.currentTarget.value })} />
           <Textarea label="Sampling parameters, as JSON" classNames={{ input: 'mono' }} autosize minRows={1} maxRows={12} value={form.sampling_params} onChange={(e) => set({ sampling_params: e.currentTarget.value })} />
-          <Checkbox label="Only store it as a draft" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
+          <Checkbox label="Save as a draft only" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
           {publish.error && <Problem error={publish.error} />}
           <div className="actions">
             <Button type="submit" loading={publish.isPending}>
-              {form.draft ? 'Store the draft' : 'Publish'}
+              {form.draft ? 'Save the draft' : 'Publish'}
             </Button>
           </div>
         </Card>
       </form>
       <RunOne title="Try it with one input" name={tried} fields={inputs} more={() => ({ definition: definition(tried) })}>
-        It runs what stands above as a job of one row. The Function is not stored by that.
+        Runs this draft once, as a job of one row, without saving it.
       </RunOne>
     </Page>
   )

@@ -10,13 +10,13 @@ import { Card, Page, Table } from '../parts/page'
 export default function QuotasPage() {
   const can = useCan()
   return (
-    <Page title="Quotas" lead="They bound single jobs, and what all jobs of the account may cost in a calendar month (UTC).">
+    <Page title="Quotas" lead="Limits of single jobs, and a budget of the account for a calendar month (UTC).">
       {can.administer ? <Administered /> : <Read />}
     </Page>
   )
 }
 
-const bound = (n: number) => (n === 0 ? 'no bound' : number(n))
+const bound = (n: number) => (n === 0 ? 'unlimited' : number(n))
 
 function InForce({ quotas }: { quotas: Quota[] }) {
   return (
@@ -44,7 +44,7 @@ function Administered() {
       {(q) => (
         <div className="stack">
           <InForce quotas={q.quotas} />
-          <p>Cost a month: <strong>{q.cost_quota_usd == null ? 'no bound' : usd(q.cost_quota_usd)}</strong></p>
+          <p>Monthly budget: <strong>{q.cost_quota_usd == null ? 'unlimited' : usd(q.cost_quota_usd)}</strong></p>
           <Own key={JSON.stringify(q.own)} own={q.own} />
         </div>
       )}
@@ -73,14 +73,14 @@ function Own({ own: o }: { own: Quotas['own'] }) {
         ].filter((q) => q.row_quota !== undefined || q.token_quota !== undefined),
         cost_quota_usd: parsed(form.cost) ?? null,
       }),
-    { done: () => 'The quotas are in force for new jobs.', paths: ['/v1/quotas'] },
+    { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas'] },
   )
   const field = (name: keyof typeof form, label: string) => (
     <TextInput label={label} type="number" min={name === 'cost' ? 0 : 1} step={name === 'cost' ? 'any' : 1} value={form[name]} onChange={(e) => setForm({ ...form, [name]: e.currentTarget.value })} />
   )
   return (
-    <Card title="The account’s own">
-      <p className="small">What is left empty is as the service is configured; the cost then has no bound.</p>
+    <Card title="Limits of this account">
+      <p className="small">Empty fields use the limits of the service; the budget is then unlimited.</p>
       <form
         className="stack"
         onSubmit={(e) => {

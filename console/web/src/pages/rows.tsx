@@ -6,12 +6,13 @@ import { Link, useParams, useSearchParams } from 'wouter'
 import { get } from '../api/client'
 import { useGet, usePages } from '../api/hooks'
 import type { Job, Preview, PreviewRow, Row, RowError } from '../api/types'
-import { clock, day, none, number, simulated, text, took } from '../lib/format'
+import { indent, isSimulated, splitAnswer } from '../lib/answer'
+import { clock, day, none, number, text, took } from '../lib/format'
 import { useEvery } from '../live'
 import { Code } from '../parts/copy'
 import { over, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Facts, More, Page, Table } from '../parts/page'
+import { Facts, Long, More, Page, Table } from '../parts/page'
 
 // Browsers do not draw elements taller than some 16 million pixels, so rows are shown
 // in windows. Each window loads its rows in pages.
@@ -40,7 +41,7 @@ export default function Rows() {
           {failed ? (
             <FailedRows job={job} show={setWhole} />
           ) : !job.num_rows ? (
-            <Empty>{over(job.status) ? 'It ended before its rows were counted.' : 'Its rows are not counted yet.'}</Empty>
+            <Empty>{over(job.status) ? 'The job ended before its rows were counted.' : 'The rows are not counted yet.'}</Empty>
           ) : (
             <Browser job={job} count={job.num_rows} start={Number(search.get('row')) || 0} show={setWhole} />
           )}
@@ -151,10 +152,10 @@ function Line({ n, size, at, row, show }: { n: number; size: number; at: number;
         <span className="status" data-is={row?.status ?? 'pending'}>
           {row ? (row.code ?? row.status) : '…'}
         </span>
-        <span className="cell">{text(row?.input).slice(0, 300)}</span>
-        <span className="cell">
-          {simulated(row?.output) && <span className="tag">simulated</span>}
-          {text(row?.output).slice(0, 300)}
+        <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
+        <span className="cell" dir="auto">
+          {isSimulated(row?.output) && <span className="tag">simulated</span>}
+          {splitAnswer(text(row?.output)).answer.slice(0, 300)}
         </span>
       </button>
     </div>
@@ -168,10 +169,10 @@ function FailedRows({ job, show }: { job: Job; show: (row: number) => void }) {
     <Load query={pages}>
       {() =>
         errors.length === 0 ? (
-          <Empty>No row has failed.</Empty>
+          <Empty>No failed rows.</Empty>
         ) : (
           <>
-            <Table label="Failed rows" heads={['Row', 'Code', 'Message']}>
+            <Table label="Failed rows" heads={['Row', 'Code', 'Message', 'Raw answer']}>
               {errors.map((e) => (
                 <tr key={e.row}>
                   <td className="number">
@@ -183,6 +184,7 @@ function FailedRows({ job, show }: { job: Job; show: (row: number) => void }) {
                     <code>{e.code}</code>
                   </td>
                   <td className="wide">{e.message}</td>
+                  <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
                 </tr>
               ))}
             </Table>
@@ -200,7 +202,7 @@ function WholeRow({ job, row }: { job: Job; row: number }) {
     <Load query={whole}>
       {(r) => (
         <div className="stack">
-          {simulated(r.output) && <p className="simulated">This answer was made up by a simulated engine.</p>}
+          {isSimulated(r.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
           <Facts
             facts={[
               ['Finished', r.finish_reason ?? '–'],
@@ -214,7 +216,7 @@ function WholeRow({ job, row }: { job: Job; row: number }) {
           <Attempts row={r} />
           <h3>Input</h3>
           <Code label="Input" text={text(r.input)} />
-          <Answer output={r.output} />
+          {r.error ? <Failure error={r.error} /> : <Answer output={r.output} />}
         </div>
       )}
     </Load>
@@ -226,7 +228,7 @@ const firstAttempts = 3
 
 function Attempts({ row }: { row: Row }) {
   const { attempt_log: kept, attempts_omitted: omitted } = row
-  if (kept.length === 0) return row.attempts > 1 ? <p className="small">What became of each attempt is not known.</p> : null
+  if (kept.length === 0) return row.attempts > 1 ? <p className="small">The attempts have no record.</p> : null
   const all = kept.length + omitted
   return (
     <>
@@ -270,15 +272,25 @@ function Attempts({ row }: { row: Row }) {
   )
 }
 
+function Failure({ error }: { error: NonNullable<Row['error']> }) {
+  return (
+    <>
+      <h3>Output</h3>
+      <p>
+        <Status is="failed">no output</Status> <code>{error.code}</code> {error.message}
+      </p>
+      {error.raw_output && (
+        <>
+          <h3>Raw answer of the server</h3>
+          <Code label="Raw answer" text={indent(error.raw_output)} />
+        </>
+      )}
+    </>
+  )
+}
+
 function Answer({ output }: { output: Row['output'] }) {
-  if (output == null)
-    return (
-      <>
-        <h3>Output</h3>
-        <Status is="failed">no output</Status>
-      </>
-    )
-  const { reasoning, answer } = taken(text(output))
+  const { reasoning, answer } = splitAnswer(text(output))
   return (
     <>
       {reasoning && (
@@ -288,27 +300,7 @@ function Answer({ output }: { output: Row['output'] }) {
         </>
       )}
       <h3>Output</h3>
-      <Code label="Output" text={answer} />
+      <Code label="Output" text={indent(answer)} />
     </>
   )
-}
-
-// taken splits an output of a reasoning model, and indents JSON.
-function taken(output: string): { reasoning?: string; answer: string } {
-  const value = object(output)
-  if (value && typeof value.reasoning_content === 'string' && typeof value.content === 'string') {
-    return { reasoning: value.reasoning_content, answer: taken(value.content).answer }
-  }
-  return { answer: value ? JSON.stringify(value, null, 2) : output }
-}
-
-// object parses a text as a JSON object. It returns undefined for other texts, and if a
-// number is too long for JavaScript.
-function object(s: string): Record<string, unknown> | undefined {
-  if (!s.trimStart().startsWith('{') || /\d{16}/.test(s)) return undefined
-  try {
-    return JSON.parse(s)
-  } catch {
-    return undefined // not valid JSON
-  }
 }

@@ -9,11 +9,11 @@ import { Load } from '../parts/load'
 import { Card, Page } from '../parts/page'
 
 const presets = [
-  { value: '1', label: '1 day', means: 'Fetch results on the day the job ends. The least that is kept of sensitive data.' },
-  { value: '7', label: '7 days', means: 'A week to fetch results and to run failed rows again.' },
-  { value: '30', label: '30 days', means: 'A month, as for files that were uploaded.' },
-  { value: '90', label: '90 days', means: 'What holds for an account that has chosen nothing.' },
-  { value: 'ever', label: 'For ever', means: 'Nothing is deleted by itself. Storage grows with every job.' },
+  { value: '1', label: '1 day', means: 'For sensitive data: fetch results on the day the job ends.' },
+  { value: '7', label: '7 days', means: 'One week to fetch results and retry failed rows.' },
+  { value: '30', label: '30 days', means: 'One month, as for uploaded files.' },
+  { value: '90', label: '90 days', means: 'Used by accounts without a choice.' },
+  { value: 'ever', label: 'For ever', means: 'Nothing is deleted automatically. Storage grows with every job.' },
 ]
 
 const valueOf = (days: Settings['retention_days']) => (days == null ? 'ever' : String(days))
@@ -30,10 +30,10 @@ export default function SettingsPage() {
 function Retention({ days }: { days: Settings['retention_days'] }) {
   const can = useCan()
   return (
-    <Card title="How long data of jobs are kept">
+    <Card title="Retention of job data">
       <p className="small">
-        It counts from the end of a job. Then its input, results and failures are deleted; the record, with its figures, and the usage stay. A
-        shorter time counts for jobs that are over, too.
+        Counted from the end of a job. Then its input, results and failures are deleted; its record and the usage stay. A shorter time also
+        applies to finished jobs.
       </p>
       {can.administer ? <Choice days={days} /> : <InForce days={days} />}
     </Card>
@@ -44,7 +44,7 @@ function InForce({ days }: { days: Settings['retention_days'] }) {
   const current = presets.find((p) => p.value === valueOf(days))
   return (
     <>
-      <p>They are kept <strong>{days == null ? 'for ever' : current?.label ?? `${days} days`}</strong>, until an administrator of the account chooses otherwise.</p>
+      <p>Data is kept <strong>{days == null ? 'for ever' : current?.label ?? `${days} days`}</strong>, until an administrator of the account chooses otherwise.</p>
       <Preview chosen={valueOf(days)} current={valueOf(days)} />
     </>
   )
@@ -80,7 +80,7 @@ function Choice({ days }: { days: Settings['retention_days'] }) {
       </Radio.Group>
       <Preview chosen={chosen} current={current} />
       <div className="actions">
-        <Button type="submit" disabled={chosen === current} loading={save.isPending}>Keep them so long</Button>
+        <Button type="submit" disabled={chosen === current} loading={save.isPending}>Save</Button>
       </div>
     </form>
   )
@@ -94,9 +94,9 @@ function Preview({ chosen, current }: { chosen: string; current: string }) {
   return (
     <Load query={preview}>
       {(p) => (
-        <div role="status" aria-label="What it removes" className={chosen !== current && effect?.jobs ? 'warning' : 'small'}>
+        <div role="status" aria-label="Effect now" className={chosen !== current && effect?.jobs ? 'warning' : 'small'}>
           {effect && <Effect of={effect} inForce={chosen === current} />}
-          {!p.looked_at_all && <p>Only the {number(p.looked_at)} jobs that ended first were looked at.</p>}
+          {!p.looked_at_all && <p>Only the {number(p.looked_at)} jobs that ended first were read.</p>}
         </div>
       )}
     </Load>
@@ -107,16 +107,16 @@ const jobs = (e: RetentionEffect) => `${e.at_least ? 'at least ' : ''}${number(e
 
 const removes = (e?: RetentionEffect) => {
   if (!e || e.retention_days == null) return ''
-  return e.jobs || e.at_least ? `Removes the data of ${jobs(e)} now.` : 'Removes nothing now.'
+  return e.jobs || e.at_least ? `Removes the data of ${jobs(e)} now.` : 'Deletes nothing now.'
 }
 
 function Effect({ of: e, inForce }: { of: RetentionEffect; inForce: boolean }) {
-  const next = e.next_at && <> The next {inForce ? 'go' : 'would go'} at {time(e.next_at)}.</>
-  if (e.retention_days == null) return <p>Nothing {inForce ? 'goes' : 'would go'}.</p>
-  if (e.jobs === 0) return <p>Nothing {inForce ? 'goes' : 'would go'} now{e.at_least && ' of what was looked at'}.{next}</p>
+  const next = e.next_at && <> Next deletion: {time(e.next_at)}.</>
+  if (e.retention_days == null) return <p>Nothing {inForce ? 'is' : 'would be'} deleted.</p>
+  if (e.jobs === 0) return <p>Nothing {inForce ? 'is' : 'would be'} deleted now{e.at_least && ', among the jobs that were read'}.{next}</p>
   return (
     <p>
-      The data of <strong>{jobs(e)}</strong> {inForce ? 'go' : 'would go'} within minutes, {bytes(e.result_bytes)} of results among them; the oldest
+      The data of <strong>{jobs(e)}</strong> {inForce ? 'is' : 'would be'} deleted within minutes, with {bytes(e.result_bytes)} of results; the oldest job
       ended <Ago t={e.oldest_ended_at} />.{next}
     </p>
   )

@@ -37,7 +37,7 @@ export default function UsagePage() {
   return (
     <Page
       title="Usage"
-      lead="Of completed rows, by UTC day. A row counts to the API key that submitted its job."
+      lead="Completed rows by UTC day. A row counts for the API key that submitted its job."
       actions={
         <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data, by))}>
           Export as CSV
@@ -55,7 +55,7 @@ export default function UsagePage() {
           <Button size="xs" variant="default" onClick={() => set('key', '')}>Of all keys</Button>
         </div>
       )}
-      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>Nothing was used in these days.</Empty> : <Report usage={u} by={by} />)}</Load>
+      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No usage in these days.</Empty> : <Report usage={u} by={by} />)}</Load>
     </Page>
   )
 }
@@ -107,7 +107,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
           facts={[
             ['Rows', number(total.rows)],
             ['Failed rows', number(total.failed_rows)],
-            ...(total.deduplicated_rows ? ([['Equal rows, not run', number(total.deduplicated_rows)]] as [string, string][]) : []),
+            ...(total.deduplicated_rows ? ([['Duplicate rows, not run', number(total.deduplicated_rows)]] as [string, string][]) : []),
             ['Tokens in', compact(total.input_tokens)],
             ['Tokens out', compact(total.output_tokens)],
             ['Cost', usd(total.cost_usd)],

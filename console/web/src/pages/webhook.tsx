@@ -29,7 +29,8 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   const [, go] = useLocation()
   const [secret, setSecret] = useState<string>()
   const tried = useAct(() => send<Tried>('POST', `${path}/test`), {
-    done: (r) => `${r.event}: ${r.delivered ? 'taken' : 'not taken'}, ${outcome(r.attempt)}`,
+    done: (r) => `${r.event}: ${r.delivered ? 'accepted' : 'rejected'}, ${outcome(r.attempt)}`,
+    refused: (r) => !r.delivered,
     paths: [path],
   })
   const turn = useAct(() => send('PATCH', path, { disabled: !w.disabled }), { paths: ['/v1/webhooks'] })
@@ -49,10 +50,10 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
           <Button loading={tried.isPending} onClick={() => tried.mutate()}>Send a test</Button>
           <Button variant="default" loading={turn.isPending} onClick={() => turn.mutate()}>{w.disabled ? 'Enable' : 'Disable'}</Button>
           <Confirm button="Rotate" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
-            For 24 hours the secret before signs along.
+            The old secret stays valid for 24 hours.
           </Confirm>
           <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: left })}>
-            What waits to be sent to it is not sent.
+            Waiting events are not sent.
           </Confirm>
         </>
       }
@@ -62,7 +63,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
           facts={[
             ['Address', w.url],
             ['State', <Status key="s" is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status>],
-            ['Events', w.events.join(', ') || 'those of each job’s own dialect'],
+            ['Events', w.events.join(', ') || 'default events'],
             ['Secret', `${w.secret_prefix}…`],
             ['Created', time(w.created_at)],
           ]}
@@ -79,16 +80,16 @@ const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
 function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
-  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'It is sent again.', paths: [path] })
+  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'Sent again.', paths: [path] })
   return (
     <Card title="Deliveries">
       <Load query={pages}>
         {() =>
           deliveries.length === 0 ? (
-            <Empty>Nothing was sent yet. A test shows whether the address takes events.</Empty>
+            <Empty>Nothing was sent yet. Send a test to check the address.</Empty>
           ) : (
             <>
-              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Acts']}>
+              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']}>
                 {deliveries.map((d) => {
                   const last = d.attempts.at(-1)
                   return (

@@ -17,18 +17,18 @@ export default function Webhooks() {
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks')
   const [secret, setSecret] = useState<string>()
   return (
-    <Page title="Webhooks" lead="Where the ends of jobs are told, signed by Standard Webhooks." actions={<Create made={setSecret} />}>
+    <Page title="Webhooks" lead="Get a signed request when a job ends (Standard Webhooks)." actions={<Create made={setSecret} />}>
       <Load query={webhooks}>
         {({ webhooks }) =>
           webhooks.length === 0 ? (
-            <Empty next={<Create made={setSecret} />}>Nobody is told of the ends of jobs.</Empty>
+            <Empty next={<Create made={setSecret} />}>No webhooks yet.</Empty>
           ) : (
             <Table label="Webhooks" heads={['Address', 'State', 'Events', 'Description', 'Created']}>
               {webhooks.map((w) => (
                 <tr key={w.id}>
                   <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
                   <td><Status is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status></td>
-                  <td>{w.events.join(', ') || 'of each job’s dialect'}</td>
+                  <td>{w.events.join(', ') || 'default events'}</td>
                   <td className="wide">{w.description}</td>
                   <td className="number">{time(w.created_at)}</td>
                 </tr>
@@ -66,7 +66,7 @@ function Create({ made }: { made: (secret: string) => void }) {
         >
           <TextInput label="Address" type="url" required withAsterisk={false} data-autofocus placeholder="https://…" value={url} onChange={(e) => setURL(e.currentTarget.value)} />
           <TextInput label="Description" maxLength={256} value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
-          <Checkbox.Group label="Events" description="None: those of each job’s own dialect." value={wanted} onChange={setWanted}>
+          <Checkbox.Group label="Events" description="None: the default events of each job." value={wanted} onChange={setWanted}>
             <div className="stack tight">{events.map((e) => <Checkbox key={e} value={e} label={e} />)}</div>
           </Checkbox.Group>
           <Button type="submit" loading={create.isPending}>Add it</Button>

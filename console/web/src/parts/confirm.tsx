@@ -25,7 +25,7 @@ export function Confirm({ button, title, children, act, busy, quiet, size = 'sm'
           <div>{children}</div>
           <div className="actions end">
             <Button variant="default" onClick={close}>
-              Keep it as it is
+              Go back
             </Button>
             <Button
               color="red.9"

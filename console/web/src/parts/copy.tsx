@@ -37,7 +37,7 @@ export function Code({ text, label, wrap = true }: { text: string; label: string
   return (
     <div className="code">
       <Copy text={text} label={`Copy ${label.toLowerCase()}`} />
-      <pre tabIndex={0} aria-label={label} role="region" className={wrap ? 'wrap' : undefined}>
+      <pre dir="auto" tabIndex={0} aria-label={label} role="region" className={wrap ? 'wrap' : undefined}>
         {text}
       </pre>
     </div>

@@ -40,7 +40,7 @@ export function FileInput({ fileID, uploaded, peeked }: { fileID: string; upload
       }}
     >
       <label>
-        <span>CSV, TSV, Parquet, JSON Lines or plain text, gzip too; choose a file or drop it here</span>
+        <span>Choose a file or drop it here: CSV, TSV, Parquet, JSON Lines or plain text, also with gzip</span>
         <input type="file" disabled={run.isPending} onChange={(e) => take(e.currentTarget.files?.[0])} />
       </label>
       {file && (

@@ -20,11 +20,13 @@ export const JobLink = ({ job }: { job: Pick<Job, 'job_id' | 'name'> }) => (
   </span>
 )
 
-export function Bar({ done, failed, all, label }: { done: number; failed: number; all: number | null; label: string }) {
+// A bar of a job that is over is quiet, so that running jobs stand out.
+export function Bar({ done, failed, all, label, ended }: { done: number; failed: number; all: number | null; label: string; ended?: boolean }) {
   const part = (n: number) => (all ? Math.min(100, (n / all) * 100) : 0)
   return (
     <span
       className="bar"
+      data-over={ended || undefined}
       role="progressbar"
       aria-label={label}
       aria-valuemin={0}
@@ -38,9 +40,9 @@ export function Bar({ done, failed, all, label }: { done: number; failed: number
   )
 }
 
-export const Done = ({ job }: { job: Pick<Job, 'job_id' | 'name' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
+export const Done = ({ job }: { job: Pick<Job, 'job_id' | 'name' | 'status' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
   <span className="done">
-    <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label={`Progress of ${job.name || job.job_id}`} />
+    <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} ended={over(job.status)} label={`Progress of ${job.name || job.job_id}`} />
     <span>{percent(job.rows_done, job.num_rows)}</span>
   </span>
 )

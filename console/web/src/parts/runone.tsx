@@ -4,7 +4,8 @@ import { useMutation } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { send } from '../api/client'
 import type { Fn, Run } from '../api/types'
-import { number, simulated, text, usd } from '../lib/format'
+import { isSimulated } from '../lib/answer'
+import { number, text, usd } from '../lib/format'
 import { Code } from './copy'
 import { Problem } from './load'
 import { Card } from './page'
@@ -51,7 +52,7 @@ export function RunOne({ title, name, fields, more, children }: { title: string;
       {run.error && <Problem error={run.error} />}
       {run.data && (
         <div className="stack" role="status">
-          {simulated(run.data.output) && <p className="simulated">This answer was made up by a simulated engine.</p>}
+          {isSimulated(run.data.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
           <Code label="Output" text={text(run.data.output)} />
           <p className="small">
             {number(run.data.usage.input_tokens)} tokens in, {number(run.data.usage.output_tokens)} out,{' '}
