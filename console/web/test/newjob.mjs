@@ -255,6 +255,16 @@ export async function newJob({ model }) {
     same(await tableOf(await jobOf(page)), { town: ['Bergen', 'Porto', 'Lyon'], country: ['Norway', 'Portugal', 'France'] }, 'the whole')
   })
 
+  await step('the form says before the submission that a quota is exceeded', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row per line').fill('row\n'.repeat(1001))
+    await page.getByLabel('Priority').selectOption('0')
+    await page.getByText('1,001 rows are more than the 1,000 rows of a job of priority 0').waitFor()
+    await page.getByLabel('Priority').selectOption('1')
+    await page.getByText('are more than').waitFor({ state: 'detached' })
+  })
+
   await step('a file of more rows than priority 0 takes gets priority 1', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)

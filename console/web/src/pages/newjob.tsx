@@ -4,9 +4,9 @@ import { useMutation } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
-import type { Fn, Model, Submitted } from '../api/types'
+import type { Fn, Model, Quota, Submitted } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
-import { number, usd } from '../lib/format'
+import { compact, number, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { curl, python } from '../lib/snippets'
@@ -56,6 +56,8 @@ const option = (m: Model) => ({
   label: [m.id, m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · '),
 })
 
+const noQuotas: Quota[] = []
+
 // A JSON field is empty, a value, or text that is not valid yet.
 function json(s: string): { value?: unknown; error?: string } {
   if (!s.trim()) return {}
@@ -84,8 +86,12 @@ export default function NewJob() {
     if (!form.model && served) set({ model: served.id })
   }, [models.data])
 
+  const quotas = useGet<{ quotas: Quota[] }>('/v1/get-quotas', { fresh: 60_000 }).data?.quotas ?? noQuotas
+  const priority = form.priority || prioritySized(form, quotas)
+  const exceeded = beyond(form, priority, quotas)
+
   const [, go] = useLocation()
-  const body = useMemo(() => submission(form, !!fn), [form, fn])
+  const body = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
   const sent = Array.isArray(body.inputs) ? Math.min(body.inputs.length, Number(form.limit) || Infinity) : 0
   const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
   const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
@@ -128,8 +134,8 @@ export default function NewJob() {
               value={form.priority}
               onChange={(e) => set({ priority: e.currentTarget.value })}
               data={[
-                { value: '', label: `Auto: ${prioritySized(form)}` },
-                { value: '0', label: `0: at once, up to ${number(manyRows)} rows` },
+                { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
+                { value: '0', label: '0: at once, for few rows' },
                 { value: '1', label: '1: any number of rows' },
               ]}
             />
@@ -186,6 +192,7 @@ export default function NewJob() {
         {submit.error && <Problem error={submit.error} />}
         <Card title="Cost and submission">
           <EstimateFirst body={body} ready={ready} />
+          {exceeded.length > 0 && <p className="warning" role="status">The service will refuse this job: {exceeded.join('; ')} of priority {priority}. Ask an administrator for a higher quota{priority === '0' && ', or choose priority 1'}.</p>}
           <div className="actions">
             <Button variant="default" onClick={() => setForm({ ...blank, model: form.model })}>
               Clear the form
@@ -222,7 +229,7 @@ function rowsOf(s: string, objects: boolean): unknown[] | null {
   }
 }
 
-function submission(f: Form, fn: boolean) {
+function submission(f: Form, fn: boolean, priority: string) {
   const file = f.source !== 'rows'
   return {
     inputs: f.source === 'rows' ? (rowsOf(f.rows, fn) ?? []) : f.source === 'url' ? f.url.trim() : f.fileID && `file:${f.fileID}`,
@@ -236,22 +243,37 @@ function submission(f: Form, fn: boolean) {
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
     ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
-    ...((f.priority || prioritySized(f)) === '1' ? { job_priority: 1 } : {}),
+    ...(priority === '1' ? { job_priority: 1 } : {}),
     ...(f.equal ? { dedup: f.equal === 'once' } : {}),
     ...(f.name ? { name: f.name } : {}),
     ...(f.description ? { description: f.description } : {}),
   }
 }
 
-// manyRows is the row limit for jobs of priority 0, unless an administrator has set
-// another quota.
-const manyRows = 1_000
+// countRows returns the number of rows that the job will run, if it is known.
+function countRows(f: Form): number | undefined {
+  const rows = f.source === 'rows' ? (rowsOf(f.rows, false)?.length ?? 0) : f.source === 'file' ? f.fileRows : undefined
+  const limit = Number(f.limit)
+  return limit > 0 ? Math.min(limit, rows ?? limit) : rows
+}
 
-// prioritySized returns 1 for a job that has, or may have, more rows than that.
-function prioritySized(f: Form): '0' | '1' {
-  if (Number(f.limit) > 0 && Number(f.limit) <= manyRows) return '0'
-  const rows = f.source === 'rows' ? f.rows.split('\n').length : f.source === 'file' ? f.fileRows : undefined
-  return rows !== undefined && rows <= manyRows ? '0' : '1'
+// prioritySized returns 1 for a job that has, or may have, more rows than priority 0 takes.
+function prioritySized(f: Form, quotas: Quota[]): '0' | '1' {
+  const q = quotas.find((q) => q.priority === 0)
+  const most = q ? q.row_quota || Infinity : 0
+  return (countRows(f) ?? Infinity) <= most ? '0' : '1'
+}
+
+// beyond describes the quotas that a job would exceed. Tokens are estimated at four bytes each.
+function beyond(f: Form, priority: string, quotas: Quota[]): string[] {
+  const q = quotas.find((q) => String(q.priority) === priority)
+  const rows = countRows(f)
+  if (!q || rows === undefined) return []
+  const tokens = f.source === 'rows' ? new Blob([f.rows]).size / 4 + (rows * f.system.length) / 4 : 0
+  return [
+    ...(q.row_quota && rows > q.row_quota ? [`${number(rows)} rows are more than the ${number(q.row_quota)} rows of a job`] : []),
+    ...(q.token_quota && tokens > q.token_quota ? [`about ${compact(tokens)} tokens are more than the ${compact(q.token_quota)} tokens of a job`] : []),
+  ]
 }
 
 function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
