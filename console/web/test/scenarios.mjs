@@ -437,7 +437,40 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await attention.getByText('connection refused').waitFor()
     await attention.getByRole('link', { name: 'node node-9' }).waitFor()
     await check(page, 'an overview with troubles')
-    await page.unrouteAll()
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('failures have samples, and failed rows run again', async (page) => {
+    await page.goto(at(`jobs/${failed}`))
+    await logIn(page)
+    const samples = page.getByRole('region', { name: 'Samples of failed rows' }).getByRole('row')
+    await samples.filter({ hasText: /^2\D*c/ }).waitFor()
+    await page.route(`**/v1/jobs/${job}`, async (route) => {
+      const answer = await (await route.fetch()).json()
+      await route.fulfill({ json: { job: { ...answer.job, failed_rows: 2 } } })
+    })
+    let body
+    await page.route(`**/v1/jobs/${job}/resume`, async (route) => {
+      body = route.request().postDataJSON()
+      await route.fulfill({ json: { results: failed, metadata: { job_id: failed, message: '' } } })
+    })
+    await page.goto(at(`jobs/${job}`))
+    await page.getByRole('button', { name: 'Retry these 2 rows' }).click()
+    await page.waitForURL((url) => url.href.includes(failed))
+    if (body.rows !== 'failed') throw new Error(`the request is ${JSON.stringify(body)}`)
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('a new job begins with the settings of another job', async (page) => {
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    await page.getByRole('link', { name: 'New job like this' }).click()
+    const system = page.getByLabel('System prompt')
+    await page.waitForFunction(() => [...document.querySelectorAll('textarea')].some((t) => t.value === 'Be brief.'))
+    await system.fill('Be long.')
+    await page.reload()
+    if ((await system.inputValue()) !== 'Be long.') throw new Error(`after a reload the system prompt is ${await system.inputValue()}`)
+    if ((await page.getByLabel('Model or Function').inputValue()) !== model) throw new Error('the model differs')
   })
 
   await step('a failed row shows what the server answered', async (page) => {

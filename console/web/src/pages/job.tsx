@@ -4,15 +4,15 @@ import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation, useParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
-import type { ErrorCounts, Job, Preview, Progress, Submitted, Timeline } from '../api/types'
+import type { ErrorCounts, Job, Preview, Progress, Row, RowError, Submitted, Timeline } from '../api/types'
 import { isSimulated } from '../lib/answer'
-import { compact, duration, number, percent, rate, time, usd } from '../lib/format'
+import { compact, duration, none, number, percent, rate, text, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Bar, over, Status } from '../parts/job'
 import { Load } from '../parts/load'
-import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
+import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
@@ -163,6 +163,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
         </Confirm>
       )}
       {can.act && ended && !gone && <Resume job={job} />}
+      {can.act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="default" size="sm">New job like this</LinkButton>}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
           This deletes input, results and failures now and for ever. The record with its figures stays.
@@ -274,7 +275,15 @@ function Failures({ job }: { job: Job }) {
   const every = useEvery(10_000)
   const counts = useGet<ErrorCounts>(`/v1/jobs/${job.job_id}/errors/counts`, { every: !over(job.status) && every })
   return (
-    <Card title="Failures" actions={<Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>}>
+    <Card
+      title="Failures"
+      actions={
+        <>
+          <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
+          {job.status === 'succeeded' && <Retry job={job} />}
+        </>
+      }
+    >
       <Load query={counts}>
         {(c) => (
           <>
@@ -299,10 +308,51 @@ function Failures({ job }: { job: Job }) {
                 {number(c.counted)} of {number(c.failed_rows)} failures are counted.
               </p>
             )}
+            <Samples job={job} />
           </>
         )}
       </Load>
     </Card>
+  )
+}
+
+function Retry({ job }: { job: Job }) {
+  const can = useCan()
+  const [, go] = useLocation()
+  const retry = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'failed' }), { paths: ['/v1/list-jobs', '/v1/jobs'] })
+  if (!can.act) return null
+  return (
+    <Button variant="default" size="xs" loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
+      Retry {job.failed_rows === 1 ? 'this row' : `these ${number(job.failed_rows)} rows`}
+    </Button>
+  )
+}
+
+const samplesOfCode = 3
+
+// Samples shows the first failed rows of each code, with input and raw answer.
+function Samples({ job }: { job: Job }) {
+  const errors = useGet<{ errors: RowError[] }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, { fresh: 60_000 })
+  const byCode = Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
+  const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
+  if (samples.length === 0) return null
+  return (
+    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', 'Why']}>
+      {samples.map((e) => <Sample key={e.row} job={job} error={e} />)}
+    </Table>
+  )
+}
+
+function Sample({ job, error: e }: { job: Job; error: RowError }) {
+  const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${e.row}`, { fresh: Infinity })
+  return (
+    <tr>
+      <td className="number">{number(e.row)}</td>
+      <td><code>{e.code}</code></td>
+      <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
+      <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
+      <td className="wide">{e.message}</td>
+    </tr>
   )
 }
 

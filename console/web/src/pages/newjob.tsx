@@ -4,7 +4,7 @@ import { useMutation } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
-import type { Fn, Model, Quota, Submitted } from '../api/types'
+import type { Fn, Job, Model, Quota, Submitted } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
 import { compact, number, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
@@ -56,6 +56,19 @@ const option = (m: Model) => ({
   label: [m.id, m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · '),
 })
 
+// settingsOf returns the fields of the form that another job has, without its rows.
+const settingsOf = (j: Job): Partial<Form> => ({
+  source: j.prompt ? 'file' : 'rows',
+  model: j.function?.name ?? j.model,
+  prompt: j.prompt ?? '',
+  system: j.system_prompt ?? '',
+  schema: j.json_schema ? JSON.stringify(j.json_schema, null, 2) : '',
+  params: Object.keys(j.sampling_params).length ? JSON.stringify(j.sampling_params, null, 2) : '',
+  keep: !!j.keep_columns,
+  name: j.name ?? '',
+  description: j.description ?? '',
+})
+
 const noQuotas: Quota[] = []
 
 // A JSON field is empty, a value, or text that is not valid yet.
@@ -69,21 +82,30 @@ function json(s: string): { value?: unknown; error?: string } {
 }
 
 export default function NewJob() {
-  const [search] = useSearchParams()
+  const [search, setSearch] = useSearchParams()
   const { data: me } = useMe()
   const draft = `newjob:${me?.account}`
   const [form, setForm] = useDraft<Form>(
     draft,
     { ...blank, model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.get('file') ? 'file' : 'rows' },
-    search.has('model') || search.has('file'),
+    search.has('model') || search.has('file') || search.has('like'),
   )
+  const like = useGet<{ job: Job }>(`/v1/jobs/${search.get('like')}`, { enabled: search.has('like'), fresh: Infinity }).data?.job
+  useEffect(() => {
+    if (like) set(settingsOf(like))
+    if (search.size > 0 && (like || !search.has('like'))) setSearch({}, { replace: true }) // a reload then keeps the draft
+  }, [like])
+  const clear = () => {
+    dropDrafts(draft)
+    setForm(blank)
+  }
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
   const fn = functions.data?.functions.find((f) => f.name === form.model)
   useEffect(() => {
     const served = models.data?.data.find((m) => !m.problem)
-    if (!form.model && served) set({ model: served.id })
+    if (!form.model && !search.has('like') && served) set({ model: served.id })
   }, [models.data])
 
   const quotas = useGet<{ quotas: Quota[] }>('/v1/get-quotas', { fresh: 60_000 }).data?.quotas ?? noQuotas
@@ -99,7 +121,7 @@ export default function NewJob() {
   const submit = useMutation({
     mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': once }),
     onSuccess: (r) => {
-      dropDrafts(draft)
+      clear()
       go(`/jobs/${r.metadata.job_id}`)
     },
   })
@@ -181,7 +203,7 @@ export default function NewJob() {
             error={json(form.params).error}
           />
         </Card>
-        <Try draft={`${draft}:tries`} body={body} ready={ready} form={form} restore={setForm} submitted={() => dropDrafts(draft)} />
+        <Try draft={`${draft}:tries`} body={body} ready={ready} form={form} restore={setForm} submitted={clear} />
         <Card title="Name and output">
           <div className="fields">
             <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
