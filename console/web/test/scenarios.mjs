@@ -480,6 +480,10 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     const dialog = page.getByRole('dialog')
     await dialog.getByText('schema_violation').or(dialog.getByText('truncated')).first().waitFor()
     await dialog.getByRole('region', { name: 'Raw answer' }).waitFor()
+    await dialog.getByRole('button', { name: 'Next' }).click()
+    await page.waitForURL(/open=1$/)
+    await page.reload()
+    await page.getByRole('dialog', { name: 'Row 1' }).getByRole('region', { name: 'Input' }).waitFor()
   })
 
   await step('the answer of a reasoning model is shown without its reasoning', async (page) => {

@@ -19,13 +19,20 @@ import { Facts, Long, More, Page, Table } from '../parts/page'
 const windowSize = 100_000
 const pageSize = 100
 const rowHeight = 40
+const headHeight = 28 // of the heads, which stay at the top of the list
 
 export default function Rows() {
   const { id } = useParams<{ id: string }>()
   const job = useGet<{ job: Job }>(`/v1/jobs/${id}`)
   const [search, setSearch] = useSearchParams()
   const failed = search.get('failed') === '1'
-  const [whole, setWhole] = useState<number>()
+  const whole = search.has('open') ? Number(search.get('open')) : undefined
+  const setWhole = (row?: number) =>
+    setSearch((s) => {
+      if (row === undefined) s.delete('open')
+      else s.set('open', String(row))
+      return s
+    }, { replace: whole !== undefined })
   return (
     <Load query={job} title="Rows">
       {({ job }) => (
@@ -45,8 +52,16 @@ export default function Rows() {
           ) : (
             <Browser job={job} count={job.num_rows} start={Number(search.get('row')) || 0} show={setWhole} />
           )}
-          <Modal opened={whole !== undefined} onClose={() => setWhole(undefined)} title={`Row ${number(whole)}`} size="xl">
-            {whole !== undefined && <WholeRow job={job} row={whole} />}
+          <Modal opened={whole !== undefined} onClose={() => setWhole()} title={`Row ${number(whole)}`} size="xl">
+            {whole !== undefined && (
+              <>
+                <div className="actions">
+                  <Button size="xs" variant="default" disabled={whole === 0} onClick={() => setWhole(whole - 1)}>Previous</Button>
+                  <Button size="xs" variant="default" disabled={whole + 1 >= (job.num_rows ?? 0)} onClick={() => setWhole(whole + 1)}>Next</Button>
+                </div>
+                <WholeRow job={job} row={whole} />
+              </>
+            )}
           </Modal>
         </Page>
       )}
@@ -107,7 +122,7 @@ async function readPage(job: string, offset: number, limit: number, signal: Abor
 function Window({ job, first, size, target, show }: { job: Job; first: number; size: number; target: number; show: (row: number) => void }) {
   const box = useRef<HTMLDivElement>(null)
   const every = useEvery(3_000)
-  const list = useVirtualizer({ count: size, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 10 })
+  const list = useVirtualizer({ count: size, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 10, scrollMargin: headHeight, scrollPaddingStart: headHeight })
   useEffect(() => list.scrollToIndex(target - first, { align: 'start' }), [target, first])
 
   const items = list.getVirtualItems()
@@ -131,9 +146,15 @@ function Window({ job, first, size, target, show }: { job: Job; first: number; s
     <>
       {error && <Load query={error as never}>{() => null}</Load>}
       <div ref={box} className="rows" tabIndex={0} role="region" aria-label="Rows">
+        <div className="rowheads" aria-hidden="true">
+          <span className="n">Row</span>
+          <span>State</span>
+          <span>Input</span>
+          <span>Answer</span>
+        </div>
         <div role="list" style={{ height: list.getTotalSize() }}>
           {items.map((item) => (
-            <Line key={item.key} n={first + item.index} size={size} at={item.start} row={rowAt(first + item.index)} show={show} />
+            <Line key={item.key} n={first + item.index} size={size} at={item.start - headHeight} row={rowAt(first + item.index)} show={show} />
           ))}
         </div>
       </div>
