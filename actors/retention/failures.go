@@ -45,10 +45,19 @@ func (a jobBackoffs) count(source string) (n int) {
 // running time of the process.
 func (a jobBackoffs) isBackingOff(job string, now time.Duration) bool { return now < a[job].until }
 
+// isExpiryBackingOff is isBackingOff for the removal of an account's expired data. A failed
+// cleanup does not delay this removal, because a cleanup that needs lost objects always fails.
+func (a jobBackoffs) isExpiryBackingOff(account, job string, now time.Duration) bool {
+	return a[job].of == account && a.isBackingOff(job, now)
+}
+
 // recordFailure records that an attempt at a job has failed, and sets the time of the next
 // attempt.
 func (a jobBackoffs) recordFailure(source, job string, now time.Duration) {
-	pause := min(max(firstBackoff, 2*a[job].pause), maxBackoff)
+	pause := firstBackoff
+	if last := a[job]; last.of == source {
+		pause = min(max(firstBackoff, 2*last.pause), maxBackoff)
+	}
 	a[job] = backoff{of: source, pause: pause, until: now + pause}
 }
 

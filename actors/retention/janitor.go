@@ -260,7 +260,7 @@ func (j *Janitor) expireAccountJobs(ctx context.Context, at expiringAccount, lim
 		if done == limit {
 			break
 		}
-		if j.failures.isBackingOff(id, j.Running()) {
+		if j.failures.isExpiryBackingOff(at.account, id, j.Running()) {
 			continue
 		}
 		done++

@@ -52,6 +52,31 @@ func TestTidy_AfterOwnersThatDied(t *testing.T) {
 	}
 }
 
+// Failing cleanups delay no removal of expired data, neither of their own jobs nor of other
+// jobs.
+func TestTidy_FailuresDelayNoRemoval(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.keep("default")
+	r.stuck = map[string]bool{}
+	var ids []string
+	for range 5 {
+		ids = append(ids, r.done("default"))
+		r.stuck[ids[len(ids)-1]] = true
+	}
+	ids = append(ids, r.done("default"))
+	for r.ran < 24*time.Hour-10*time.Minute {
+		r.rounds(5)
+		r.ran += 10 * time.Minute
+	}
+	if !r.kept(ids...) {
+		t.Fatal("data is removed too early")
+	}
+	r.ran = 24*time.Hour + time.Minute
+	r.rounds(5)
+	r.gone(ids...)
+}
+
 // After all nodes died and came back, the janitor soon cleans up, however long the
 // service had run before.
 func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
