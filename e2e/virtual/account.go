@@ -25,6 +25,7 @@ type account struct {
 	reruns   int
 	crashed  map[string]bool          // by the id of a process
 	takers   map[string]*proc         // by the id of a job: the process with the last claim
+	taken    map[string]takeOver      // by the id of a job: the last time when it took rows over
 	innocent int                      // innocent jobs that were parked
 	made     map[string]time.Duration // by the end of an id: time of the first record
 	refused  map[string]rowmill.Money // by job: the last refused reservation
@@ -99,7 +100,7 @@ type glimpse struct {
 }
 
 func newAccount(w *world) *account {
-	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), takers: make(map[string]*proc), refused: make(map[string]rowmill.Money), listed: make(map[string]listing)}
+	a := &account{world: w, acks: newAcks(w.now), made: make(map[string]time.Duration), crashed: make(map[string]bool), takers: make(map[string]*proc), taken: make(map[string]takeOver), refused: make(map[string]rowmill.Money), listed: make(map[string]listing)}
 	for i, j := range w.Jobs {
 		c := &jobCase{account: a, Job: j, index: i}
 		if j.Continues > 0 {

@@ -263,7 +263,19 @@ func (r *records) Unpark(ctx context.Context, jobID string) error {
 
 func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *recordstore.Store) (rec store.Record, err error) {
-		err = r.fenced(s, f, "an update", func() error { rec, err = s.Update(ctx, f, change); return err })
+		var taken bool
+		err = r.fenced(s, f, "an update", func() error {
+			rec, err = s.Update(ctx, f, func(rec *store.Record) error {
+				before := rec.Job.RowsTakenOver
+				err := change(rec)
+				taken = rec.Job.RowsTakenOver > before
+				return err
+			})
+			return err
+		})
+		if taken && err == nil {
+			r.tookOver(f.JobID)
+		}
 		return rec, err
 	})
 }

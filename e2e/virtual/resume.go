@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"time"
+
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
@@ -27,7 +29,7 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	source, from, failed := j.source(rec)
 	taken := takes(source.asTaken(from, job.RowsTakenOver, failed), failed)
 	unsampled := source.Estimate && from.Job.Estimate != nil && from.Job.Estimate.Method == rowmill.EstimateUnsampled // it has no results, and its parts may be removed
-	if job.NumRows != nil && job.RowsTakenOver != taken && !unsampled {
+	if job.NumRows != nil && job.RowsTakenOver != taken && !unsampled && !j.lostTaken(rec) {
 		j.wrong("job %d has taken over %d rows of job %d, want %d", j.index, job.RowsTakenOver, source.index, taken)
 	}
 	if job.NumRows != nil && old.Job.ContinuedBy == nil && j.world.remembers() {
@@ -51,6 +53,35 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	if again > bound {
 		j.wrong("%d rows were run again that job %d had committed and job %d has taken over, %d may", again, source.index, j.index, bound)
 	}
+}
+
+// A takeOver is the write that recorded how many rows a job took over.
+type takeOver struct {
+	at time.Duration
+	by *proc
+}
+
+// tookOver notes that the process has recorded the number of rows that a job took over.
+func (p *proc) tookOver(id string) {
+	if a := p.world.account; a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.taken[id] = takeOver{p.world.now(), p}
+	}
+}
+
+// lostTaken reports whether a job may have failed without the rows that it took over: the
+// store forgot them, another process claimed the job before the process that took them over,
+// and the data of a continued job was removed meanwhile.
+func (j *jobCase) lostTaken(rec store.Record) bool {
+	job := rec.Job
+	if job.RowsTakenOver > 0 || job.FailureReason == nil || job.FailureReason.Code != rowmill.CodeDownloadFailed || !j.bereft() {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	taken, ok := j.taken[job.ID]
+	return ok && j.forgottenAt(taken.at) && j.takers[job.ID] != taken.by
 }
 
 // source returns the job from which a job takes rows over, its record, and whether failed
