@@ -94,6 +94,7 @@ export async function newJob({ model }) {
     await logIn(page)
     await page.getByLabel('One row per line').fill(inputs.join('\n'))
     await page.getByLabel('Model or Function').selectOption(model)
+    await page.getByLabel('Name', { exact: true }).fill('towns')
     const tryIt = page.getByRole('button', { name: 'Try 5 rows' })
     const answers = page.getByRole('region', { name: 'Answers of the try' }).getByRole('row')
     const all = page.getByRole('button', { name: 'Run all 12 rows' })
@@ -115,7 +116,7 @@ export async function newJob({ model }) {
     const id = await jobOf(page)
     same(await inputsOf(id), inputs, 'the full run')
     const { job } = await api('GET', `/v1/jobs/${id}`)
-    same([job.rows_taken_over, job.system_prompt], [5, null], 'rows of the try, and the system prompt')
+    same([job.name, job.rows_taken_over, job.system_prompt], ['towns', 5, null], 'name, rows of the try, and system prompt')
   })
 
   await step('a draft survives leaving, a reload and the end of the session', async (page) => {

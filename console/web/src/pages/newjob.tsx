@@ -13,11 +13,10 @@ import { curl, python } from '../lib/snippets'
 import { Code } from '../parts/copy'
 import { EstimateFirst } from '../parts/estimate'
 import { FileInput } from '../parts/fileinput'
+import { nameSize } from '../parts/job'
 import { Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
 import { Try } from '../parts/try'
-
-const nameSize = 45
 
 type Source = 'rows' | 'file' | 'url'
 type Form = {

@@ -4,6 +4,9 @@ import { number, percent } from '../lib/format'
 
 export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
 
+// nameSize is the longest name of a job, in characters.
+export const nameSize = 45
+
 export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
 
 // Status uses plain elements, because tables show hundreds of statuses.

@@ -8,10 +8,11 @@ import { isSimulated, splitAnswer } from '../lib/answer'
 import { useDraft } from '../lib/draft'
 import { number, text, usd } from '../lib/format'
 import { randomID } from '../lib/random'
-import { over, Status } from './job'
+import { nameSize, over, Status } from './job'
 import { Card, Table } from './page'
 
 const tryRows = 5
+const suffix = ' (try)' // of the name of a try
 const maxTries = 20
 
 type Body = { name?: string; job_priority?: number; limit?: number; sample?: string }
@@ -37,7 +38,7 @@ export function Try<F>({ draft, body, ready, form, restore, submitted }: {
   const settings = settingsOf(body)
   const start = useAct(() => {
     const { name, job_priority: _, ...rest } = body
-    return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name } : {}), limit: tryRows, sample }, { 'Idempotency-Key': randomID() })
+    return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name: [...name].slice(0, nameSize - suffix.length).join('') + suffix } : {}), limit: tryRows, sample }, { 'Idempotency-Key': randomID() })
   })
   const run = () =>
     start.mutate(undefined, {
