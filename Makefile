@@ -130,7 +130,7 @@ test: build ## run all tests; packages with goroutines run under the race detect
 	@failed=0; packages=$$($(GO) list ./... | grep -v /e2e); \
 	$(GO) test -vet=off $$(echo "$$packages" | grep $(PLAIN)) ./engine/openai || failed=1; \
 	export CGO_ENABLED=1; \
-	$(GO) test -vet=off -race -short -parallel 4 $$(echo "$$packages" | grep -v $(PLAIN)) || failed=1; \
+	$(GO) test -vet=off -race -short -parallel 4 -timeout 25m $$(echo "$$packages" | grep -v $(PLAIN)) || failed=1; \
 	ROWMILL_VIRTUAL=40 $(RERUN) $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1 || failed=1; \
 	export CGO_ENABLED=0 ROWMILL_BINARY='$(abspath bin/rowmill)'; \
 	$(RERUN) $(GO) test -vet=off -count=1 -p 2 -parallel 5 -timeout 25m ./e2e/... || failed=1; \
