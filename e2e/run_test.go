@@ -180,6 +180,10 @@ func TestRun_Limit(t *testing.T) {
 		t.Errorf("%d rows, and a random sample of %d rows: %q", len(all), len(sample), sample)
 	}
 	r.end(t, 0, []string{"answers.jsonl is complete"})
+	r.end(t, 2, []string{"300 rows of the whole input are done", "leave out --limit"}, "--limit", "20", "--force")
+	if calls := w.calls.Load(); calls != 20+rows {
+		t.Errorf("%d requests after a few rows were asked for again, want %d", calls, 20+rows)
+	}
 }
 
 // TestRun_Files runs several files as one input.

@@ -4,12 +4,13 @@ service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N
 that holds its answers until the caller has interrupted the program in the file pid; the address
 of a service; its key."""
 
-import json, os, subprocess, sys
+import json, os, pathlib, subprocess, sys
 
 import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
 from pydantic import BaseModel
 
 import rowmill as rm
+import rowmill._prompt as internal
 
 engine, held, service, key = sys.argv[1:]
 os.environ.pop("ROWMILL_SERVER", None)
@@ -58,6 +59,22 @@ opinions = rm.prompt("{{text}}", schema=Opinion, simulate=True).map(polars.DataF
 assert opinions.schema["stars"] == polars.Int64 and opinions.schema["sure"] == polars.Boolean and opinions.columns == ["text", "answer", "label", "stars", "sure"], opinions
 vectors = rm.embedding("text", model="qwen-3-embedding-0.6b", simulate=True).map(pa.table(rows(2))).column("embedding").to_pylist()
 assert len(vectors) == 2 and len(vectors[0]) > 100 and isinstance(vectors[0][0], float)
+
+# A sample does not give up a run of all rows: of a complete run it is the beginning, and of
+# another run it has a state of its own.
+runs, run = [], internal.run
+internal.run = lambda arguments, **more: runs.append(arguments) or run(arguments, **more)
+for name, complete in [("complete", True), ("begun", False)]:
+    again = rm.prompt("{{text}} again", simulate=True, folder=name)
+    table = pa.table(rows(8))
+    whole = again.map(table)
+    if not complete:
+        [file] = pathlib.Path(name).glob("*/answers.parquet")
+        file.unlink()
+    assert again.sample(table, 3).column("answer.answer").to_pylist() == whole.column("answer.answer").to_pylist()[:3]
+    assert again.map(table).equals(whole)
+assert [a[a.index("--state") + 1].rsplit("/")[-1] for a in runs] == ["state", "state", "state", "sample-state", "state"], runs
+internal.run = run
 
 # Chats are lists of messages, or the JSON text of such lists, in frames of all libraries.
 talks = [[{"role": "user", "content": "one"}], [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]]

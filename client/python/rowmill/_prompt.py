@@ -111,9 +111,18 @@ class Prompt:
     def _run(self, frame: Any, limit: int | None) -> pa.Table:
         """Runs rows of a frame and returns the columns of their answers."""
         place = self._place(frame)
-        results = place / ("answers.parquet" if limit is None else f"sample-{limit}.parquet")
+        whole, begun, state = place / "answers.parquet", place / "begun", place / "state"
+        results = place / f"sample-{limit}.parquet" if limit else whole
+        if limit and whole.exists():
+            return pq.read_table(whole).slice(0, limit)
+        if limit and results.exists():
+            return pq.read_table(results)
+        if limit and begun.exists():
+            state = place / "sample-state"  # the run of all rows keeps its state
+        if not limit:
+            begun.touch()
         if not _server():
-            arguments = ["run", str(place / "input.parquet"), *self._flags(place), "--output", str(results), "--state", str(place / "state"), "--force"]
+            arguments = ["run", str(place / "input.parquet"), *self._flags(place), "--output", str(results), "--state", str(state), "--force"]
             if self._engine:
                 arguments += ["--engine", self._engine]
             if self._simulate:

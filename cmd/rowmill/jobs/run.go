@@ -244,8 +244,12 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 }
 
 // changeRows returns the id of the job to follow after --limit or --sample changed. Without a
-// limit now, it is a job that takes over the rows of the earlier job and runs all others.
+// limit now, it is a job that takes over the rows of the earlier job and runs all others. A run
+// of the whole input is not given up for a few rows.
 func (r *runCommand) changeRows(ctx context.Context, api *client.Client, sources []string, state *runState, job client.Job) (id string, err error) {
+	if state.Limit == 0 && job.RowsDone > 0 {
+		return "", exit.WithCode(exit.Usage, fmt.Errorf("%s rows of the whole input are done in %s: leave out --limit, or try a few rows with another --state", terminal.FormatCount(job.RowsDone), r.node.Dir))
+	}
 	if !job.Status.IsTerminal() {
 		if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
 			return "", fmt.Errorf("cancel the earlier run: %w", err)
