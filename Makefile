@@ -2,7 +2,7 @@
 # else is optional. `make help` lists the targets.
 
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell .ci/version)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 BUILT   ?= $(shell git log -1 --format=%cI 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.built=$(BUILT)
@@ -74,7 +74,9 @@ chart: ## render all forms of the Helm chart, and check them with Kubernetes' sc
 
 # The first run builds buf: three minutes of processor time.
 contract: ## check the contract between nodes, generate its code, and ask a node with grpc_health_probe
-	tools=$$(.ci/tools contract) && cd cluster/peer/proto && PATH="$$tools:$$PATH" && buf lint && buf generate && \
+	tools=$$(.ci/tools contract) && released=$$(mktemp -d) && trap 'rm -rf "$$released"' EXIT && \
+		git archive "$$(.ci/version release)" cluster/peer/proto | tar -x -C "$$released" && \
+		cd cluster/peer/proto && PATH="$$tools:$$PATH" && buf lint && buf generate && buf breaking --against "$$released/cluster/peer/proto" && \
 		cd .. && ROWMILL_PROBE="$$tools/grpc-health-probe" $(GO) test -count=1 .
 
 demo: build ## run 1,200 rows on a new node and show the results

@@ -77,11 +77,13 @@ func start(t *testing.T, config Config) *Cluster {
 }
 
 // startHere is like start, on loopback, for a test with a program on this machine that
-// calls the nodes. Config may name the directory.
+// calls the nodes. Config may name the directory and the program.
 func startHere(t *testing.T, config Config) *Cluster {
 	t.Helper()
 	needServers(t)
-	config.Binary = binary
+	if config.Binary == "" {
+		config.Binary = binary
+	}
 	if config.Dir == "" {
 		config.Dir = folder(t)
 	}

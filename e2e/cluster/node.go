@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type Node struct {
 	Spare bool          // runs only during some faults
 	Clock time.Duration // error of its clock
 
+	binary  string // the program; empty: Config.Binary
 	host    *host
 	sim     *simulator // nil if it runs no rows
 	http    string     // HOST:PORT of the API
@@ -115,7 +117,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	} else {
 		settings = append(settings, "cluster.insecure=true")
 	}
-	args := []string{c.config.Binary, "serve", "--data", n.data, "--listen", n.http}
+	args := []string{cmp.Or(n.binary, c.config.Binary), "serve", "--data", n.data, "--listen", n.http}
 	if n.Runs {
 		args = append(args, "--engine", n.sim.url)
 	}
