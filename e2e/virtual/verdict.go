@@ -19,6 +19,7 @@ type Verdict struct {
 	Trace   []string      `json:"trace,omitempty"`
 	Print   uint64        `json:"print"`            // hash of the trace: equal if a run repeats exactly
 	Parked  int           `json:"parked,omitempty"` // innocent jobs that were parked
+	Waited  time.Duration `json:"waited"`           // elapsed time in which the process had no processor
 
 	trace []entry
 }

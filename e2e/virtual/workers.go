@@ -48,7 +48,9 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 			log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
 		stop := quitAfter(spins)
+		began, usedBefore := time.Now(), used()
 		synctest.Test(t, func(*testing.T) { v = run(ask.Schedule, sh, log) })
+		v.Waited = time.Since(began) - (used() - usedBefore)
 		stop()
 		v.Print = v.print()
 		switch {
