@@ -140,7 +140,7 @@ func (s *sampleTakeover) begin(ctx context.Context, rows *archive.CommittedRows)
 	s.row, s.more = s.next()
 }
 
-// errStopped ends the reading of committed rows early: nobody needs the rest.
+// errStopped stops the reading of committed rows, because the sample needs no more of them.
 var errStopped = errors.New("stopped")
 
 // committedRows returns the committed rows of the old job, with their numbers in the whole
