@@ -151,6 +151,7 @@ virtual/planted: ## measure how long the schedules take to find deliberate fault
 	$(GO) run ./e2e/virtual/planted
 
 soak: ## run the long tests: many kills, large bad inputs, random faults of a cluster for SOAK (1h) with processes and again in virtual time, and real inference servers
+	.ci/tools s3
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 60m -v ./e2e
 	ROWMILL_SOAK=$(SOAK) $(GO) test -count=1 -timeout 24h -v -run TestSoak ./e2e/cluster
 	$(MAKE) virtual VIRTUAL=$(SOAK)
@@ -162,6 +163,7 @@ soak/quick: build ## run the tests that depend on the machine's speed or on new 
 	$(GO) test -count=1 -v ./bench/virtual -size small
 
 soak/jobs: ## run JOBS (10000) jobs of ten accounts on three nodes with faults
+	.ci/tools s3
 	ROWMILL_JOBS=$(JOBS) $(GO) test -count=1 -timeout 2h -v -run TestCrowd ./e2e/cluster
 
 # Needs an hour and 9 GB of disk for servers with tiny models. To test only some

@@ -70,7 +70,9 @@ func kinds(hosts bool) []Config {
 func soak(t *testing.T, all *Summary, d *deck, config Config, enough func() bool) {
 	t.Helper()
 	name := strings.Join(config.Roles, "-")
+	skipped := false
 	t.Run(name, func(t *testing.T) {
+		defer func() { skipped = t.Skipped() }()
 		c := start(t, config)
 		for range trialsEach {
 			if enough() {
@@ -97,6 +99,9 @@ func soak(t *testing.T, all *Summary, d *deck, config Config, enough func() bool
 			}
 		}
 	})
+	if skipped { // the pass would never end
+		t.Fatalf("the cluster %s needs a program that this machine does not have, see above", name)
+	}
 }
 
 // choose draws one fault or two, or none if no fault of this pass fits the cluster.

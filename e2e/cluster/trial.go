@@ -137,6 +137,10 @@ func (c *Cluster) Try(ctx context.Context, dialect Dialect, seed uint64, rows in
 	return o, err
 }
 
+// repeatsWithin is how long after the return of Redis a node answers 503, and not 404, for a job
+// that Redis forgot and another node writes again (replay.Config.FailedAt).
+const repeatsWithin = 6 * time.Second
+
 // settle repairs the cluster and judges the job.
 func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcome) error {
 	var err error
@@ -148,6 +152,9 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
 	t.away.to = time.Now()
+	if slices.ContainsFunc(t.strikes, func(s Strike) bool { return s.Forgot }) {
+		t.away.to = t.away.to.Add(repeatsWithin)
+	}
 	t.onlooks()
 	o.Beside = t.besides()
 	wrongs := slices.Clone(o.Wrongs)
