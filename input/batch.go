@@ -169,7 +169,7 @@ func (b *BatchReader) readRequest(line []byte, row *rowmill.Row) {
 		return
 	}
 	var id, method, url, body []byte
-	visitMembers(line, func(name string, _, value []byte) {
+	textfmt.VisitMembers(line, func(name string, _, value []byte) {
 		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
@@ -182,14 +182,14 @@ func (b *BatchReader) readRequest(line []byte, row *rowmill.Row) {
 		}
 	})
 	before := len(b.faults)
-	customID, isText := decodeJSONString(id)
+	customID, isText := textfmt.DecodeString(id)
 	if !isText || customID == "" || len(customID) > maxCustomID {
 		b.addFault(faultRequest, "custom_id", "needs a custom_id: a text of 1 to %d bytes", maxCustomID)
 	}
-	if m, _ := decodeJSONString(method); m != "POST" {
+	if m, _ := textfmt.DecodeString(method); m != "POST" {
 		b.addFault(faultRequest, "method", `must have the method "POST"`)
 	}
-	if u, isText := decodeJSONString(url); u != b.path {
+	if u, isText := textfmt.DecodeString(url); u != b.path {
 		code := faultURL
 		if !isText {
 			code = faultRequest
@@ -217,7 +217,7 @@ func (b *BatchReader) checkAndStripModel(body []byte) string {
 	var model, stream, background, conversation []byte
 	text := make([]byte, 1, len(body))
 	text[0] = '{'
-	visitMembers(body, func(name string, member, value []byte) {
+	textfmt.VisitMembers(body, func(name string, member, value []byte) {
 		switch name {
 		case "model":
 			model = value
@@ -234,7 +234,7 @@ func (b *BatchReader) checkAndStripModel(body []byte) string {
 		}
 		text = append(text, member...)
 	})
-	name, _ := decodeJSONString(model)
+	name, _ := textfmt.DecodeString(model)
 	switch {
 	case name == "":
 		b.addFault(faultRequest, "body.model", "needs a model in its body")
@@ -279,76 +279,4 @@ func isTruthyJSON(value []byte) bool {
 func isObject(value []byte) bool {
 	value = bytes.TrimLeft(value, " \t\r")
 	return len(value) > 0 && value[0] == '{'
-}
-
-// decodeJSONString decodes a JSON string. If value is not a string, it returns false.
-func decodeJSONString(value []byte) (text string, ok bool) {
-	if len(value) < 2 || value[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(value, '\\') < 0 {
-		return string(value[1 : len(value)-1]), true
-	}
-	return text, json.Unmarshal(value, &text) == nil
-}
-
-// visitMembers calls visit for each member of a JSON object, in order. object must be
-// valid JSON. member is the text of name, colon and value, without blanks around it.
-func visitMembers(object []byte, visit func(name string, member, value []byte)) {
-	at := skipBlanks(object, 0) + 1 // after the brace
-	for {
-		if at = skipBlanks(object, at); object[at] == '}' {
-			return
-		}
-		begin, end := at, skipValue(object, at)
-		name, _ := decodeJSONString(object[begin:end])
-		at = skipBlanks(object, end) + 1 // after the colon
-		at = skipBlanks(object, at)
-		end = skipValue(object, at)
-		visit(name, object[begin:end], object[at:end])
-		if at = skipBlanks(object, end); object[at] == ',' {
-			at++
-		}
-	}
-}
-
-// skipBlanks returns the position of the first character from at on that is not blank.
-func skipBlanks(text []byte, at int) int {
-	for text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n' {
-		at++
-	}
-	return at
-}
-
-// skipValue returns the position after the JSON value that begins at position at.
-func skipValue(text []byte, at int) int {
-	switch text[at] {
-	case '"':
-		return skipString(text, at)
-	case '{', '[':
-		for depth := 0; ; at++ {
-			switch text[at] {
-			case '"':
-				at = skipString(text, at) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return at + 1
-				}
-			}
-		}
-	}
-	end := bytes.IndexAny(text[at:], ",}] \t\r\n")
-	return at + end
-}
-
-// skipString returns the position after the JSON string that begins at position at.
-func skipString(text []byte, at int) int {
-	for at++; text[at] != '"'; at++ {
-		if text[at] == '\\' {
-			at++
-		}
-	}
-	return at + 1
 }

@@ -156,7 +156,7 @@ func (r *jsonRowReader) readCell(column int) (string, error) {
 // formatValue converts a JSON value to text: a string loses its quotes, null becomes
 // empty, and other values become compact JSON.
 func (r *jsonRowReader) formatValue(value []byte) string {
-	switch text, isText := decodeJSONString(value); {
+	switch text, isText := textfmt.DecodeString(value); {
 	case isText:
 		return text
 	case string(value) == "null":
@@ -172,7 +172,7 @@ func (r *jsonRowReader) formatValue(value []byte) string {
 // describeMembers lists the members of the current object, for an error message.
 func (r *jsonRowReader) describeMembers() string {
 	var names []string
-	visitMembers(r.object, func(name string, _, _ []byte) { names = append(names, name) })
+	textfmt.VisitMembers(r.object, func(name string, _, _ []byte) { names = append(names, name) })
 	return strings.Replace(strings.Replace(describeColumns(names), "one column", "one member", 1), "the columns", "the members", 1)
 }
 
@@ -222,7 +222,7 @@ func lookupPath(value []byte, path string) (found []byte, ok bool) {
 // lookupMember returns the value of the member with the wanted name. If the name appears
 // several times, the last value counts.
 func lookupMember(object []byte, wanted string) (found []byte, ok bool) {
-	visitMembers(object, func(name string, _, value []byte) {
+	textfmt.VisitMembers(object, func(name string, _, value []byte) {
 		if name == wanted {
 			found, ok = value, true
 		}
@@ -232,16 +232,12 @@ func lookupMember(object []byte, wanted string) (found []byte, ok bool) {
 
 // lookupElement returns the n-th value of a JSON array, counted from 0, or false if the array
 // is too short. array must be valid JSON.
-func lookupElement(array []byte, n int) ([]byte, bool) {
-	at := skipBlanks(array, 1)
-	for ; array[at] != ']'; n-- {
-		end := skipValue(array, at)
+func lookupElement(array []byte, n int) (found []byte, ok bool) {
+	textfmt.VisitElements(array, func(value []byte) {
 		if n == 0 {
-			return array[at:end], true
+			found, ok = value, true
 		}
-		if at = skipBlanks(array, end); array[at] == ',' {
-			at = skipBlanks(array, at+1)
-		}
-	}
-	return nil, false
+		n--
+	})
+	return found, ok
 }

@@ -141,7 +141,7 @@ func (m *messagesConverter) writeRequest(request []byte) error {
 		return nil
 	}
 	var id, params []byte
-	visitMembers(request, func(name string, _, value []byte) {
+	textfmt.VisitMembers(request, func(name string, _, value []byte) {
 		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
@@ -175,7 +175,7 @@ func (m *messagesConverter) writeRequest(request []byte) error {
 }
 
 func (m *messagesConverter) checkCustomID(field string, value []byte) {
-	id, isText := decodeJSONString(value)
+	id, isText := textfmt.DecodeString(value)
 	switch {
 	case !isText || id == "":
 		m.addFault(field, "must be a text of 1 to %d characters", maxMessageID)
@@ -194,7 +194,7 @@ func (m *messagesConverter) checkParams(field string, params []byte) {
 		return
 	}
 	var name, stream []byte
-	visitMembers(params, func(member string, _, value []byte) {
+	textfmt.VisitMembers(params, func(member string, _, value []byte) {
 		switch member {
 		case "model":
 			name = value
@@ -202,7 +202,7 @@ func (m *messagesConverter) checkParams(field string, params []byte) {
 			stream = value
 		}
 	})
-	model, _ := decodeJSONString(name)
+	model, _ := textfmt.DecodeString(name)
 	switch {
 	case model == "":
 		m.addFault(field+".model", "is missing; name a model")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // A SourceColumn is a column of an input file. Its type is the type of an ID column: a text,
@@ -183,7 +184,7 @@ func openJSONSource(r io.ReaderAt, size int64, opts Options, text *textReader, n
 		if err != nil || line[0] != '{' {
 			return err
 		}
-		visitMembers(line, func(name string, _, value []byte) {
+		textfmt.VisitMembers(line, func(name string, _, value []byte) {
 			if i, found := position[name]; found {
 				values[i] = rows.typedValue(columns[i].IDKind, value)
 			}
@@ -228,7 +229,7 @@ func scanMembers(text *textReader, limits Limits, names []string) ([]SourceColum
 		if line[0] != '{' {
 			continue
 		}
-		visitMembers(line, func(name string, _, value []byte) {
+		textfmt.VisitMembers(line, func(name string, _, value []byte) {
 			before, seen := kinds[name]
 			if !seen && len(found) < maxMembers {
 				found = append(found, name)
