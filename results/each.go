@@ -127,13 +127,17 @@ func newRowReader(s Schema, scans ...*rowScan) *rowReader {
 	return r
 }
 
-// newAnswerReader returns a reader of inputs, outputs and the named reserved columns.
+// newAnswerReader returns a reader of IDs, inputs, outputs and the named reserved columns.
 func newAnswerReader(content, reserved *columnar.Table, names ...string) (*rowReader, error) {
 	s, err := schemaOf(content)
 	if err != nil {
 		return nil, err
 	}
-	first, err := newRowScan(content, columnInputs, s.OutputName())
+	texts := []string{columnInputs, s.OutputName()}
+	if s.IDColumn != "" {
+		texts = append(texts, s.IDColumn)
+	}
+	first, err := newRowScan(content, texts...)
 	if err != nil {
 		return nil, err
 	}

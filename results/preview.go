@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
@@ -18,10 +20,21 @@ const PreviewText = 16 << 10
 // PreviewRow is a committed row in a preview, as in GET /v1/jobs/{id}/preview.
 type PreviewRow struct {
 	Row    int64
+	ID     string // text of the row's ID; empty if the job has no ID column
 	Input  string
 	Output any    // string or []float32; nil for a failed row
 	Cut    bool   // true if the input or output was longer than PreviewText and was cut
 	Code   string // error code of a failed row, or empty
+
+	Finish                    rowmill.FinishReason // empty if the engine gave none
+	InputTokens, OutputTokens int64
+	Seconds                   float64 // of the last counted attempt
+}
+
+// previewColumns returns the reserved columns that a preview reads; the first has the index of
+// the row.
+func previewColumns() []string {
+	return []string{columnRow, columnCode, columnFinish, columnInputTokens, columnOutputTokens, columnSeconds}
 }
 
 // FirstRowIndex returns the index of the first row of a part. It returns an error if the
@@ -53,7 +66,7 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) (found []Prev
 }
 
 func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found []PreviewRow, err error) {
-	r, err := newAnswerReader(t, t, columnRow, columnCode)
+	r, err := newAnswerReader(t, t, previewColumns()...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +81,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 				return true, nil
 			}
 			err := r.readRow(b.First + int64(i))
-			found = append(found, r.preview(row))
+			found = append(found, r.PreviewRow(r.row, r.out))
 			return true, err
 		})
 		if err != nil {
@@ -92,7 +105,7 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) (fou
 }
 
 func previewResults(ctx context.Context, content, reserved *columnar.Table, from, to int64) (found []PreviewRow, err error) {
-	r, err := newAnswerReader(content, reserved, columnCode)
+	r, err := newAnswerReader(content, reserved, previewColumns()...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,23 +113,48 @@ func previewResults(ctx context.Context, content, reserved *columnar.Table, from
 		if err := errors.Join(ctx.Err(), r.readRow(n)); err != nil {
 			return nil, err
 		}
-		found = append(found, r.preview(n))
+		found = append(found, r.PreviewRow(r.row, r.out))
 	}
 	return found, nil
 }
 
-// preview returns the row that was read last as a PreviewRow. row is the index of this
-// row in the job.
-func (r *rowReader) preview(row int64) PreviewRow {
-	p := PreviewRow{Row: row, Output: r.output()}
-	p.Input = p.shortenText(r.row.Text)
-	if text, ok := p.Output.(string); ok {
-		p.Output = p.shortenText(text)
+// PreviewRow returns a committed row as a preview shows it.
+func (s Schema) PreviewRow(row *rowmill.Row, out *rowmill.RowOutput) PreviewRow {
+	p := PreviewRow{
+		Row: row.Index, ID: s.idText(row.ID), Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
 	}
-	if r.out.Err != nil {
-		p.Code = r.out.Err.Code
+	p.Input = p.shortenText(row.Text)
+	switch {
+	case out.Err != nil:
+		p.Code = out.Err.Code
+	case s.Embedding:
+		p.Output = out.Embedding
+	default:
+		p.Output = p.shortenText(out.Text)
 	}
 	return p
+}
+
+// idText returns an ID as in a CSV export.
+func (s Schema) idText(id rowmill.ID) string {
+	switch id.Kind {
+	case rowmill.IDInt:
+		return strconv.FormatInt(id.Int, 10)
+	case rowmill.IDUint:
+		return strconv.FormatUint(uint64(id.Int), 10) //nolint:gosec // the bits of an unsigned number
+	case rowmill.IDFloat:
+		return string(appendReal(nil, id.Real, false))
+	case rowmill.IDBool:
+		return strconv.FormatBool(id.Int == 1)
+	case rowmill.IDLeafValue:
+		leaf, err := columnar.ParseLeaf(s.IDLeaf)
+		if err != nil {
+			return ""
+		}
+		text, _ := leaf.AppendText(nil, []byte(id.Text))
+		return string(text)
+	}
+	return id.Text
 }
 
 // shortenText returns text, shortened to at most PreviewText bytes of whole characters. It sets

@@ -180,7 +180,11 @@ func TestPreviews(t *testing.T) {
 			t.Fatalf("%s: %d and %d rows", name, len(some), len(every))
 		}
 		for i, n := range wanted {
-			want := PreviewRow{Row: n, Input: all[n].row.Text}
+			out := all[n].out
+			want := PreviewRow{
+				Row: n, ID: s.idText(all[n].row.ID), Input: all[n].row.Text,
+				Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
+			}
 			switch e := all[n].out; {
 			case e.Failed():
 				want.Code = e.Err.Code

@@ -14,7 +14,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
@@ -24,22 +23,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-const (
-	// maxErrorsPage limits the failed rows of a page, because each may contain 64 KiB of
-	// the inference server's answer.
-	maxErrorsPage = 100
-	// defaultPreview and maxPreview are the default and the largest number of rows in a
-	// preview.
-	defaultPreview = 100
-	maxPreview     = 1000
-)
-
-// Values of the field status of a row in a preview.
-const (
-	rowDone    = "done"
-	rowFailed  = "failed"
-	rowPending = "pending"
-)
+// maxErrorsPage limits the failed rows of a page, because each may contain 64 KiB of the
+// inference server's answer.
+const maxErrorsPage = 100
 
 // Rows answers requests for single rows of a job. It reads the rows from the results if
 // the job succeeded, else from the job's committed parts.
@@ -54,6 +40,7 @@ func (r *Rows) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/errors", r.Jobs.Handle(r.listFailedRows))
 	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countFailures)))
 	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.showPreview))
+	v1.GET("/jobs/:job_id/preview/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countProperties)))
 }
 
 // show answers GET /v1/jobs/{job_id}/rows/{row} with one row.
@@ -181,67 +168,4 @@ func parseFailureCursor(cursor string) (place archive.FailurePosition, ok bool) 
 	}
 	after, err := strconv.ParseInt(second, 10, 64)
 	return archive.FailurePosition{Shard: shard, After: after}, err == nil && after >= 0
-}
-
-// previewRow is a row in a preview.
-type previewRow struct {
-	Row    int64   `json:"row"`
-	Status string  `json:"status"`
-	Input  *string `json:"input"`  // null while the row is pending
-	Output any     `json:"output"` // null unless the status is done
-	Cut    bool    `json:"cut"`    // true if input or output is shortened
-	Code   *string `json:"code"`   // error code of a failed row
-}
-
-func viewPreview(n int64, row *results.PreviewRow) previewRow {
-	if row == nil {
-		return previewRow{Row: n, Status: rowPending}
-	}
-	view := previewRow{Row: n, Status: rowDone, Input: &row.Input, Output: exchange.ToDecimals(row.Output), Cut: row.Cut}
-	if row.Code != "" {
-		view.Status, view.Code = rowFailed, &row.Code
-	}
-	return view
-}
-
-// showPreview answers GET /v1/jobs/{job_id}/preview with a range of rows. Rows that are not
-// committed have the status pending; with done=true they are left out.
-func (r *Rows) showPreview(c *gin.Context) (any, error) {
-	var p request.Problems
-	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)
-	limit := exchange.QueryInt(c, &p, "limit", defaultPreview, 1, maxPreview)
-	read := r.Archive.ReadPreview
-	if exchange.QueryBool(c, &p, "done") {
-		read = r.Archive.ReadDone
-	}
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	record, err := r.Jobs.FindInPath(c)
-	if err != nil {
-		return nil, err
-	}
-	found := archive.Preview{Record: record, End: offset}
-	if record.IsCutIntoShards() || record.DataRemoved != nil {
-		if found, err = read(c.Request.Context(), record, offset, limit); err != nil {
-			return nil, err
-		}
-	}
-	job := found.Record.Job
-	views := make([]previewRow, len(found.Rows))
-	for i, row := range found.Rows {
-		n := offset + int64(i)
-		if row != nil {
-			n = row.Row
-		}
-		views[i] = viewPreview(n, row)
-	}
-	body := gin.H{
-		"rows": views, "next_offset": nil, "status": jobs.NewView(caller.PrincipalOf(c), &job).Status,
-		"num_rows": job.NumRows, "rows_done": job.RowsDone,
-	}
-	if total := job.NumRows; total != nil && found.Record.IsCutIntoShards() && found.End < *total {
-		body["next_offset"] = found.End
-	}
-	return body, nil
 }
