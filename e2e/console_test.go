@@ -20,7 +20,7 @@ func TestConsole(t *testing.T) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
-	for _, part := range []string{"states", "newjob", "scenarios"} {
+	for _, part := range []string{"states", "newjob", "rows", "scenarios"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms")).start(t)

@@ -1,12 +1,13 @@
 // Drives the console of a running node in a browser.
 //
-//   node test/browser.mjs BASE KEY OUTDIR [states|newjob|scenarios]
+//   node test/browser.mjs BASE KEY OUTDIR [states|newjob|rows|scenarios]
 //
 // BASE is the node's address, KEY an administrator's key of the account default, OUTDIR
 // the folder for a picture of each page. The node should be simulated and new. Without
 // a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
 import { api, browser, failures } from './drive.mjs'
 import { newJob } from './newjob.mjs'
+import { rowList } from './rows.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
 import { scenarios } from './scenarios.mjs'
 import { prepare } from './things.mjs'
@@ -18,6 +19,7 @@ if (runs('states')) {
   await everyPageInEveryState(things)
 }
 if (runs('newjob')) await newJob(things)
+if (runs('rows')) await rowList(things)
 if (runs('scenarios')) await scenarios(things)
 
 await browser.close()

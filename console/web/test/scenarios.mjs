@@ -349,24 +349,6 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.getByLabel('API key', { exact: true }).waitFor()
   }, /\/v1\//)
 
-  await step('100,000 rows are scrolled through', async (page) => {
-    const { results: large } = await api('POST', '/v1/batch-inference', {
-      model, name: 'large', job_priority: 1, inputs: Array.from({ length: 100_000 }, (_, i) => `Row ${i}`), sampling_params: { max_tokens: 8 },
-    })
-    await page.goto(at(`jobs/${large}/rows`))
-    await logIn(page)
-    const list = page.getByRole('region', { name: 'Rows' })
-    await list.getByRole('listitem').first().waitFor({ timeout: 60_000 })
-    const { frames, work } = await scroll(page, list)
-    console.log(`   a frame took ${p95(frames)} ms at p95, of which the page's own work ${p95(work)} ms`)
-    if (p95(work) >= 100) throw new Error(`scrolling takes ${p95(work)} ms of work a frame`)
-    await ended(large)
-    await page.getByLabel(/Jump to row/).fill('99999')
-    await page.getByRole('button', { name: 'Jump' }).click()
-    await list.getByText('Row 99999', { exact: true }).waitFor()
-    if ((await list.getByRole('listitem').count()) > 200) throw new Error('all rows are in the document')
-  })
-
   if (!process.env.CONSOLE_CONTROL) {
     console.log('not tried, since nobody said how (CONSOLE_CONTROL): a killed node, an expired session')
     return
@@ -474,29 +456,6 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.waitForFunction((model) => [...document.querySelectorAll('select')].some((s) => s.value === model), model)
   })
 
-  await step('a failed row shows what the server answered', async (page) => {
-    await page.goto(at(`jobs/${failed}/rows`))
-    await logIn(page)
-    await page.getByRole('region', { name: 'Rows' }).getByRole('button').first().click()
-    const dialog = page.getByRole('dialog')
-    await dialog.getByText('schema_violation').or(dialog.getByText('truncated')).first().waitFor()
-    await dialog.getByRole('region', { name: 'Raw answer' }).waitFor()
-    await dialog.getByRole('button', { name: 'Next' }).click()
-    await page.waitForURL(/open=1$/)
-    await page.reload()
-    await page.getByRole('dialog', { name: 'Row 1' }).getByRole('region', { name: 'Input' }).waitFor()
-  })
-
-  await step('the answer of a reasoning model is shown without its reasoning', async (page) => {
-    const { results: id } = await api('POST', '/v1/batch-inference', { model: 'gpt-oss-20b', inputs: ['Hello'] })
-    await ended(id)
-    await page.goto(at(`jobs/${id}/rows`))
-    await logIn(page)
-    const line = page.getByRole('region', { name: 'Rows' }).getByRole('listitem').first()
-    await line.getByText('simulated', { exact: true }).waitFor()
-    if ((await line.textContent()).includes('reasoning_content')) throw new Error(`the row shows ${await line.textContent()}`)
-  })
-
   await step('a session that has expired asks for a key, and leads back', async (page) => {
     await page.goto(at(`jobs/${job}/rows?failed=1`))
     await logIn(page)
@@ -527,29 +486,3 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.getByLabel('1 day (in force)').waitFor()
   })
 }
-
-// scroll scrolls through a list in steps of many screens. It returns the time of each
-// frame, and the time that the page worked for it: script, styles and layout, by the
-// browser's clock, which other programs on the machine do not affect.
-async function scroll(page, list) {
-  const session = await page.context().newCDPSession(page)
-  await session.send('Performance.enable', { timeDomain: 'threadTicks' })
-  const worked = async () => {
-    const { metrics } = await session.send('Performance.getMetrics')
-    const of = (name) => metrics.find((m) => m.name === name).value
-    return 1000 * (of('ScriptDuration') + of('LayoutDuration') + of('RecalcStyleDuration'))
-  }
-  const frames = [], work = []
-  for (let i = 0; i < 60; i++) {
-    const before = await worked()
-    frames.push(await list.evaluate((box, i) => new Promise((done) => {
-      const began = performance.now()
-      box.scrollTop = (box.scrollHeight * ((i * 37) % 60)) / 60
-      requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began)))
-    }), i))
-    work.push((await worked()) - before)
-  }
-  return { frames, work }
-}
-
-const p95 = (figures) => Math.round(figures.toSorted((a, b) => a - b)[Math.floor(0.95 * figures.length)])

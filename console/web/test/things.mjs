@@ -39,7 +39,7 @@ export async function prepare() {
   return { job, failed, uncounted, model, team, ofTeam, reader, newcomer, webhook: webhooks[0], quiet: webhooks[1] }
 }
 
-async function upload(name, purpose, text) {
+export async function upload(name, purpose, text) {
   const form = new FormData()
   form.set('purpose', purpose)
   form.set('file', new Blob([text]), name)

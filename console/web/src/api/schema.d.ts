@@ -388,6 +388,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job_id}/preview/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Count the values of the properties of answers
+         * @description Counts at most 100,000 answers, from the first row on. An answer that is no JSON object has
+         *     one property with an empty name.
+         */
+        get: operations["countProperties"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job_id}/data": {
         parameters: {
             query?: never;
@@ -1781,6 +1804,10 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        ValueCount: {
+            value: string;
+            rows: number;
+        };
         DialectError: {
             error: {
                 message: string;
@@ -2987,6 +3014,18 @@ export interface components {
         };
     };
     parameters: {
+        /** @description Only rows whose input or answer contains this text; upper and lower case are equal. */
+        RowText: string;
+        /**
+         * @description PROPERTY=VALUE: only rows whose answer is a JSON object with this value; a list has the
+         *     value if one of its elements has it. =VALUE: only rows with this answer. If there are
+         *     several, all must be true.
+         */
+        RowWhere: string[];
+        /** @description Only rows whose answer has this finish reason. */
+        RowFinish: string;
+        /** @description Only rows that failed with this error code. */
+        RowCode: string;
         /** @description The account. Only administrators of the account default may name an account other than their own. */
         Account: components["schemas"]["AccountName"];
         WebhookID: string;
@@ -3768,6 +3807,18 @@ export interface operations {
                 limit?: number;
                 /** @description true: leave out rows that are not committed. Anything Go's strconv.ParseBool accepts. */
                 done?: components["schemas"]["Boolean"];
+                /** @description Only rows whose input or answer contains this text; upper and lower case are equal. */
+                text?: components["parameters"]["RowText"];
+                /**
+                 * @description PROPERTY=VALUE: only rows whose answer is a JSON object with this value; a list has the
+                 *     value if one of its elements has it. =VALUE: only rows with this answer. If there are
+                 *     several, all must be true.
+                 */
+                where?: components["parameters"]["RowWhere"];
+                /** @description Only rows whose answer has this finish reason. */
+                finish_reason?: components["parameters"]["RowFinish"];
+                /** @description Only rows that failed with this error code. */
+                code?: components["parameters"]["RowCode"];
             };
             header?: never;
             path: {
@@ -3777,7 +3828,11 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Rows in the order of the input; none before the rows are counted. */
+            /**
+             * @description Rows in the order of the input; none before the rows are counted. With a filter only
+             *     the committed rows that the filter selects; a page may then be empty, because a
+             *     request reads at most 250,000 rows.
+             */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3797,6 +3852,13 @@ export interface operations {
                             cut: boolean;
                             /** @description The error code of a failed row. */
                             code: string | null;
+                            /** @description The ID of the row as text; null without an ID column. */
+                            id: string | null;
+                            finish_reason: string | null;
+                            input_tokens: number;
+                            output_tokens: number;
+                            /** @description The time of the last counted attempt. */
+                            duration_seconds: number;
                         }[];
                         /** @description The offset of the next page; null at the last row. */
                         next_offset: number | null;
@@ -3809,6 +3871,69 @@ export interface operations {
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["Error"];
+            410: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    countProperties: {
+        parameters: {
+            query?: {
+                /** @description Only rows whose input or answer contains this text; upper and lower case are equal. */
+                text?: components["parameters"]["RowText"];
+                /**
+                 * @description PROPERTY=VALUE: only rows whose answer is a JSON object with this value; a list has the
+                 *     value if one of its elements has it. =VALUE: only rows with this answer. If there are
+                 *     several, all must be true.
+                 */
+                where?: components["parameters"]["RowWhere"];
+                /** @description Only rows whose answer has this finish reason. */
+                finish_reason?: components["parameters"]["RowFinish"];
+                /** @description Only rows that failed with this error code. */
+                code?: components["parameters"]["RowCode"];
+            };
+            header?: never;
+            path: {
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The properties in the order of the answers, at most 50. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        properties: {
+                            property: string;
+                            /** @description Rows with this property. */
+                            rows: number;
+                            /** @description The most frequent values; empty for free text. */
+                            values: components["schemas"]["ValueCount"][];
+                            /** @description Equal ranges of a number with more than 20 different values, else empty. */
+                            bins: {
+                                from: number;
+                                to: number;
+                                rows: number;
+                            }[];
+                        }[];
+                        finish_reasons: components["schemas"]["ValueCount"][];
+                        /** @description Selected rows that were counted. */
+                        counted: number;
+                        /** @description The number of the row after the last row that was read. */
+                        rows_read: number;
+                        num_rows: number | null;
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
             410: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];

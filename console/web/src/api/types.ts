@@ -38,6 +38,7 @@ export type ErrorCounts = Answer<'/v1/jobs/{job_id}/errors/counts'>
 export type Timeline = Answer<'/v1/jobs/{job_id}/timeline'>
 export type Preview = OwnStatus<Answer<'/v1/jobs/{job_id}/preview'>>
 export type PreviewRow = Preview['rows'][number]
+export type PropertyCounts = Answer<'/v1/jobs/{job_id}/preview/counts'>
 export type Row = Answer<'/v1/jobs/{job_id}/rows/{row}'>
 export type RowError = Answer<'/v1/jobs/{job_id}/errors'>['errors'][number]
 export type NodeGPUs = Answer<'/v1/gpus'>['nodes'][number]

@@ -1,0 +1,84 @@
+import type { ReactNode, RefObject } from 'react'
+import { useSearchParams } from 'wouter'
+import { useGet } from '../api/hooks'
+import type { Job, PreviewRow, PropertyCounts } from '../api/types'
+import { isSimulated, parseObject, splitAnswer } from '../lib/answer'
+import { none, number, text, took } from '../lib/format'
+import { useEvery } from '../live'
+import { over } from './job'
+
+export const rowHeight = 40
+export const headHeight = 28 // of the heads, which stay at the top of the list
+
+// shownProperties is the largest number of columns for properties of answers.
+const shownProperties = 6
+
+// Columns says which columns a list of rows has, besides the fixed columns.
+export type Columns = { hasIDs: boolean; properties: string[]; counts?: PropertyCounts }
+
+// withIDs adds the column for IDs if a row has an ID.
+export const withIDs = (columns: Columns, rows: (PreviewRow | undefined)[]): Columns => ({ ...columns, hasIDs: rows.some((r) => r?.id != null) })
+
+// useColumns reads how often the values of answers occur, and chooses the columns. If most
+// answers are JSON objects, their properties are columns, unless ?view=text.
+export function useColumns(job: Job): Columns {
+  const [search] = useSearchParams()
+  const every = useEvery(10_000)
+  const counts = useGet<PropertyCounts>(`/v1/jobs/${job.job_id}/preview/counts`, { every: over(job.status) ? false : every }).data
+  const names = counts?.properties.filter((p) => p.property !== '' && p.rows * 2 > counts.counted - job.failed_rows).map((p) => p.property) ?? []
+  return { hasIDs: false, properties: search.get('view') === 'text' ? [] : names.slice(0, shownProperties), counts }
+}
+
+export function RowList({ box, columns, height, children }: { box?: RefObject<HTMLDivElement | null>; columns: Columns; height: number; children: ReactNode }) {
+  const answers = columns.properties.length ? columns.properties.map(() => 'minmax(6rem, 1fr)').join(' ') : '3fr'
+  const grid = `4.5rem ${columns.hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 4.5rem`
+  return (
+    <div ref={box} className="rows" tabIndex={0} role="region" aria-label="Rows" style={{ '--grid': grid, '--wide': `${44 + columns.properties.length * 5}rem` } as never}>
+      <div className="rowheads" aria-hidden="true">
+        <span className="n">Row</span>
+        {columns.hasIDs && <span>ID</span>}
+        <span>State</span>
+        <span>Input</span>
+        {columns.properties.length ? columns.properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
+        <span className="n" title="Tokens of the answer">Tokens</span>
+        <span className="n">Time</span>
+      </div>
+      <div role="list" style={{ height }}>
+        {children}
+      </div>
+    </div>
+  )
+}
+
+type LineProps = { n: number; at: number; position: number; size: number; row?: PreviewRow; columns: Columns; show: (row: number) => void }
+
+// Line shows row n at a distance from the top of the list.
+export function Line({ n, at, position, size, row, columns, show }: LineProps) {
+  const answer = splitAnswer(text(row?.output)).answer
+  const value = columns.properties.length ? parseObject(answer) : undefined
+  const ended = row && row.status !== 'pending'
+  return (
+    <div role="listitem" aria-setsize={size} aria-posinset={position} style={{ transform: `translateY(${at}px)` }}>
+      <button type="button" onClick={() => show(n)} disabled={!ended}>
+        <span className="n">{number(n)}</span>
+        {columns.hasIDs && <span className="cell" dir="auto">{row?.id}</span>}
+        <span className="status" data-is={row?.status ?? 'pending'}>
+          {row ? (row.code ?? row.status) : '…'}
+        </span>
+        <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
+        {value ? (
+          columns.properties.map((p) => <span key={p} className="cell" dir="auto">{cell(value[p])}</span>)
+        ) : (
+          <span className="cell" dir="auto" style={columns.properties.length ? { gridColumn: `span ${columns.properties.length}` } : undefined}>
+            {isSimulated(row?.output) && <span className="tag">simulated</span>}
+            {answer.slice(0, 300)}
+          </span>
+        )}
+        <span className="n">{ended ? number(row.output_tokens) : ''}</span>
+        <span className="n">{ended ? took(row.duration_seconds) : ''}</span>
+      </button>
+    </div>
+  )
+}
+
+const cell = (value: unknown) => (value === undefined ? none : typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 300)

@@ -1,0 +1,118 @@
+import { Fragment } from 'react'
+import { useGet } from '../api/hooks'
+import type { Job, Row } from '../api/types'
+import { indent, isSimulated, splitAnswer } from '../lib/answer'
+import { clock, day, none, number, text, took } from '../lib/format'
+import { Code } from './copy'
+import { Status } from './job'
+import { Load } from './load'
+import { Facts, Table } from './page'
+
+export function WholeRow({ job, row }: { job: Job; row: number }) {
+  const whole = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${row}`)
+  return (
+    <Load query={whole}>
+      {(r) => (
+        <div className="stack">
+          {isSimulated(r.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
+          <Facts
+            facts={[
+              ['Finished', r.finish_reason ?? '–'],
+              ['Tokens in', number(r.input_tokens)],
+              ['Tokens out', number(r.output_tokens)],
+              ['Time', took(r.duration_seconds)],
+              ['Attempts', number(r.attempts)],
+              ['Engine', r.engine || none],
+            ]}
+          />
+          <Attempts row={r} />
+          <h3>Input</h3>
+          <Code label="Input" text={text(r.input)} />
+          {r.error ? <Failure error={r.error} /> : <Answer output={r.output} />}
+        </div>
+      )}
+    </Load>
+  )
+}
+
+// firstAttempts is the number of kept attempts before the omitted attempts.
+const firstAttempts = 3
+
+function Attempts({ row }: { row: Row }) {
+  const { attempt_log: kept, attempts_omitted: omitted } = row
+  if (kept.length === 0) return row.attempts > 1 ? <p className="small">The attempts have no record.</p> : null
+  const all = kept.length + omitted
+  return (
+    <>
+      <h3>Attempts</h3>
+      <Table label="Attempts" heads={['When', 'Took', 'Server', 'How it ended']}>
+        {kept.map((a, i) => (
+          <Fragment key={i}>
+            {omitted > 0 && i === firstAttempts && (
+              <tr>
+                <td colSpan={4}>{number(omitted)} more, which were not kept</td>
+              </tr>
+            )}
+            <tr>
+              <td className="number">
+                {clock(a.at)} <span className="id">{day(a.at)}</span>
+              </td>
+              <td className="number">{took(a.duration_seconds)}</td>
+              <td>
+                {a.engine} <span className="id">{a.node}</span>
+              </td>
+              <td className="wide">
+                {a.code == null ? (
+                  <Status is="succeeded">answered</Status>
+                ) : (
+                  <>
+                    <code>{a.code}</code>
+                    {a.status != null && a.code !== `http_${a.status}` && ` (HTTP ${a.status})`} {a.message}
+                  </>
+                )}
+              </td>
+            </tr>
+          </Fragment>
+        ))}
+      </Table>
+      {all !== row.attempts && (
+        <p className="small">
+          {number(row.attempts)} of {number(all)} count: a server that goes away costs a row no attempt.
+        </p>
+      )}
+    </>
+  )
+}
+
+function Failure({ error }: { error: NonNullable<Row['error']> }) {
+  return (
+    <>
+      <h3>Output</h3>
+      <p>
+        <Status is="failed">no output</Status> <code>{error.code}</code> {error.message}
+      </p>
+      {error.raw_output && (
+        <>
+          <h3>Raw answer of the server</h3>
+          <Code label="Raw answer" text={indent(error.raw_output)} />
+        </>
+      )}
+    </>
+  )
+}
+
+function Answer({ output }: { output: Row['output'] }) {
+  const { reasoning, answer } = splitAnswer(text(output))
+  return (
+    <>
+      {reasoning && (
+        <>
+          <h3>Reasoning</h3>
+          <Code label="Reasoning" text={reasoning} />
+        </>
+      )}
+      <h3>Output</h3>
+      <Code label="Output" text={indent(answer)} />
+    </>
+  )
+}
