@@ -8,7 +8,7 @@ import { useGet, usePages } from '../api/hooks'
 import type { Job, Preview, PreviewRow, RowError } from '../api/types'
 import { none, number } from '../lib/format'
 import { useEvery } from '../live'
-import { FoundRows, rowFilter, RowFilters } from '../parts/foundrows'
+import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
 import { over } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Long, More, Page, Table } from '../parts/page'
@@ -46,15 +46,13 @@ export default function Rows() {
           title="Rows"
           lead={<>of <Link href={`/jobs/${id}`}>{job.name || job.job_id}</Link>: {number(job.rows_done)} of {number(job.num_rows)} done, {number(job.failed_rows)} failed</>}
         >
-          <Switch
-            label="Failed rows only"
-            checked={failed}
-            onChange={(e) => setSearch(e.currentTarget.checked ? { failed: '1' } : {}, { replace: true })}
-          />
           {failed ? (
-            <FailedRows job={job} show={setWhole} />
-          ) : !job.num_rows ? (
-            <Empty>{over(job.status) ? 'The job ended before its rows were counted.' : 'The rows are not counted yet.'}</Empty>
+            <>
+              <FailedOnly />
+              <FailedRows job={job} show={setWhole} />
+            </>
+          ) : !job.num_rows || (over(job.status) && !job.datetime_started) ? (
+            <Empty>{over(job.status) ? 'The job ended before a row ran.' : 'The rows are not counted yet.'}</Empty>
           ) : (
             <AllRows job={job} count={job.num_rows} start={Number(search.get('row')) || 0} show={setWhole} listed={setOrder} />
           )}
@@ -75,54 +73,69 @@ export default function Rows() {
   )
 }
 
+function FailedOnly() {
+  const [search, setSearch] = useSearchParams()
+  return (
+    <Switch
+      label="Failed rows only"
+      checked={search.get('failed') === '1'}
+      onChange={(e) => setSearch(e.currentTarget.checked ? { failed: '1' } : {}, { replace: true })}
+    />
+  )
+}
+
 type AllRowsProps = { job: Job; count: number; start: number; show: (row: number) => void; listed: (rows?: number[]) => void }
 
-function AllRows({ listed, ...rest }: AllRowsProps) {
+function AllRows({ job, count, start, show, listed }: AllRowsProps) {
   const [search] = useSearchParams()
-  const columns = useColumns(rest.job)
+  const columns = useColumns(job)
   const filter = rowFilter(search)
+  const clamp = (n: number) => Math.max(0, Math.min(count - 1, n))
+  const [target, setTarget] = useState(clamp(start))
+  useEffect(() => setTarget(clamp(start)), [start])
+  const first = Math.floor(target / windowSize) * windowSize
   return (
     <>
-      <RowFilters job={rest.job} columns={columns} />
-      {filter ? <FoundRows key={filter} job={rest.job} filter={filter} columns={columns} show={rest.show} listed={listed} /> : <Browser {...rest} columns={columns} />}
+      <div className="tools">
+        <Search />
+        {!filter && <Jump count={count} first={first} jump={(n) => setTarget(clamp(n))} />}
+        <FailedOnly />
+        {columns.counts?.properties.some((p) => p.property !== '') && <PropertiesAsColumns />}
+      </div>
+      <Values job={job} counts={columns.counts} />
+      {filter ? (
+        <FoundRows key={filter} job={job} filter={filter} columns={columns} show={show} listed={listed} />
+      ) : (
+        <Window key={first} job={job} first={first} size={Math.min(windowSize, count - first)} target={target} columns={columns} show={show} />
+      )}
     </>
   )
 }
 
-type BrowserProps = { job: Job; count: number; start: number; columns: Columns; show: (row: number) => void }
-
-function Browser({ job, count, start, columns, show }: BrowserProps) {
-  const clamp = (n: number) => Math.max(0, Math.min(count - 1, n))
-  const [target, setTarget] = useState(clamp(start))
+function Jump({ count, first, jump }: { count: number; first: number; jump: (row: number) => void }) {
   const [wanted, setWanted] = useState<number | string>('')
-  const first = Math.floor(target / windowSize) * windowSize
   const windows = Math.ceil(count / windowSize)
-  useEffect(() => setTarget(clamp(start)), [start])
   return (
-    <>
-      <form
-        className="fields"
-        onSubmit={(e) => {
-          e.preventDefault()
-          if (wanted !== '') setTarget(clamp(Number(wanted)))
-        }}
-      >
-        {windows > 1 && (
-          <NativeSelect
-            label="Window"
-            value={first}
-            onChange={(e) => setTarget(Number(e.currentTarget.value))}
-            data={Array.from({ length: windows }, (_, i) => ({
-              value: String(i * windowSize),
-              label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
-            }))}
-          />
-        )}
-        <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
-        <Button type="submit" variant="default">Jump</Button>
-      </form>
-      <Window key={first} job={job} first={first} size={Math.min(windowSize, count - first)} target={target} columns={columns} show={show} />
-    </>
+    <form
+      onSubmit={(e) => {
+        e.preventDefault()
+        if (wanted !== '') jump(Number(wanted))
+      }}
+    >
+      {windows > 1 && (
+        <NativeSelect
+          label="Window"
+          value={first}
+          onChange={(e) => jump(Number(e.currentTarget.value))}
+          data={Array.from({ length: windows }, (_, i) => ({
+            value: String(i * windowSize),
+            label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
+          }))}
+        />
+      )}
+      <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
+      <Button type="submit" variant="default">Jump</Button>
+    </form>
   )
 }
 

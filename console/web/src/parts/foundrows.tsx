@@ -4,6 +4,7 @@ import { useSearchParams } from 'wouter'
 import { usePages } from '../api/hooks'
 import type { Job, Preview, PropertyCounts } from '../api/types'
 import { number, percent } from '../lib/format'
+import { over } from './job'
 import { Empty, Load } from './load'
 import { Card } from './page'
 import { Line, RowList, rowHeight, withIDs, type Columns } from './rowlist'
@@ -20,39 +21,89 @@ export function rowFilter(search: URLSearchParams) {
   return query.toString()
 }
 
-// RowFilters shows the filter of the list, and the values of the answers to choose from.
-export function RowFilters({ job, columns }: { job: Job; columns: Columns }) {
-  const [search, setSearch] = useSearchParams()
-  const [typed, setTyped] = useState(search.get('text') ?? '')
-  useEffect(() => setTyped(search.get('text') ?? ''), [search.get('text')])
-  const change = (f: (s: URLSearchParams) => void) =>
+// useChange returns a function that changes the address of the page.
+function useChange() {
+  const [, setSearch] = useSearchParams()
+  return (change: (s: URLSearchParams) => void) =>
     setSearch((s) => {
-      f(s)
+      change(s)
       return s
     }, { replace: true })
-  const chosen = ['where', 'finish_reason'].flatMap((name) => search.getAll(name).map((value) => ({ name, value })))
+}
+
+export function Search() {
+  const [search] = useSearchParams()
+  const change = useChange()
+  const wanted = search.get('text') ?? ''
+  const [typed, setTyped] = useState(wanted)
+  useEffect(() => setTyped(wanted), [wanted])
+  return (
+    <form
+      onSubmit={(e) => {
+        e.preventDefault()
+        change((s) => (typed ? s.set('text', typed) : s.delete('text')))
+      }}
+    >
+      <TextInput label="Search in inputs and answers" type="search" value={typed} onChange={(e) => setTyped(e.currentTarget.value)} />
+      <Button type="submit" variant="default">Search</Button>
+    </form>
+  )
+}
+
+export function PropertiesAsColumns() {
+  const [search] = useSearchParams()
+  const change = useChange()
+  return (
+    <Switch
+      label="Properties as columns"
+      checked={search.get('view') !== 'text'}
+      onChange={(e) => {
+        const { checked } = e.currentTarget
+        change((s) => (checked ? s.delete('view') : s.set('view', 'text')))
+      }}
+    />
+  )
+}
+
+// Values shows the filter, and the most frequent values of each property as buttons that change the
+// filter. Numbers with many values are a histogram.
+export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
+  const [search] = useSearchParams()
+  const change = useChange()
   const toggle = (name: string, value: string) =>
     change((s) => (s.has(name, value) ? s.delete(name, value) : name === 'where' ? s.append(name, value) : s.set(name, value)))
+  const chosen = ['where', 'finish_reason'].flatMap((name) => search.getAll(name).map((value) => ({ name, value })))
+  const groups = counts?.properties.filter((p) => p.values.length > 0 || p.bins.length > 0) ?? []
+  const reasons = counts && counts.finish_reasons.length > 1 ? counts.finish_reasons : []
   return (
     <>
-      <form
-        className="fields"
-        onSubmit={(e) => {
-          e.preventDefault()
-          change((s) => (typed ? s.set('text', typed) : s.delete('text')))
-        }}
-      >
-        <TextInput label="Search in inputs and answers" type="search" value={typed} onChange={(e) => setTyped(e.currentTarget.value)} />
-        <Button type="submit" variant="default">Search</Button>
-        {columns.counts?.properties.some((p) => p.property !== '') && (
-          <Switch
-            label="Properties as columns"
-            checked={search.get('view') !== 'text'}
-            onChange={(e) => (e.currentTarget.checked ? change((s) => s.delete('view')) : change((s) => s.set('view', 'text')))}
-          />
-        )}
-      </form>
-      {columns.counts && <Values counts={columns.counts} total={job.rows_done} has={(name, value) => search.has(name, value)} toggle={toggle} />}
+      {counts && groups.length + reasons.length > 0 && (
+        <Card title="Values">
+          <div className="values">
+            {groups.map((p) => (
+              <fieldset key={p.property}>
+                <legend>{p.property || 'Answer'}</legend>
+                {p.values.map((v) => {
+                  const where = `${p.property}=${v.value}`
+                  return <Value key={v.value} name={v.value} rows={v.rows} all={p.rows} pressed={search.has('where', where)} press={() => toggle('where', where)} />
+                })}
+                {p.bins.map((b) => (
+                  <Value key={b.from} name={`${bound(b.from)} to ${bound(b.to)}`} rows={b.rows} all={p.rows} />
+                ))}
+              </fieldset>
+            ))}
+            {reasons.length > 0 && (
+              <fieldset>
+                <legend>Finish reason</legend>
+                {reasons.map((v) => (
+                  <Value key={v.value} name={v.value} rows={v.rows} all={counts.counted} pressed={search.has('finish_reason', v.value)} press={() => toggle('finish_reason', v.value)} />
+                ))}
+              </fieldset>
+            )}
+          </div>
+          {counts.counted < job.rows_done && <p className="small">Counts of the first {number(counts.counted)} rows.</p>}
+        </Card>
+      )}
       {(chosen.length > 0 || search.get('text')) && (
         <p className="actions" role="group" aria-label="Filter">
           {chosen.map(({ name, value }) => (
@@ -64,41 +115,6 @@ export function RowFilters({ job, columns }: { job: Job; columns: Columns }) {
         </p>
       )}
     </>
-  )
-}
-
-type ValuesProps = { counts: PropertyCounts; total: number; has: (name: string, value: string) => boolean; toggle: (name: string, value: string) => void }
-
-// Values shows the most frequent values of each property as buttons, and numbers as a histogram.
-function Values({ counts, total, has, toggle }: ValuesProps) {
-  const groups = counts.properties.filter((p) => p.values.length > 0 || p.bins.length > 0)
-  const reasons = counts.finish_reasons.length > 1 ? counts.finish_reasons : []
-  if (groups.length === 0 && reasons.length === 0) return null
-  return (
-    <Card title="Values">
-      <div className="values">
-        {groups.map((p) => (
-          <fieldset key={p.property}>
-            <legend>{p.property || 'Answer'}</legend>
-            {p.values.map((v) => (
-              <Value key={v.value} name={v.value} rows={v.rows} all={p.rows} pressed={has('where', `${p.property}=${v.value}`)} press={() => toggle('where', `${p.property}=${v.value}`)} />
-            ))}
-            {p.bins.map((b) => (
-              <Value key={b.from} name={`${bound(b.from)} to ${bound(b.to)}`} rows={b.rows} all={p.rows} />
-            ))}
-          </fieldset>
-        ))}
-        {reasons.length > 0 && (
-          <fieldset>
-            <legend>Finish reason</legend>
-            {reasons.map((v) => (
-              <Value key={v.value} name={v.value} rows={v.rows} all={counts.counted} pressed={has('finish_reason', v.value)} press={() => toggle('finish_reason', v.value)} />
-            ))}
-          </fieldset>
-        )}
-      </div>
-      {counts.counted < total && <p className="small">Counts of the first {number(counts.counted)} rows.</p>}
-    </Card>
   )
 }
 
@@ -150,7 +166,7 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
               ))}
             </RowList>
           ) : (
-            !pages.isFetching && !pages.hasNextPage && <Empty>No row matches the filter.</Empty>
+            !pages.isFetching && !pages.hasNextPage && <Empty>{over(job.status) ? 'No row matches the filter.' : 'No finished row matches the filter yet.'}</Empty>
           )}
           {pages.hasNextPage && (
             <Button variant="default" loading={pages.isFetching} onClick={() => setWanted(rows.length + pageSize)}>
