@@ -9,6 +9,7 @@ import { api, browser, failures } from './drive.mjs'
 import { newJob } from './newjob.mjs'
 import { rowList } from './rows.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
+import { service } from './service.mjs'
 import { scenarios } from './scenarios.mjs'
 import { prepare } from './things.mjs'
 
@@ -17,6 +18,7 @@ const runs = (part) => !process.argv[5] || process.argv[5] === part
 if (runs('states')) {
   await theLogin()
   await everyPageInEveryState(things)
+  await service()
 }
 if (runs('newjob')) await newJob(things)
 if (runs('rows')) await rowList(things)

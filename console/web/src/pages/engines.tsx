@@ -41,7 +41,7 @@ export default function Engines() {
           )
         }
       </Load>
-      <GPUs />
+      <GPUs engines={engines.data?.engines ?? []} />
     </Page>
   )
 }
@@ -51,7 +51,7 @@ function Missing({ nodes }: { nodes: string[] }) {
   return <p className="warning">No answer from {nodes.join(', ')}. The table shows older data of these nodes.</p>
 }
 
-function GPUs() {
+function GPUs({ engines }: { engines: Engine[] }) {
   const gpus = useGet<{ nodes: NodeGPUs[] }>('/v1/gpus', { every: useEvery(5_000) })
   return (
     <Card title="GPUs">
@@ -62,26 +62,65 @@ function GPUs() {
             {nodes.every((n) => n.gpus.length === 0) ? (
               <Empty>No GPUs found: nvidia-smi shows none on {number(nodes.length)} nodes.</Empty>
             ) : (
-              <Table label="GPUs" heads={['Node', 'GPU', 'Name', 'Busy', 'Memory', 'Power', 'Temperature']}>
-                {nodes.flatMap((n) => n.gpus.map((g) => (
-                  <tr key={g.uuid}>
-                    <td>{n.node}</td>
-                    <td className="number">{g.index}</td>
-                    <td>
-                      {g.name}
-                      <span className="id">{g.uuid}</span>
-                    </td>
-                    <td className="number">{g.utilization == null ? none : `${Math.floor(100 * g.utilization)} %`}</td>
-                    <td className="number">{bytes(g.memory_used_bytes)} of {bytes(g.memory_total_bytes)}</td>
-                    <td className="number">{g.power_watts == null ? none : `${Math.round(g.power_watts)} W`}</td>
-                    <td className="number">{g.temperature_celsius == null ? none : `${Math.round(g.temperature_celsius)} °C`}</td>
-                  </tr>
-                )))}
-              </Table>
+              <ul className="tiles" aria-label="GPUs">
+                {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} />))}
+              </ul>
             )}
           </>
         )}
       </Load>
     </Card>
   )
+}
+
+// idleBelow is the use of a GPU below which its tile gives the reason.
+const idleBelow = 0.05
+
+function Tile({ node, gpu, engines }: { node: string; gpu: NodeGPUs['gpus'][number]; engines: Engine[] }) {
+  const busy = gpu.utilization
+  const idle = busy != null && busy < idleBelow
+  return (
+    <li className="card" data-idle={idle}>
+      <p>
+        <strong>{node} · GPU {gpu.index}</strong>
+        <span className="id" title={gpu.uuid}>{gpu.name}</span>
+      </p>
+      <Meter name="Busy" value={busy} text={busy == null ? none : `${Math.floor(100 * busy)} %`} />
+      <Meter
+        name="Memory"
+        value={gpu.memory_used_bytes != null && gpu.memory_total_bytes ? gpu.memory_used_bytes / gpu.memory_total_bytes : null}
+        text={`${bytes(gpu.memory_used_bytes)} of ${bytes(gpu.memory_total_bytes)}`}
+      />
+      <p className="small">
+        {gpu.power_watts != null && `${Math.round(gpu.power_watts)} W`}
+        {gpu.temperature_celsius != null && `, ${Math.round(gpu.temperature_celsius)} °C`}
+      </p>
+      {engines.map((e) => (
+        <p key={e.name} className="small">
+          {e.name}: {e.models.map((m) => m.id).slice(0, 2).join(', ')}{e.models.length > 2 && ` and ${e.models.length - 2} more`}, {number(e.in_flight)} in flight, {rate(e.rows_per_second, 'rows/s')}
+        </p>
+      ))}
+      {idle && <p className="small"><strong>Idle:</strong> {whyIdle(engines)}</p>}
+    </li>
+  )
+}
+
+function Meter({ name, value, text }: { name: string; value: number | null; text: string }) {
+  return (
+    <div className="use">
+      <span>{name}</span>
+      <meter value={value ?? 0} aria-label={name} />
+      <span className="n">{text}</span>
+    </div>
+  )
+}
+
+// whyIdle returns why the engines of a node give its GPUs no work.
+function whyIdle(engines: Engine[]) {
+  const down = engines.find((e) => e.state === 'down')
+  if (engines.length === 0) return 'this node has no engine.'
+  if (engines.every((e) => e.state === 'down')) return `${down!.name} is down. ${down!.last_error ?? ''}`
+  const waiting = engines.find((e) => e.last_error)
+  if (waiting) return `${waiting.name} takes no rows now. ${waiting.last_error}`
+  return engines.some((e) => e.in_flight > 0) ? 'its engine has just received rows, or does not use this GPU.' : 'no rows wait for its engine.'
 }
