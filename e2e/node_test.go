@@ -37,6 +37,7 @@ type node struct {
 	http    *http.Client
 
 	process *exec.Cmd
+	stdout  *os.File // gets the standard output of the process; nil drops it
 	stderr  *os.File
 	logs    *os.File // gets the log of the process in place of a file; nil: the file
 }
@@ -80,6 +81,9 @@ func (n *node) launch(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.process.Stderr = n.stderr
+	if n.stdout != nil {
+		n.process.Stdout = n.stdout
+	}
 	if n.logs != nil {
 		n.process.Stderr = n.logs
 	}

@@ -41,7 +41,7 @@ func (s *Server) newRouter(metrics *requestMetrics) *gin.Engine {
 	engine := s.newBaseRouter(metrics)
 	ring := access.NewKeyring(s.Store, s.AdminKeys, s.Issuer, s.RequestsPerMinute, s.Now)
 	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
-	s.ring, s.seal = ring, sessions.Seal
+	s.ring, s.sessions = ring, sessions
 	own := access.NewGate(ring, sessions)
 	s.routeHealth(engine, own)
 	(&console.Pages{Exchange: s.exchange, Console: s.Console}).Route(engine)

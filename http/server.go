@@ -70,7 +70,7 @@ type Server struct {
 	exchange *exchange.Exchange
 	engine   *gin.Engine
 	ring     *access.Keyring
-	seal     *access.SessionSealer
+	sessions *access.Sessions
 	openapi  []byte // openapi.yaml as JSON
 }
 
@@ -100,7 +100,13 @@ func (s *Server) SetAdminKeys(keys []string) { s.ring.SetAdminKeys(keys) }
 // SetSessionSecrets replaces the secrets that encrypt browser sessions. New sessions use the
 // first secret; sessions that were encrypted with any of the secrets stay valid. A nil
 // secret means the key in the store, which is also used if there are no secrets.
-func (s *Server) SetSessionSecrets(secrets [][]byte) error { return s.seal.SetSecrets(secrets) }
+func (s *Server) SetSessionSecrets(secrets [][]byte) error {
+	return s.sessions.Seal.SetSecrets(secrets)
+}
+
+// CreateLoginToken returns the token of a login link of the console, which starts one browser
+// session for an API key. Never log it.
+func (s *Server) CreateLoginToken(key string) string { return s.sessions.CreateLoginToken(key) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.
 func (s *Server) Handler() nethttp.Handler { return s.engine }

@@ -206,8 +206,57 @@ func TestSession_BodyOfSignIn(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.do("POST", "/console/session", `{}`, bare...).wantField("key", "missing")
+	w.do("POST", "/console/session", `{"key":"a","login_token":"b"}`, bare...).wantField("key", "either")
 	w.do("POST", "/console/session", `{"key":1}`, bare...).wantField("key", "a string")
 	w.do("POST", "/console/session", `{"key":"a","user":"b"}`, bare...).wantField("user", "unknown")
+}
+
+// A login link starts one session, of an administrator, within five minutes.
+func TestSession_OfALoginLink(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	other := setup(t, func(c *Config) { c.Store = w.store })
+	redeem := func(w *world, token string) *answered {
+		t.Helper()
+		return w.do("POST", "/console/session", `{"login_token":"`+token+`"}`, bare...)
+	}
+	refused := func(w *world, token string) {
+		t.Helper()
+		redeem(w, token).wantError(401, "invalid_login_link", "log in with an API key")
+	}
+	refused(w, "")
+	token := w.CreateLoginToken(adminKey)
+	refused(w, token+"x")
+	refused(other, token)
+	answer := redeem(w, token).want(200)
+	session := append(bare, "Cookie", answer.cookie().Name+"="+answer.cookie().Value)
+	other.get("/v1/keys", session...).want(200)
+	refused(w, token)
+
+	replaced, late := w.CreateLoginToken(adminKey), w.CreateLoginToken(adminKey)
+	refused(w, replaced)
+	clock.pass(5 * time.Minute)
+	refused(w, late)
+
+	replaced = w.CreateLoginToken(adminKey)
+	w.SetAdminKeys([]string{"another"})
+	redeem(w, replaced).wantError(401, "unknown_key", "")
+	if strings.Contains(w.logs.String(), token) {
+		t.Error("the token was logged")
+	}
+}
+
+// Wrong tokens count like wrong keys.
+func TestSession_WrongLoginLinksAreLimited(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	token := w.CreateLoginToken(adminKey)
+	for range mostFailures {
+		w.do("POST", "/console/session", `{"login_token":"x"}`, bare...).want(401)
+	}
+	w.do("POST", "/console/session", `{"login_token":"`+token+`"}`, bare...).wantError(429, "too_many_failures", "wait 6 s")
+	clock.pass(6 * time.Second)
+	w.do("POST", "/console/session", `{"login_token":"`+token+`"}`, bare...).want(200)
 }
 
 // A stream with a session ends with the cookie, without a message. A stream with a key

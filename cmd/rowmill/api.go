@@ -97,6 +97,15 @@ func (a *apiPart) Start(ctx context.Context) error {
 	return nil
 }
 
+// adminKey returns an administrator key of the configuration, or else the key that this start
+// created; empty if there is neither, because the store has only hashes of keys.
+func (a *apiPart) adminKey() string {
+	if configured := a.Settings.APIKeys(); len(configured) > 0 {
+		return configured[0]
+	}
+	return a.FirstKey
+}
+
 // buildConfig builds the API's configuration from the settings.
 func (a *apiPart) buildConfig(objects nethttp.Handler) http.Config {
 	set, p := a.Settings.HTTP, a.pipeline

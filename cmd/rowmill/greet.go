@@ -9,7 +9,8 @@ import (
 )
 
 // printStartBanner prints the addresses of the node, its first administrator key and an example
-// command. It prints to standard output, because the key must not be in the log.
+// command. On a terminal it also prints a login link of the console. It prints to standard
+// output, because the key and the link must not be in the log.
 func printStartBanner(term *terminal.IO, m *NodeProcess) {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "Rowmill %s\n", readBuildMetadata().Version)
@@ -22,6 +23,9 @@ func printStartBanner(term *terminal.IO, m *NodeProcess) {
 		key = m.API.FirstKey
 	}
 	if m.Settings.Cluster.Role != settings.EnginesOnly {
+		if admin := m.API.adminKey(); term.OutLive && admin != "" {
+			fmt.Fprintf(out, "\nThis link logs your browser in to the console, once within 5 minutes:\n\n  %s/console/#login=%s\n", m.Listeners.URL, m.API.API.CreateLoginToken(admin))
+		}
 		fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.Listeners.URL, key)
 	}
 	fmt.Fprint(term.Out, out.String())

@@ -28,7 +28,7 @@ const (
 	// sessionRenew is the age of a cookie at which the next answer contains a new cookie. A
 	// new cookie in each answer would make all answers longer.
 	sessionRenew = 10 * time.Minute
-	// maxSignInFailures limits the sign-ins with a wrong key from one address per minute.
+	// maxSignInFailures limits the sign-ins with a wrong key or login link from one address per minute.
 	// Generated keys have 256 random bits and need no limit, but a configured key may have
 	// fewer. People who mistype a key stay below this limit.
 	maxSignInFailures = 10
@@ -66,6 +66,7 @@ type Sessions struct {
 	Seal     *SessionSealer
 	origins  *http.CrossOriginProtection
 	failures *limiter
+	link     loginLink
 	now      func() time.Time
 }
 
@@ -74,9 +75,13 @@ type Sessions struct {
 func NewSessions(x *exchange.Exchange, keys *Keyring, values store.NamedValues, now func() time.Time) *Sessions {
 	return &Sessions{
 		Exchange: x, keys: keys, Seal: newSessionSealer(values, now), now: now,
-		origins: http.NewCrossOriginProtection(), failures: newLimiter(now),
+		origins: http.NewCrossOriginProtection(), failures: newLimiter(now), link: loginLink{now: now},
 	}
 }
+
+// CreateLoginToken returns a token that starts one browser session for an API key, within
+// loginLinkTime. A new token replaces the old token. Never log it.
+func (s *Sessions) CreateLoginToken(key string) string { return s.link.create(key) }
 
 // Route adds the routes for signing in and out.
 func (s *Sessions) Route(root gin.IRoutes) {
@@ -84,8 +89,8 @@ func (s *Sessions) Route(root gin.IRoutes) {
 	root.DELETE("/console/session", s.Handle(s.signOut))
 }
 
-// signIn answers POST /console/session: it checks an API key and sets a session cookie
-// for it.
+// signIn answers POST /console/session: it checks an API key or the token of a login
+// link, and sets a session cookie.
 func (s *Sessions) signIn(c *gin.Context) (any, error) {
 	if err := s.checkOrigin(c); err != nil {
 		return nil, err
@@ -94,9 +99,12 @@ func (s *Sessions) signIn(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var key string
-	body.Require("key", "a string", &key, "send the API key to sign in with")
-	body.RejectUnknown("key")
+	var key, token string
+	byLink := body.Read("login_token", "a string", &token)
+	if !byLink {
+		body.Require("key", "a string", &key, "send the API key to sign in with")
+	}
+	body.RejectUnknown("either key or login_token")
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
@@ -104,7 +112,13 @@ func (s *Sessions) signIn(c *gin.Context) (any, error) {
 	if wait := s.failures.requiredWait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
-	who, err := s.keys.authenticateKey(c.Request.Context(), key, SchemeKey)
+	if byLink {
+		key, err = s.link.redeem(token)
+	}
+	var who caller.Principal
+	if err == nil {
+		who, err = s.keys.authenticateKey(c.Request.Context(), key, SchemeKey)
+	}
 	if refused := (*request.Error)(nil); errors.As(err, &refused) {
 		if refused.Status == http.StatusUnauthorized {
 			s.failures.admitRequest(from)
@@ -255,6 +269,6 @@ func clientNetwork(r *http.Request) string {
 func tooManyFailures(wait time.Duration) *request.Error {
 	e := tooManyRequests(maxSignInFailures, wait)
 	e.Code = "too_many_failures"
-	e.Message = fmt.Sprintf("too many unknown keys came from your address; wait %s s before the next try", e.Header["Retry-After"])
+	e.Message = fmt.Sprintf("too many unknown keys or invalid login links came from your address; wait %s s before the next try", e.Header["Retry-After"])
 	return e
 }

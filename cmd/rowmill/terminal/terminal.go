@@ -27,10 +27,11 @@ type IO struct {
 	// Live reports whether a line on Err can be rewritten: Err is a terminal that is
 	// not dumb, and the program does not run in CI. Colour reports whether Err may also
 	// have colours.
-	Live   bool
-	Colour bool
-	Quiet  bool       // print only data and errors
-	Width  func() int // returns the number of columns of Err
+	Live    bool
+	Colour  bool
+	Quiet   bool       // print only data and errors
+	Width   func() int // returns the number of columns of Err
+	OutLive bool       // Out is a terminal
 
 	Clock func() time.Time // returns the time; nil means the clock of the machine
 }
@@ -45,6 +46,7 @@ func StandardIO() *IO {
 		}
 		return defaultWidth
 	}
+	t.OutLive = term.IsTerminal(int(os.Stdout.Fd()))
 	t.Live = term.IsTerminal(fd) && t.Getenv("TERM") != "dumb" && t.Getenv("CI") == ""
 	t.Colour = t.Live && t.Getenv("NO_COLOR") == ""
 	return t

@@ -4,7 +4,7 @@ import { Route, Switch, useLocation } from 'wouter'
 import { onSignedOut } from './api/client'
 import { useCan, useMe } from './api/hooks'
 import { LiveProvider } from './live'
-import { Login } from './pages/login'
+import { Login, loginLinkToken } from './pages/login'
 import { Boundary } from './parts/boundary'
 import { Problem, Waiting } from './parts/load'
 import { Shell } from './shell'
@@ -44,7 +44,7 @@ export function App() {
       }),
     [client, go],
   )
-  return path === '/login' ? <Login /> : <SignedIn />
+  return path === '/login' || loginLinkToken() ? <Login /> : <SignedIn />
 }
 
 function SignedIn() {

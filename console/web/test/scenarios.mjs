@@ -354,9 +354,29 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     return
   }
   const control = async (what) => {
-    const { ok } = await fetch(new URL(what, process.env.CONSOLE_CONTROL), { method: 'POST' })
-    if (!ok) throw new Error(`${what}: the node does not obey`)
+    const answer = await fetch(new URL(what, process.env.CONSOLE_CONTROL), { method: 'POST' })
+    if (!answer.ok) throw new Error(`${what}: the node does not obey`)
+    return answer.text()
   }
+
+  await step('the login link of a terminal logs in once', async (page) => {
+    await control('/kill')
+    const link = await control('/start?terminal=1')
+    const known = new URL(base).origin
+    if (!link.startsWith(`${known}/console/#login=`)) throw new Error(`the link is ${link}`)
+    await page.goto(link)
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
+    if (page.url() !== `${known}/console/`) throw new Error(`after the login one is at ${page.url()}`)
+    await page.getByText('configuration').waitFor()
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await page.getByLabel('API key', { exact: true }).waitFor()
+    await page.goto('about:blank')
+    await page.goto(link)
+    await page.getByText('this login link was used already').waitFor()
+    if (!page.url().endsWith('/console/login')) throw new Error(`a used link leads to ${page.url()}`)
+    await check(page, 'a used login link')
+    await logIn(page)
+  }, /\/(v1\/me|console\/session)$/)
 
   await step('a node is killed and comes back', async (page) => {
     await page.goto(at('jobs'))

@@ -1739,7 +1739,8 @@ export interface paths {
         put?: never;
         /**
          * Sign a browser in
-         * @description Takes an API key and returns a cookie instead, rowmill_session, or
+         * @description Takes an API key, or the token of a login link, which `rowmill serve` prints at its
+         *     start on a terminal. Returns a cookie instead, rowmill_session, or
          *     __Host-rowmill_session with TLS. Scripts cannot read it. The cookie is accepted for all
          *     of /v1 except GET /v1/job-cancel and /v1/messages. It is valid for 12 hours after its
          *     last use, and not longer than the key. Answers have the form of this document, whatever
@@ -6340,7 +6341,9 @@ export interface operations {
             content: {
                 "application/json": {
                     /** @description An API key. */
-                    key: string;
+                    key?: string;
+                    /** @description The token of a login link. It is valid once and for 5 minutes. */
+                    login_token?: string;
                 };
             };
         };

@@ -1,8 +1,11 @@
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { Button, PasswordInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
 import { ApiError, send } from '../api/client'
+
+// loginLinkToken returns the token of the login link that the page was opened with.
+export const loginLinkToken = () => new URLSearchParams(location.hash.slice(1)).get('login')
 
 export function Login() {
   const [key, setKey] = useState('')
@@ -10,20 +13,26 @@ export function Login() {
   const [, go] = useLocation()
   const client = useQueryClient()
   const logIn = useMutation({
-    mutationFn: () => send('POST', '/console/session', { key: key.trim() }),
+    mutationFn: (secret: { key: string } | { login_token: string }) => send('POST', '/console/session', secret),
     onSuccess: () => {
       client.clear()
       const to = search.get('to') ?? '/'
       go(to.startsWith('/') && !to.startsWith('//') ? to : '/', { replace: true })
     },
   })
+  useEffect(() => {
+    const login_token = loginLinkToken()
+    if (!login_token) return
+    go('/login', { replace: true }) // without the token
+    logIn.mutate({ login_token })
+  }, [])
   return (
     <main className="login">
       <form
         className="card"
         onSubmit={(e) => {
           e.preventDefault()
-          logIn.mutate()
+          logIn.mutate({ key: key.trim() })
         }}
       >
         <h1 className="brand">
@@ -57,7 +66,7 @@ export function Login() {
 
 function reason(e: Error) {
   if (!(e instanceof ApiError)) return e.message
-  if (e.status === 401) return 'This API key is not valid here.'
+  if (e.code === 'unknown_key') return 'This API key is not valid here.'
   if (e.status === 429) return 'Too many attempts from this address. Try again in a minute.'
   return e.message
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	nethttp "net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/must"
+)
+
+// Only on a terminal, a node whose administrator key is known prints a login link, which
+// starts one session.
+func TestLoginLink(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	greet := func(m *NodeProcess, live bool) string {
+		var greeting bytes.Buffer
+		printStartBanner(&terminal.IO{Out: &greeting, OutLive: live}, m)
+		return greeting.String()
+	}
+	link := regexp.MustCompile(`  (http://.*)/console/#login=(\w+)\n`)
+
+	m := prepare(t, data, nil)
+	must.Succeed(t, m.Run(t.Context()))
+	if said := greet(m, false); strings.Contains(said, "#login") {
+		t.Errorf("not on a terminal:\n%s", said)
+	}
+	found := link.FindStringSubmatch(greet(m, true))
+	if found == nil || found[1] != m.Listeners.URL {
+		t.Fatalf("no link in:\n%s", greet(m, true))
+	}
+	for _, want := range []int{200, 401} {
+		answer, err := nethttp.Post(m.Listeners.URL+"/console/session", "application/json", strings.NewReader(`{"login_token":"`+found[2]+`"}`))
+		must.Succeed(t, err)
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("status %d, want %d", answer.StatusCode, want)
+		}
+	}
+	stop(t, m)
+
+	m = start(t, data, nil) // the store has only the hash of the key
+	if said := greet(m, true); strings.Contains(said, "#login") {
+		t.Errorf("no known key:\n%s", said)
+	}
+	m = start(t, t.TempDir(), func(s *settings.Settings) { s.APIKey = "an-administrator-key" })
+	if said := greet(m, true); !link.MatchString(said) {
+		t.Errorf("a configured key:\n%s", said)
+	}
+}
