@@ -1,7 +1,7 @@
 // The requests of New job: rows of the form, of files, and of the snippets.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { api, at, check, ended, key, logIn, step } from './drive.mjs'
+import { api, at, base, check, ended, key, logIn, step } from './drive.mjs'
 
 const run = promisify(execFile)
 
@@ -68,6 +68,26 @@ export async function newJob({ model }) {
     }
     await form.click()
     same(await inputsOf(await jobOf(page)), rows, 'the form')
+  })
+
+  await step('an account without jobs is shown three ways to the first job', async (page) => {
+    const starter = await api('POST', '/v1/keys', { name: 'starter', role: 'user', account: 'starter' })
+    await page.goto(at(''))
+    await logIn(page, starter.key)
+    same(await page.getByRole('region', { name: 'Base URL' }).textContent(), new URL('/v1', base).href, 'the base URL')
+    await page.getByRole('button', { name: 'Copy base url' }).click()
+    same((await page.getByRole('region', { name: 'Python' }).textContent()).split('\n').length, 3, 'lines of Python')
+    await check(page, 'an overview without jobs')
+    await page.getByRole('link', { name: 'Upload a file' }).click()
+    await page.locator('input[type=file]').waitFor()
+    await page.goBack()
+    await page.getByRole('link', { name: 'Run a sample' }).click()
+    await page.getByRole('button', { name: 'Submit 10 rows' }).click()
+    same((await inputsOf(await jobOf(page))).length, 10, 'rows of the sample')
+    await page.getByRole('link', { name: 'Overview' }).click()
+    await page.getByRole('heading', { name: 'Recent failures' }).waitFor()
+    if (await page.getByText('You have no jobs yet.').count()) throw new Error('a job is there, and the page does not know it')
+    await api('DELETE', `/v1/keys/${starter.id}`)
   })
 
   await step('a submission whose answer was lost makes no second job', async (page) => {

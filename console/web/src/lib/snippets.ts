@@ -26,4 +26,10 @@ request = urllib.request.Request(
 )
 print(json.load(urllib.request.urlopen(request)))`
 
+// openai returns Python code that uses this node with OpenAI's client.
+export const openai = () =>
+  `from openai import OpenAI
+client = OpenAI(base_url="${apiURL('/v1')}", api_key="YOUR_KEY")
+print(client.models.list().data)`
+
 const pythonString = (s: string) => `r"""${s}"""`

@@ -68,6 +68,24 @@ const settingsOf = (j: Job): Partial<Form> => ({
   description: j.description ?? '',
 })
 
+// sample is a form with short rows, for people who have no rows at hand.
+const sample: Partial<Form> = {
+  name: 'Sample reviews',
+  system: 'Is this review positive, negative or mixed? Answer with one word.',
+  rows: [
+    'The room was clean and the staff were kind.',
+    'My order came three weeks late.',
+    'Good food, but the music was too loud.',
+    'I have read this book twice.',
+    'The battery is empty after two hours.',
+    'It does what it says.',
+    'Nobody answered my letters.',
+    'A bit expensive, and worth the money.',
+    'The film was long, and I fell asleep.',
+    'My children want to go there again.',
+  ].join('\n'),
+}
+
 const noQuotas: Quota[] = []
 
 // A JSON field is empty, a value, or text that is not valid yet.
@@ -86,8 +104,8 @@ export default function NewJob() {
   const draft = `newjob:${me?.account}`
   const [form, setForm] = useDraft<Form>(
     draft,
-    { ...blank, model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.get('file') ? 'file' : 'rows' },
-    search.has('model') || search.has('file') || search.has('like'),
+    { ...blank, ...(search.has('sample') && sample), model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.has('file') ? 'file' : 'rows' },
+    search.size > 0,
   )
   const like = useGet<{ job: Job }>(`/v1/jobs/${search.get('like')}`, { enabled: search.has('like'), fresh: Infinity }).data?.job
   useEffect(() => {

@@ -1,26 +1,62 @@
 import { lazy, Suspense, useMemo } from 'react'
 import { Link } from 'wouter'
+import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Stats, Webhook } from '../api/types'
 import { compact, duration, number, rate } from '../lib/format'
+import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
+import { Code } from '../parts/copy'
 import { Done, JobLink, Status } from '../parts/job'
-import { Empty, Load } from '../parts/load'
+import { Empty, Load, Waiting } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
 export default function Overview() {
   const can = useCan()
+  const counts = useGet<Counts>('/v1/jobs/counts')
   return (
     <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Attention />
-      <States />
-      <Running />
-      <Failing />
-      <Throughput />
+      {counts.isPending ? (
+        <Waiting />
+      ) : can.act && counts.data?.counted === 0 ? (
+        <FirstJob />
+      ) : (
+        <>
+          <States />
+          <Running />
+          <Failing />
+          <Throughput />
+        </>
+      )}
     </Page>
+  )
+}
+
+// FirstJob shows an account without jobs how to get one.
+function FirstJob() {
+  return (
+    <>
+      <p className="lead">You have no jobs yet. A job runs a model over many rows.</p>
+      <div className="two">
+        <Card title="Run a sample">
+          <p>Opens a new job with ten short reviews and a prompt. You can change them before you submit the job.</p>
+          <div className="actions"><LinkButton href="/jobs/new?sample">Run a sample</LinkButton></div>
+        </Card>
+        <Card title="Upload a file">
+          <p>CSV, Parquet, JSON Lines or plain text, with one row for each answer that you want.</p>
+          <div className="actions"><LinkButton href="/jobs/new?file" variant="default">Upload a file</LinkButton></div>
+        </Card>
+        <Card title="Use an OpenAI client">
+          <p>The client’s files and batches work with this base URL and an API key of Rowmill:</p>
+          <Code label="Base URL" text={apiURL('/v1')} />
+          <Code label="Python" text={openai()} />
+        </Card>
+      </div>
+    </>
   )
 }
 
