@@ -248,6 +248,20 @@ type FunctionRef struct {
 	Revision int64        `json:"revision"`
 }
 
+// GPU defines model for GPU.
+type GPU struct {
+	Index              int64    `json:"index"`
+	MemoryTotalBytes   *int64   `json:"memory_total_bytes"`
+	MemoryUsedBytes    *int64   `json:"memory_used_bytes"`
+	Name               string   `json:"name"`
+	PowerWatts         *float64 `json:"power_watts"`
+	TemperatureCelsius *float64 `json:"temperature_celsius"`
+
+	// Utilization Share of the latest sample period in which the GPU was busy.
+	Utilization *float64 `json:"utilization"`
+	UUID        string   `json:"uuid"`
+}
+
 // JobIdentifier defines model for JobIdentifier.
 type JobIdentifier = string
 
@@ -761,6 +775,22 @@ type FunctionRun struct {
 type QuotaList struct {
 	// Quotas Per job, sorted by priority.
 	Quotas QuotasInForce `json:"quotas"`
+}
+
+// NodeGPUs is a part of ListGPUs.
+type NodeGPUs struct {
+	GPUs []GPU `json:"gpus"`
+
+	// Node The name of the node.
+	Node string `json:"node"`
+
+	// Problem Why the GPUs are unknown.
+	Problem *string `json:"problem"`
+}
+
+// GPUList is a part of ListGPUs.
+type GPUList struct {
+	Nodes []NodeGPUs `json:"nodes"`
 }
 
 // Cancellation is a part of CancelJob.
@@ -1318,6 +1348,13 @@ func (c *Client) RunFunction(ctx context.Context, function FunctionName, body Ru
 // GetQuotas calls GET /v1/get-quotas: Show the account's quotas per job, by priority.
 func (c *Client) GetQuotas(ctx context.Context) (out QuotaList, answer Answer, err error) {
 	r := call{operation: "GetQuotas", method: "GET", path: "/v1/get-quotas"}
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// ListGPUs calls GET /v1/gpus: List the NVIDIA GPUs of all nodes.
+func (c *Client) ListGPUs(ctx context.Context) (out GPUList, answer Answer, err error) {
+	r := call{operation: "ListGPUs", method: "GET", path: "/v1/gpus"}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
