@@ -75,7 +75,8 @@ func (f *fakeService) answer(w nethttp.ResponseWriter, answer string) {
 
 // A shell runs command lines of golden files with a fake service. It supports words in
 // single quotes, NAME=value before the command and `< FILE` after it. DIR means its own
-// folder.
+// folder. With COLUMNS=80, standard output is a terminal of that width, with colours; ESC
+// means the character that begins a colour.
 type shell struct {
 	t       *testing.T
 	service *fakeService
@@ -90,7 +91,11 @@ func (s *shell) run(line string) string {
 	line = strings.ReplaceAll(line, "DIR", s.dir)
 	words := split(line)
 	environ := []string{"HOME=/home/someone", "ROWMILL_SERVER=" + s.service.URL, "ROWMILL_API_KEY=secret"}
+	columns := 0
 	for len(words) > 0 && strings.Contains(words[0], "=") {
+		if width, found := strings.CutPrefix(words[0], "COLUMNS="); found {
+			columns = must.Get(strconv.Atoi(width))(s.t)
+		}
 		environ, words = append(environ, words[0]), words[1:]
 	}
 	if len(words) == 0 || words[0] != "rowmill" {
@@ -106,10 +111,10 @@ func (s *shell) run(line string) string {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	code := run(s.t.Context(), &terminal.IO{
 		In: stdin, Out: said.stream(""), Err: said.stream("! "), Environ: environ,
-		Width: func() int { return 80 },
+		Width: func() int { return 80 }, OutWidth: columns, OutColour: columns > 0,
 		Clock: func() time.Time { now = now.Add(time.Second); return now },
 	}, words[1:])
-	text := strings.NewReplacer(s.dir, "DIR", s.service.URL, "http://service").Replace(said.text.String())
+	text := strings.NewReplacer("\x1b", "ESC", s.dir, "DIR", s.service.URL, "http://service").Replace(said.text.String())
 	if code != 0 {
 		text += "exit " + strconv.Itoa(code) + "\n"
 	}

@@ -23,7 +23,7 @@ func printStartBanner(term *terminal.IO, m *NodeProcess) {
 		key = m.API.FirstKey
 	}
 	if m.Settings.Cluster.Role != settings.EnginesOnly {
-		if admin := m.API.adminKey(); term.OutLive && admin != "" {
+		if admin := m.API.adminKey(); term.OutWidth > 0 && admin != "" {
 			fmt.Fprintf(out, "\nThis link logs your browser in to the console, once within 5 minutes:\n\n  %s/console/#login=%s\n", m.Listeners.URL, m.API.API.CreateLoginToken(admin))
 		}
 		fmt.Fprintf(out, "\nTry it:\n\n  export ROWMILL_SERVER=%s ROWMILL_API_KEY=%s\n  printf 'one\\ntwo\\n' | rowmill jobs submit - --format json --output -\n\n", m.Listeners.URL, key)

@@ -17,21 +17,21 @@ import (
 func TestLoginLink(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	greet := func(m *NodeProcess, live bool) string {
+	greet := func(m *NodeProcess, columns int) string {
 		var greeting bytes.Buffer
-		printStartBanner(&terminal.IO{Out: &greeting, OutLive: live}, m)
+		printStartBanner(&terminal.IO{Out: &greeting, OutWidth: columns}, m)
 		return greeting.String()
 	}
 	link := regexp.MustCompile(`  (http://.*)/console/#login=(\w+)\n`)
 
 	m := prepare(t, data, nil)
 	must.Succeed(t, m.Run(t.Context()))
-	if said := greet(m, false); strings.Contains(said, "#login") {
+	if said := greet(m, 0); strings.Contains(said, "#login") {
 		t.Errorf("not on a terminal:\n%s", said)
 	}
-	found := link.FindStringSubmatch(greet(m, true))
+	found := link.FindStringSubmatch(greet(m, 80))
 	if found == nil || found[1] != m.Listeners.URL {
-		t.Fatalf("no link in:\n%s", greet(m, true))
+		t.Fatalf("no link in:\n%s", greet(m, 80))
 	}
 	for _, want := range []int{200, 401} {
 		answer, err := nethttp.Post(m.Listeners.URL+"/console/session", "application/json", strings.NewReader(`{"login_token":"`+found[2]+`"}`))
@@ -44,11 +44,11 @@ func TestLoginLink(t *testing.T) {
 	stop(t, m)
 
 	m = start(t, data, nil) // the store has only the hash of the key
-	if said := greet(m, true); strings.Contains(said, "#login") {
+	if said := greet(m, 80); strings.Contains(said, "#login") {
 		t.Errorf("no known key:\n%s", said)
 	}
 	m = start(t, t.TempDir(), func(s *settings.Settings) { s.APIKey = "an-administrator-key" })
-	if said := greet(m, true); !link.MatchString(said) {
+	if said := greet(m, 80); !link.MatchString(said) {
 		t.Errorf("a configured key:\n%s", said)
 	}
 }

@@ -251,7 +251,7 @@ in the bucket says since when. If the records know a job again, its note is remo
 }
 
 func (s storageCommands) printQuarantined(notes []deployment.QuarantineNote) error {
-	return terminal.WriteTable(s.term.Out, func(row terminal.RowWriter) {
+	return s.term.PrintTable(func(row terminal.RowWriter) {
 		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
 		for _, n := range notes {
 			row(n.JobID, terminal.FormatCount(int64(n.Objects)), textfmt.FormatSize(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))

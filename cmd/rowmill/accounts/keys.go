@@ -148,7 +148,7 @@ account default, the keys of all accounts.`,
 				}
 				row(terminal.FillEmptyCells(k.ID, k.Account, k.Role, k.Name, formatMinute(&k.CreatedAt), formatMinute(k.ExpiresAt), formatMinute(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
 			}
-		})
+		}, "DIALECT", "PER MINUTE", "CREATED")
 	})
 }
 

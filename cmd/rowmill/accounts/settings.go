@@ -54,7 +54,7 @@ func (c *accountCommands) previewSettings() *cobra.Command {
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
 			}
-		})
+		}, "THE OLDEST ENDED")
 	}))
 }
 

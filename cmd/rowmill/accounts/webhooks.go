@@ -97,7 +97,7 @@ func (c *accountCommands) listWebhooks() *cobra.Command {
 				}
 				row(terminal.FillEmptyCells(w.ID, w.URL, events, state, w.SecretPrefix+"…", formatMinute(&w.CreatedAt), w.Description)...)
 			}
-		})
+		}, "SECRET", "CREATED")
 	}))
 }
 
@@ -191,7 +191,7 @@ after it was delivered or has failed.`,
 				}
 				row(terminal.FillEmptyCells(d.ID, d.Event, terminal.Deref(d.JobID), formatMinute(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), formatStatus(last), terminal.Deref(last.Error), formatMinute(d.NextAttemptAt))...)
 			}
-		})
+		}, "NEXT TRY", "HAPPENED", "LAST STATUS", "TRIES")
 		if err == nil && page.NextCursor != "" && !c.WantsJSON() {
 			c.Term.Say("there are more: --cursor %s", terminal.SanitizeLine(page.NextCursor))
 		}

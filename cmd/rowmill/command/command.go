@@ -93,8 +93,9 @@ func (s *GroupOptions) Print(document any, text func(w io.Writer) error) error {
 }
 
 // PrintTable is like Print, but prints the rows of a table if the user did not ask for WantsJSON.
-func (s *GroupOptions) PrintTable(document any, rows func(row terminal.RowWriter)) error {
-	return s.Print(document, func(w io.Writer) error { return terminal.WriteTable(w, rows) })
+// A table that is too wide for the terminal loses the columns leastImportant first.
+func (s *GroupOptions) PrintTable(document any, rows func(row terminal.RowWriter), leastImportant ...string) error {
+	return s.Print(document, func(io.Writer) error { return s.Term.PrintTable(rows, leastImportant...) })
 }
 
 // AddPrintFlag adds the flag --print with these forms as its values; the first form is the

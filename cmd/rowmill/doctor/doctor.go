@@ -250,7 +250,8 @@ func (d *doctorCommand) printFindings(asJSON bool) error {
 
 func (d *doctorCommand) writeFindings(w io.Writer) error {
 	for _, f := range d.found {
-		if _, err := io.WriteString(w, terminal.FormatFinding(f.Level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
+		level := d.Term.PaintState(fmt.Sprintf("%-4s", f.Level))
+		if _, err := io.WriteString(w, terminal.FormatFinding(level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
 			return err
 		}
 	}

@@ -154,7 +154,7 @@ func (c *functionCommands) printFunctions(found []client.Function, listName stri
 			row(terminal.FillEmptyCells(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.AbbreviateList(names),
 				terminal.FormatTime(&f.Created), terminal.FormatTime(f.Published), f.Description)...)
 		}
-	})
+	}, "CREATED", "INPUTS")
 }
 
 func (c *functionCommands) get() *cobra.Command {

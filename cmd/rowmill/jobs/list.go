@@ -33,7 +33,7 @@ func (c *jobCommands) list() *cobra.Command {
 			}
 			return again
 		},
-		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"},
+		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"}, least: []string{"MODEL", "AGE"},
 		fetch: func(ctx context.Context, api *client.Client, _ []string, limit int, cursor string) ([]client.Job, string, error) {
 			filter.Status, filter.Limit, filter.Cursor = strings.Join(statuses, ","), int64(limit), cursor
 			page, _, err := api.ListJobs(ctx, filter)
@@ -90,6 +90,7 @@ type listCommand[T any] struct {
 	limit         int                        // default number of items
 	repeatCommand func(args []string) string // returns the command that lists the items again, for a hint
 	header        []string
+	least         []string // columns to drop first if the terminal is narrow
 	fetch         func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
 	cells         func(T) []string
 }
@@ -141,14 +142,14 @@ func (l listCommand[T]) setUpCommand(c *jobCommands, cmd *cobra.Command) *cobra.
 // first is true for the first page.
 func (l listCommand[T]) printPage(c *jobCommands, page []T, printedBefore int, first bool) error {
 	if !c.WantsJSON() {
-		return terminal.WriteTable(c.Term.Out, func(row terminal.RowWriter) {
-			if first {
+		return c.Term.PrintTable(func(row terminal.RowWriter) {
+			if first || c.Term.OutWidth > 0 { // there, each page may have other columns
 				row(l.header...)
 			}
 			for _, item := range page {
 				row(l.cells(item)...)
 			}
-		})
+		}, l.least...)
 	}
 	for i, item := range page {
 		text, err := json.MarshalIndent(item, "  ", "  ")

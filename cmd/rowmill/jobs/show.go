@@ -134,7 +134,7 @@ func (c *jobCommands) status() *cobra.Command {
 			if s.Message != "" {
 				c.Term.Say("%s", s.Message)
 			}
-			_, err := fmt.Fprintln(w, s.Status)
+			_, err := fmt.Fprintln(w, c.Term.PaintState(string(s.Status)))
 			return err
 		})
 	})

@@ -68,7 +68,7 @@ its mailbox one after another. It runs slow work as a task, in the background.
 			for _, a := range found.Actors {
 				row(terminal.FillEmptyCells(c.actorCells(a)...)...)
 			}
-		})
+		}, "RESTARTS", "MAIL")
 	})
 	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only actors of a kind: node, engine, job, worker or results")
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actors of a job")

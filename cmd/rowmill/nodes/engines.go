@@ -44,7 +44,7 @@ down, or why rows wait for it.
 			for _, e := range found.Engines {
 				row(terminal.FillEmptyCells(engineCells(e)...)...)
 			}
-		})
+		}, "ROWS/S", "MODELS")
 	})
 	c.AddFlags(cmd)
 	return cmd

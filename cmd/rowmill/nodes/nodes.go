@@ -68,7 +68,7 @@ marks the node that answered. The values are about a second old.`,
 				row(terminal.FillEmptyCells(name, n.ID, n.URL, role, n.Version, terminal.AbbreviateList(n.Models), terminal.FormatCount(n.Jobs),
 					terminal.FormatCount(n.InFlight)+"/"+terminal.FormatCount(n.Window), terminal.FormatTime(n.Since))...)
 			}
-		})
+		}, "SINCE", "VERSION", "ADDRESS", "ROLE")
 	})
 }
 

@@ -58,7 +58,7 @@ correction. SERVED BY names each node and engine that takes rows now.`,
 				row(terminal.FillEmptyCells(m.ID, string(m.Kind), formatCount(m.ContextLength), formatCount(m.Dimension),
 					formatPrice(m.InputPrice), formatPrice(m.OutputPrice), formatCounting(m), formatServers(m))...)
 			}
-		})
+		}, "DIMENSION", "COUNTED", "CONTEXT")
 	})
 }
 

@@ -97,7 +97,7 @@ default may name another.
 			total := make([]string, len(heads))
 			total[0] = "total"
 			line(total, u.Total)
-		})
+		}, "COPIES", "FAILED", "TOKENS IN", "TOKENS OUT")
 	}))
 }
 

@@ -154,9 +154,14 @@ func renderBar(s ProgressSnapshot, width int, colour bool) string {
 
 // clip cuts text to width columns, so that it never wraps.
 func clip(text string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
+	if width <= 0 || displayWidth(text) <= width {
 		return text
 	}
-	runes := []rune(text)
-	return string(runes[:max(width-1, 0)]) + "…"
+	room := width - 1
+	for i, r := range text {
+		if room -= 1 + extraWidth(r); room < 0 {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }

@@ -27,11 +27,13 @@ type IO struct {
 	// Live reports whether a line on Err can be rewritten: Err is a terminal that is
 	// not dumb, and the program does not run in CI. Colour reports whether Err may also
 	// have colours.
-	Live    bool
-	Colour  bool
-	Quiet   bool       // print only data and errors
-	Width   func() int // returns the number of columns of Err
-	OutLive bool       // Out is a terminal
+	Live   bool
+	Colour bool
+	Quiet  bool       // print only data and errors
+	Width  func() int // returns the number of columns of Err
+
+	OutWidth  int  // number of columns of Out; 0 if Out is not a terminal
+	OutColour bool // Out may have colours
 
 	Clock func() time.Time // returns the time; nil means the clock of the machine
 }
@@ -39,17 +41,23 @@ type IO struct {
 // StandardIO returns the IO of the process.
 func StandardIO() *IO {
 	t := &IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}
-	fd := int(os.Stderr.Fd())
-	t.Width = func() int {
-		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
-			return width
-		}
-		return defaultWidth
+	fd, out := int(os.Stderr.Fd()), int(os.Stdout.Fd())
+	t.Width = func() int { return columnsOf(fd) }
+	if term.IsTerminal(out) {
+		t.OutWidth = columnsOf(out)
+		t.OutColour = t.Getenv("TERM") != "dumb" && t.Getenv("NO_COLOR") == ""
 	}
-	t.OutLive = term.IsTerminal(int(os.Stdout.Fd()))
 	t.Live = term.IsTerminal(fd) && t.Getenv("TERM") != "dumb" && t.Getenv("CI") == ""
 	t.Colour = t.Live && t.Getenv("NO_COLOR") == ""
 	return t
+}
+
+// columnsOf returns the number of columns of a terminal.
+func columnsOf(fd int) int {
+	if width, _, err := term.GetSize(fd); err == nil && width > 0 {
+		return width
+	}
+	return defaultWidth
 }
 
 // Getenv returns the value of an environment variable; empty if it is not set.
