@@ -417,6 +417,21 @@ type Quota struct {
 	TokenQuota int64 `json:"token_quota"`
 }
 
+// RecentDeliveries The outcome of the newest 20 deliveries. Only in the answers of GET.
+type RecentDeliveries struct {
+	// Attempted How many of the newest 20 deliveries have an attempt.
+	Attempted int64 `json:"attempted"`
+
+	// Failed How many of them failed or wait for another attempt.
+	Failed int64 `json:"failed"`
+
+	// Failing Whether the newest 3 of them, or all if there are fewer, failed or wait for another attempt.
+	Failing bool `json:"failing"`
+
+	// LastFailure The last attempt of the newest delivery that failed or waits for another attempt.
+	LastFailure *DeliveryAttempt `json:"last_failure"`
+}
+
 // ResultsURL defines model for ResultsURL.
 type ResultsURL struct {
 	Artifact                  ResultsURL_Artifact `json:"artifact"`
@@ -594,7 +609,10 @@ type Webhook struct {
 
 	// OldSecretUntil Until then events are signed with the previous secret too.
 	OldSecretUntil *time.Time `json:"old_secret_until"`
-	RotatedAt      *time.Time `json:"rotated_at"`
+
+	// RecentDeliveries The outcome of the newest 20 deliveries. Only in the answers of GET.
+	RecentDeliveries *RecentDeliveries `json:"recent_deliveries,omitempty"`
+	RotatedAt        *time.Time        `json:"rotated_at"`
 
 	// Secret The secret that signs events. Only in the answer that creates or rotates it.
 	Secret string `json:"secret,omitempty"`

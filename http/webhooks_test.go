@@ -169,6 +169,52 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	w.do("POST", path+"/"+d.ID+"/redeliver", "").wantError(409, "webhook_disabled", "enable")
 }
 
+// TestWebhooks_RecentDeliveries checks what a webhook says about its newest deliveries, and
+// that a delivery between two attempts is sent at once on request.
+func TestWebhooks_RecentDeliveries(t *testing.T) {
+	t.Parallel()
+	sender := &fakeSender{}
+	w := setup(t, func(c *Config) { c.Webhooks = sender })
+	id := w.do("POST", "/v1/webhooks", `{"url":"https://example.com/a"}`).want(200).json()["id"].(string)
+	refused := store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Answer: "out of order"}
+	attempt := func(n int, a store.DeliveryAttempt) store.WebhookDelivery {
+		ended := time.Now().UTC().Add(time.Duration(n) * time.Second)
+		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, JobTimes: rowmill.JobTimes{Completed: &ended}}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
+		must.Get(webhook.CreateDeliveries(t.Context(), w.store, &rec))(t)
+		newest, _, err := w.store.ListDeliveries(t.Context(), id, store.PageRequest{Limit: 1})
+		must.Succeed(t, err)
+		return must.Get(w.store.PutDelivery(t.Context(), webhook.RetrySchedule{time.Hour}.ApplyAttempt(newest[0], a, time.Now(), 0)))(t)
+	}
+	recent := func(want string) map[string]any {
+		t.Helper()
+		shown := w.get("/v1/webhooks/" + id).want(200).json()["recent_deliveries"].(map[string]any)
+		listed := w.get("/v1/webhooks").want(200).json()["webhooks"].([]any)[0].(map[string]any)["recent_deliveries"]
+		if got := fmt.Sprint(shown["failed"], " of ", shown["attempted"], ", failing ", shown["failing"]); got != want || fmt.Sprint(listed) != fmt.Sprint(shown) {
+			t.Errorf("%s, and in the list %v; want %s", got, listed, want)
+		}
+		return shown
+	}
+	if none := recent("0 of 0, failing false"); none["last_failure"] != nil {
+		t.Errorf("%v", none)
+	}
+	attempt(0, refused)
+	recent("1 of 1, failing true")
+	attempt(1, store.DeliveryAttempt{At: time.Now().UTC(), Status: 200})
+	attempt(2, refused)
+	attempt(3, refused)
+	recent("3 of 4, failing false")
+	waits := attempt(4, refused)
+	if last := recent("4 of 5, failing true")["last_failure"].(map[string]any); last["status"] != 500.0 || last["answer"] != "out of order" {
+		t.Errorf("%v", last)
+	}
+	again := w.do("POST", "/v1/webhooks/"+id+"/deliveries/"+waits.ID+"/redeliver", "").want(200).json()
+	due := must.Get(time.Parse(time.RFC3339, again["next_attempt_at"].(string)))(t)
+	if again["id"] != waits.ID || due.After(time.Now()) || sender.woken != 1 {
+		t.Errorf("%v, woken %d times", again, sender.woken)
+	}
+	recent("4 of 5, failing true")
+}
+
 // TestWebhooks_DataDeletedBeforeTheAnnouncement deletes the data of a job before its end
 // was announced.
 func TestWebhooks_DataDeletedBeforeTheAnnouncement(t *testing.T) {

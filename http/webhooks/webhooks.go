@@ -35,6 +35,11 @@ const (
 	maxWebhookDescription = 256
 	// maxDeliveriesPage limits the deliveries of a page.
 	maxDeliveriesPage = 100
+	// recentDeliveries is how many of its newest deliveries the view of a webhook counts.
+	recentDeliveries = 20
+	// failingDeliveries is how many of these deliveries in a row must fail until the webhook
+	// is failing: more than one, because a receiver may refuse a single event.
+	failingDeliveries = 3
 )
 
 // Sender sends webhook events to receivers.
@@ -155,9 +160,44 @@ func (w *Webhooks) list(c *gin.Context) (any, error) {
 	account, all, err := w.loadEndpoints(c)
 	views := []client.Webhook{}
 	for _, e := range all.Endpoints {
-		views = append(views, viewWebhook(account, &e, w.Now()))
+		view, err := w.viewWithDeliveries(c.Request.Context(), account, &e)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, view)
 	}
 	return gin.H{"webhooks": views}, err
+}
+
+// viewWithDeliveries returns the view of a webhook, with the outcome of its newest deliveries.
+func (w *Webhooks) viewWithDeliveries(ctx context.Context, account string, e *webhook.Endpoint) (client.Webhook, error) {
+	view := viewWebhook(account, e, w.Now())
+	newest, _, err := w.Store.ListDeliveries(ctx, e.ID, store.PageRequest{Limit: recentDeliveries})
+	view.RecentDeliveries = countOutcomes(newest)
+	return view, err
+}
+
+// countOutcomes returns how many deliveries failed or wait for another attempt. The newest
+// delivery comes first.
+func countOutcomes(newest []store.WebhookDelivery) *client.RecentDeliveries {
+	var r client.RecentDeliveries
+	for _, d := range newest {
+		if len(d.Attempts) == 0 {
+			continue
+		}
+		r.Attempted++
+		if last := d.Attempts[len(d.Attempts)-1]; !webhook.IsSuccess(last) {
+			r.Failed++
+			if r.LastFailure == nil {
+				attempt := viewAttempt(last)
+				r.LastFailure = &attempt
+			}
+		}
+		if r.Attempted <= failingDeliveries {
+			r.Failing = r.Failed == r.Attempted
+		}
+	}
+	return &r
 }
 
 // show answers GET /v1/webhooks/{webhook_id}.
@@ -166,7 +206,7 @@ func (w *Webhooks) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return viewWebhook(account, e, w.Now()), nil
+	return w.viewWithDeliveries(c.Request.Context(), account, e)
 }
 
 // create answers POST /v1/webhooks. Only the answers of create and rotate contain the
@@ -374,7 +414,8 @@ func (w *Webhooks) listDeliveries(c *gin.Context) (any, error) {
 }
 
 // redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
-// the delivery is sent again, with a full schedule of attempts.
+// the delivery is sent again, with a full schedule of attempts. A pending delivery is sent now,
+// instead of at the time of its next attempt.
 func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 	_, _, e, err := w.loadEndpointInPath(c)
 	if err != nil {

@@ -1,13 +1,16 @@
 import { useEffect, useRef, type ReactNode } from 'react'
-import { AppShell, Burger, Button, NativeSelect, Switch, useMantineColorScheme, type MantineColorScheme } from '@mantine/core'
+import { AppShell, Burger, Button, NativeSelect, Switch, useMantineColorScheme, VisuallyHidden, type MantineColorScheme } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation } from 'wouter'
 import { send, signOut } from './api/client'
 import { useAct, useCan, useGet, useMe } from './api/hooks'
+import type { Webhook } from './api/types'
 import { dropDrafts } from './lib/draft'
-import { useLive } from './live'
+import { useEvery, useLive } from './live'
+import { isBroken } from './parts/webhook'
 
-type Entry = { to: string; name: string }
+// trouble counts what a page shows that needs a person.
+type Entry = { to: string; name: string; trouble?: number }
 
 export function Shell({ children }: { children: ReactNode }) {
   const [open, { toggle, close }] = useDisclosure()
@@ -52,7 +55,8 @@ export function Shell({ children }: { children: ReactNode }) {
 
 function Navigation() {
   const can = useCan()
-  const webhooks = useGet<unknown>('/v1/webhooks', { enabled: can.administer, fresh: Infinity })
+  const every = useEvery(60_000)
+  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000, every: (data) => !!data && every })
   const groups: [string, (Entry | false)[]][] = [
     ['Work', [
       { to: '/', name: 'Overview' },
@@ -71,7 +75,7 @@ function Navigation() {
       { to: '/usage', name: 'Usage' },
       { to: '/quotas', name: 'Quotas' },
       can.administer && { to: '/keys', name: 'API keys' },
-      can.administer && webhooks.isSuccess && { to: '/webhooks', name: 'Webhooks' },
+      can.administer && !!webhooks.data && { to: '/webhooks', name: 'Webhooks', trouble: webhooks.data.webhooks.filter(isBroken).length },
       { to: '/settings', name: 'Settings' },
       can.administer && { to: '/audit', name: 'Audit' },
       { to: '/about', name: 'About' },
@@ -89,13 +93,14 @@ function Navigation() {
   )
 }
 
-function NavEntry({ to, name }: Entry) {
+function NavEntry({ to, name, trouble }: Entry) {
   const [path] = useLocation()
   const inside = to === '/jobs' ? path.startsWith('/jobs/job-') : to !== '/' && to !== '/jobs/new' && path.startsWith(`${to}/`)
   return (
     <li>
       <Link href={to} aria-current={path === to ? 'page' : inside ? 'true' : undefined}>
         {name}
+        {!!trouble && <span className="trouble"> {trouble}<VisuallyHidden> with a problem</VisuallyHidden></span>}
       </Link>
     </li>
   )

@@ -6,6 +6,7 @@
 // the folder for a picture of each page. The node should be simulated and new. Without
 // a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
 import { api, browser, failures } from './drive.mjs'
+import { failing } from './failing.mjs'
 import { newJob } from './newjob.mjs'
 import { rowList } from './rows.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
@@ -22,7 +23,10 @@ if (runs('states')) {
 }
 if (runs('newjob')) await newJob(things)
 if (runs('rows')) await rowList(things)
-if (runs('scenarios')) await scenarios(things)
+if (runs('scenarios')) {
+  await scenarios(things)
+  await failing(things)
+}
 
 await browser.close()
 for (const { id } of [things.reader, things.team]) await api('DELETE', `/v1/keys/${id}`)

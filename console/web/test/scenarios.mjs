@@ -170,12 +170,12 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
 
       const { results } = await api('POST', '/v1/batch-inference', { model, inputs: ['a'], name: 'told' })
       await ended(results)
-      const again = page.getByRole('button', { name: `Send job.succeeded of ${results} again` })
+      const again = page.getByRole('button', { name: `Send again: job.succeeded of ${results}` })
       await again.waitFor()
       const delivered = got.at(-1)
       if (delivered.type !== 'job.succeeded' || delivered.signatures !== 2) throw new Error(`the receiver got ${JSON.stringify(got)}`)
       await again.click()
-      await page.getByText('Sent again.').waitFor()
+      await page.getByText('The event is sent now.').waitFor()
       for (const until = Date.now() + 10_000; got.filter((g) => g.id === delivered.id).length < 2; await page.waitForTimeout(50))
         if (Date.now() > until) throw new Error(`it was not sent again: ${JSON.stringify(got)}`)
 

@@ -1412,7 +1412,7 @@ export interface paths {
         put?: never;
         /**
          * Send an event again, for administrators
-         * @description The event has the same webhook-id and is sent soon, with a new schedule of attempts. For a disabled webhook the answer is 409.
+         * @description The event has the same webhook-id and is sent soon, with a new schedule of attempts. A pending delivery is sent now too, instead of at its next_attempt_at. For a disabled webhook the answer is 409.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -2050,6 +2050,18 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             rotated_at: string | null;
+            recent_deliveries?: components["schemas"]["RecentDeliveries"];
+        };
+        /** @description The outcome of the newest 20 deliveries. Only in the answers of GET. */
+        RecentDeliveries: {
+            /** @description How many of the newest 20 deliveries have an attempt. */
+            attempted: number;
+            /** @description How many of them failed or wait for another attempt. */
+            failed: number;
+            /** @description Whether the newest 3 of them, or all if there are fewer, failed or wait for another attempt. */
+            failing: boolean;
+            /** @description The last attempt of the newest delivery that failed or waits for another attempt. */
+            last_failure: components["schemas"]["DeliveryAttempt"] | null;
         };
         Delivery: {
             /** @description The webhook-id; the same in every attempt. */

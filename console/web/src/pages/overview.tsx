@@ -11,6 +11,7 @@ import { Code } from '../parts/copy'
 import { Done, JobLink, Status } from '../parts/job'
 import { Empty, Load, Waiting } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
+import { isBroken, outcome } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
@@ -72,7 +73,13 @@ function Attention() {
       id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: e.last_error ?? '', since: e.since,
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
-    ...(webhooks.data?.webhooks ?? []).filter((w) => w.disabled).map((w) => ({ id: w.id, to: `/webhooks/${w.id}`, state: 'disabled', what: w.url, why: w.disabled_reason ?? '', since: w.disabled_at })),
+    ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {
+      const last = w.recent_deliveries?.last_failure
+      return {
+        id: w.id, to: `/webhooks/${w.id}`, what: w.url,
+        ...(w.disabled ? { state: 'disabled', why: w.disabled_reason ?? '', since: w.disabled_at } : { state: 'webhook failing', why: last ? `last answer: ${outcome(last)}` : '', since: last?.at ?? null }),
+      }
+    }),
   ]
   if (troubles.length === 0) return null
   return (

@@ -9,20 +9,20 @@ import { duration, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
+import { Code } from '../parts/copy'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Card, Facts, More, Page, Table } from '../parts/page'
+import { Card, Facts, Long, More, Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
+import { failedShare, outcome, WebhookState } from '../parts/webhook'
 
 type Tried = { event: string; delivered: boolean; attempt: DeliveryAttempt }
 
 export default function WebhookPage() {
   const { id } = useParams<{ id: string }>()
-  const webhook = useGet<Webhook>(`/v1/webhooks/${id}`)
+  const webhook = useGet<Webhook>(`/v1/webhooks/${id}`, { every: useEvery(5_000) })
   return <Load query={webhook} title="Webhook">{(w) => <Detail webhook={w} />}</Load>
 }
-
-const outcome = (a: DeliveryAttempt) => `${a.status ?? a.error ?? 'no answer'} after ${a.duration_seconds.toFixed(2)} s`
 
 function Detail({ webhook: w }: { webhook: Webhook }) {
   const path = `/v1/webhooks/${w.id}`
@@ -58,11 +58,12 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
         </>
       }
     >
+      {w.recent_deliveries?.last_failure && <LastFailure webhook={w} attempt={w.recent_deliveries.last_failure} />}
       <Card>
         <Facts
           facts={[
             ['Address', w.url],
-            ['State', <Status key="s" is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status>],
+            ['State', <WebhookState key="s" webhook={w} />],
             ['Events', w.events.join(', ') || 'default events'],
             ['Secret', `${w.secret_prefix}…`],
             ['Created', time(w.created_at)],
@@ -75,12 +76,24 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   )
 }
 
+function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: DeliveryAttempt }) {
+  return (
+    <div className={w.recent_deliveries?.failing ? 'problem' : 'warning'} role="note">
+      <p>
+        <strong>{failedShare(w)} of the last deliveries failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
+      </p>
+      {a.error && a.status && <p>{a.error}</p>}
+      {a.answer && <Code label="Answer" text={a.answer} />}
+    </div>
+  )
+}
+
 const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
 
 function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
-  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'Sent again.', paths: [path] })
+  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'The event is sent now.', paths: [path] })
   return (
     <Card title="Deliveries">
       <Load query={pages}>
@@ -98,15 +111,13 @@ function Deliveries({ path }: { path: string }) {
                       <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{d.job_id.slice(0, 12)}…</Link> : none}</td>
                       <td><Status is={looks[d.state]}>{d.state}</Status></td>
                       <td className="number">{number(d.attempts.length)}</td>
-                      <td className="wide" title={last?.answer}>{last ? outcome(last) : none}</td>
+                      <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>
                       <td className="number"><Ago t={d.created_at} /></td>
                       <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
                       <td>
-                        {d.state !== 'pending' && (
-                          <button type="button" className="link" onClick={() => redeliver.mutate(d.id)} aria-label={`Send ${d.event} of ${d.job_id ?? 'the test'} again`}>
-                            Send again
-                          </button>
-                        )}
+                        <button type="button" className="link" onClick={() => redeliver.mutate(d.id)} aria-label={`Send ${d.state === 'pending' ? 'now' : 'again'}: ${d.event} of ${d.job_id ?? 'the test'}`}>
+                          {d.state === 'pending' ? 'Send now' : 'Send again'}
+                        </button>
                       </td>
                     </tr>
                   )

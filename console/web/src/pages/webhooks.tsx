@@ -5,16 +5,17 @@ import { Link } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Webhook } from '../api/types'
-import { time } from '../lib/format'
-import { Status } from '../parts/job'
+import { none, time } from '../lib/format'
+import { useEvery } from '../live'
 import { Empty, Load } from '../parts/load'
 import { Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
+import { failedShare, WebhookState } from '../parts/webhook'
 
 const events = ['job.succeeded', 'job.failed', 'job.cancelled', 'batch.completed', 'batch.failed', 'batch.expired', 'batch.cancelled']
 
 export default function Webhooks() {
-  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks')
+  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { every: useEvery(10_000) })
   const [secret, setSecret] = useState<string>()
   return (
     <Page title="Webhooks" lead="Get a signed request when a job ends (Standard Webhooks)." actions={<Create made={setSecret} />}>
@@ -23,11 +24,12 @@ export default function Webhooks() {
           webhooks.length === 0 ? (
             <Empty next={<Create made={setSecret} />}>No webhooks yet.</Empty>
           ) : (
-            <Table label="Webhooks" heads={['Address', 'State', 'Events', 'Description', 'Created']}>
+            <Table label="Webhooks" heads={['Address', 'State', 'Failed deliveries', 'Events', 'Description', 'Created']}>
               {webhooks.map((w) => (
                 <tr key={w.id}>
                   <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
-                  <td><Status is={w.disabled ? 'failed' : 'succeeded'}>{w.disabled ? (w.disabled_reason ?? 'disabled') : 'enabled'}</Status></td>
+                  <td><WebhookState webhook={w} /></td>
+                  <td className="number">{failedShare(w) ?? none}</td>
                   <td>{w.events.join(', ') || 'default events'}</td>
                   <td className="wide">{w.description}</td>
                   <td className="number">{time(w.created_at)}</td>

@@ -1,0 +1,18 @@
+import type { DeliveryAttempt, Webhook } from '../api/types'
+import { number } from '../lib/format'
+import { Status } from './job'
+
+export const outcome = (a: DeliveryAttempt) => `${a.status ?? a.error ?? 'no answer'} after ${a.duration_seconds.toFixed(2)} s`
+
+// isBroken reports whether a webhook needs a person: it is disabled, or its newest deliveries all failed.
+export const isBroken = (w: Webhook) => w.disabled || !!w.recent_deliveries?.failing
+
+// failedShare says how many of a webhook's newest deliveries failed, or nothing without deliveries.
+export const failedShare = (w: Webhook) =>
+  w.recent_deliveries?.attempted ? `${number(w.recent_deliveries.failed)} of ${number(w.recent_deliveries.attempted)}` : undefined
+
+export function WebhookState({ webhook: w }: { webhook: Webhook }) {
+  if (w.disabled) return <Status is="failed">{w.disabled_reason ?? 'disabled'}</Status>
+  if (isBroken(w)) return <Status is="failed">failing</Status>
+  return w.recent_deliveries?.failed ? <Status is="starting">some failed</Status> : <Status is="succeeded">enabled</Status>
+}

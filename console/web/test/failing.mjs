@@ -1,0 +1,49 @@
+// What the console says and offers when webhooks or rows fail.
+import { createServer } from 'node:http'
+import { api, at, check, ended, logIn, step } from './drive.mjs'
+
+export async function failing({ model }) {
+  await step('a webhook that fails looks like it, and a delivery is sent now', async (page) => {
+    const got = []
+    let status = 503
+    const receiver = createServer((request, response) => {
+      request.resume().on('end', () => {
+        got.push(request.headers['webhook-id'])
+        response.writeHead(status).end('closed until noon')
+      })
+    }).listen(0, '127.0.0.1')
+    await new Promise((listens) => receiver.once('listening', listens))
+    const url = `http://127.0.0.1:${receiver.address().port}/closed`
+    const { id } = await api('POST', '/v1/webhooks', { url })
+    try {
+      const { results: job } = await api('POST', '/v1/batch-inference', { model, inputs: ['a'], name: 'not told' })
+      await ended(job)
+      for (const until = Date.now() + 20_000; got.length < 2; await page.waitForTimeout(50)) // the next attempt is then minutes away
+        if (Date.now() > until) throw new Error(`the receiver got ${got.length} requests`)
+
+      await page.goto(at(''))
+      await logIn(page)
+      await page.getByRole('listitem').filter({ hasText: url }).getByText('webhook failing').waitFor()
+      await page.getByRole('link', { name: /^Webhooks \d+ with a problem$/ }).click()
+      const row = page.getByRole('row').filter({ hasText: url })
+      await row.getByText('failing', { exact: true }).waitFor()
+      await row.getByText('1 of 1').waitFor()
+      await check(page, 'a list with a failing webhook')
+      await row.getByRole('link').click()
+      const note = page.getByRole('note').filter({ hasText: '1 of 1 of the last deliveries failed.' })
+      await note.getByText('closed until noon').waitFor()
+      await note.getByText('503 after').waitFor()
+      await check(page, 'a failing webhook')
+
+      status = 204
+      await page.getByRole('button', { name: `Send now: job.succeeded of ${job}` }).click()
+      await page.getByText('The event is sent now.').waitFor()
+      await page.getByText('delivered', { exact: true }).waitFor()
+      await page.getByText('enabled', { exact: true }).waitFor()
+      if (new Set(got).size !== 1) throw new Error(`the receiver got ${got}`)
+    } finally {
+      receiver.close()
+      await api('DELETE', `/v1/webhooks/${id}`)
+    }
+  })
+}
