@@ -946,6 +946,12 @@ type ResumeJobParams struct {
 	IdempotencyKey string `json:"Idempotency-Key,omitempty"`
 }
 
+// ResumptionParams is a part of ResumeJob.
+type ResumptionParams struct {
+	// MaxTokens The largest number of tokens in an answer. For rows that failed with output_truncated.
+	MaxTokens *int64 `json:"max_tokens,omitempty"`
+}
+
 // Resumption is a part of ResumeJob.
 type Resumption struct {
 	// Again true: create a job even if another job already continues this job. Its rows then run, and cost, again.
@@ -959,6 +965,9 @@ type Resumption struct {
 
 	// Rows missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. rest: also the rows of the input that the job's limit left out. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
 	Rows string `json:"rows,omitempty"`
+
+	// SamplingParams Parameters of the rows that the new job runs. Answers that it takes over keep theirs. Default: those of the ended job.
+	SamplingParams *ResumptionParams `json:"sampling_params,omitempty"`
 }
 
 // ListKeysParams is a part of ListKeys.

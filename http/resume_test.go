@@ -104,6 +104,38 @@ func TestResume_Rest(t *testing.T) {
 	}
 }
 
+// The rows that a new job runs may have a larger max_tokens than the rows of the old job.
+func TestResume_MaxTokens(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a","b"],"model":"llama-3.1-8b","sampling_params":{"max_tokens":8,"temperature":0.5,"min_tokens":2}}`, 2)
+	w.succeed(f, answers("x", ""))
+	of := func(id string) map[string]any {
+		w.Helper()
+		return w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any)["sampling_params"].(map[string]any)
+	}
+	w.resume(f.JobID, `{"sampling_params":{"max_tokens":0}}`).wantField("sampling_params.max_tokens", "at least 1")
+	w.resume(f.JobID, `{"sampling_params":{"max_tokens":1}}`).wantField("sampling_params.min_tokens", "max_tokens")
+	w.resume(f.JobID, `{"sampling_params":{"max_tokens":100000000}}`).wantField("sampling_params.max_tokens", "no room for a prompt")
+	w.resume(f.JobID, `{"sampling_params":{"temperature":1}}`).wantField("sampling_params.temperature", "unknown")
+	const body = `{"sampling_params":{"max_tokens":16}}`
+	made := w.resume(f.JobID, body, "Idempotency-Key", "k").want(200).json()["results"].(string)
+	record := w.record(made)
+	if spec := record.Spec; spec.MaxTokens() != 16 || !spec.Continue.Failed {
+		t.Errorf("the new job has max_tokens %d, continues %+v", spec.MaxTokens(), spec.Continue)
+	}
+	if now, old := of(made), of(f.JobID); now["max_tokens"] != 16.0 || now["temperature"] != 0.5 || old["max_tokens"] != 8.0 {
+		t.Errorf("the new job shows %v, the old job %v", now, old)
+	}
+	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		if again := w.resume(f.JobID, body, headers...).want(200).json()["results"]; again != made {
+			t.Errorf("the same request made %v", again)
+		}
+	}
+	w.resume(f.JobID, `{}`).wantError(409, "already_continued", "max_tokens")
+	w.resume(f.JobID, `{"sampling_params":{"max_tokens":32}}`, "Idempotency-Key", "k").wantError(409, "idempotency_conflict", "")
+}
+
 func TestResume_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
@@ -37,10 +38,11 @@ type resumeHandler struct {
 
 // resumeRequest is the body of a request to resume a job.
 type resumeRequest struct {
-	rows     string // empty if absent
-	priority *rowmill.Priority
-	name     *string
-	again    bool // resume the job even if another job already continues it
+	rows      string // empty if absent
+	priority  *rowmill.Priority
+	name      *string
+	maxTokens int64 // new length limit of answers; 0 if absent
+	again     bool  // resume the job even if another job already continues it
 }
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
@@ -91,7 +93,7 @@ func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 		r.Service.NotifySubmitted(stored)
 	case !isSameContinuation(stored, record):
 		return nil, request.Errorf(http.StatusConflict, "already_continued",
-			`%s already continues the job, with other rows, priority or name; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
+			`%s already continues the job, with other rows, priority, name or max_tokens; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
 			WithField("job_id", stored.Job.ID)
 	}
 	return resumeAnswer(stored, repeated), nil
@@ -101,6 +103,7 @@ func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 // equal requests.
 func isSameContinuation(a, b store.Record) bool {
 	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Continue.Rest == b.Spec.Continue.Rest && a.Spec.Priority == b.Spec.Priority &&
+		a.Spec.MaxTokens() == b.Spec.MaxTokens() &&
 		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
 
@@ -112,6 +115,9 @@ func (a resumeRequest) String() string {
 	}
 	if a.name != nil {
 		text += " name " + *a.name
+	}
+	if a.maxTokens > 0 {
+		text += " max_tokens " + strconv.FormatInt(a.maxTokens, 10)
 	}
 	if a.again {
 		text += " again"
@@ -157,8 +163,14 @@ func (r *resumeHandler) readResumeRequest(c *gin.Context) (want resumeRequest, e
 			body.AddProblem("name", "has more than %d characters; shorten it", rowmill.MaxNameRunes)
 		}
 	}
+	if params, given := body.ReadInnerObject("sampling_params"); given {
+		if params.Read("max_tokens", "an integer", &want.maxTokens) && want.maxTokens < 1 {
+			params.AddProblem("max_tokens", "is %d; it must be at least 1", want.maxTokens)
+		}
+		params.RejectUnknown("max_tokens; the new job has the other parameters of the old job")
+	}
 	body.Read("again", "true or false", &want.again)
-	body.RejectUnknown("rows, job_priority, name and again")
+	body.RejectUnknown("rows, job_priority, name, sampling_params and again")
 	return want, body.Err()
 }
 
@@ -183,12 +195,36 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	if want.priority != nil {
 		spec.Priority = *want.priority
 	}
+	if want.maxTokens > 0 {
+		if spec.Sampling, err = replaceMaxTokens(&spec, want.maxTokens); err != nil {
+			return store.Record{}, err
+		}
+	}
 	record := submission.NewRecord(rowmill.NewJobID(), spec, now)
 	made := &record.Job
 	made.Model, made.Function, made.Labels = was.Model, was.Function, was.Labels
 	made.Name = cmp.Or(want.name, was.Name)
-	made.System, made.Prompt, made.Schema, made.Sampling, made.Continues = was.System, was.Prompt, was.Schema, was.Sampling, &was.ID
+	made.System, made.Prompt, made.Schema, made.Continues = was.System, was.Prompt, was.Schema, &was.ID
+	if want.maxTokens == 0 {
+		made.Sampling = was.Sampling
+	}
 	return record, nil
+}
+
+// replaceMaxTokens returns the sampling parameters of a job with another max_tokens, or an error
+// if the job cannot have this value.
+func replaceMaxTokens(spec *rowmill.Spec, maxTokens int64) (map[string]any, error) {
+	if spec.Model.Kind == rowmill.KindRaw || spec.Model.Kind == rowmill.KindEmbedding {
+		return nil, rowmill.Invalid("sampling_params.max_tokens", "cannot be changed: the job is a batch, whose requests have their own parameters, or it makes embeddings")
+	}
+	model := spec.Model
+	model.Sampling = spec.Sampling
+	limits := map[string]any{"max_tokens": maxTokens, "min_tokens": spec.Sampling["min_tokens"]} // min_tokens as read from the store is no int64
+	sampling, _, err := catalog.MergeSampling(model, limits)
+	if err != nil {
+		return nil, err
+	}
+	return sampling, nil
 }
 
 // chooseRowsToRun returns which rows the new job runs: rowsMissing, rowsFailed or rowsRest. It returns

@@ -16,6 +16,7 @@ func (c *jobCommands) resume() *cobra.Command {
 	var params client.ResumeJobParams
 	var priority rowmill.Priority
 	var again bool
+	var maxTokens int64
 	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "resume JOB",
 		Short: "Run the rest of an ended job",
@@ -34,11 +35,15 @@ The input must still exist: jobs.input_retention of the service says for how lon
 	flags.StringVar(&want.Rows, "rows", "", "rows to run. missing: rows that are not done; failed: also the failed rows; rest: also the rows that --limit left out (default: failed if the job succeeded, or failed because of failed rows)")
 	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as for jobs submit (default: the old job's)")
 	flags.StringVar(&want.Name, "name", "", "name of the new job (default: the old job's)")
+	flags.Int64Var(&maxTokens, "max-tokens", 0, "max_tokens of the rows that run again, for rows that failed with output_truncated (default: the old job's)")
 	flags.BoolVar(&again, "again", false, "create a job even if another job continues this job already; its rows run, and cost, again")
 	flags.StringVar(&params.IdempotencyKey, "idempotency-key", "", "repeating the command with the same key creates no second job")
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if flags.Changed("priority") {
 			want.JobPriority = &priority
+		}
+		if flags.Changed("max-tokens") {
+			want.SamplingParams = &client.ResumptionParams{MaxTokens: &maxTokens}
 		}
 		if again {
 			want.Again = &again

@@ -46,4 +46,36 @@ export async function failing({ model }) {
       await api('DELETE', `/v1/webhooks/${id}`)
     }
   })
+
+  await step('rows with cut answers are opened in Try, and retried with a larger max_tokens', async (page) => {
+    const inputs = ['A row\nwith two lines.', 'b', 'c']
+    const { results: job } = await api('POST', '/v1/batch-inference', {
+      model, inputs, name: 'cut answers', system_prompt: 'Be brief.', sampling_params: { max_tokens: 3 },
+      json_schema: { type: 'object', properties: { why: { type: 'string' } }, required: ['why'] },
+    })
+    await ended(job)
+    const { counts } = await api('GET', `/v1/jobs/${job}/errors/counts`)
+    if (counts[0]?.code !== 'output_truncated') throw new Error(`the rows failed with ${JSON.stringify(counts)}`)
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    await page.getByLabel('New max_tokens').waitFor()
+    await check(page, 'failures with cut answers')
+    await page.getByRole('link', { name: 'Open in Try: output_truncated' }).click()
+    await page.getByRole('button', { name: /^Submit \d rows$/ }).waitFor()
+    const lines = (await page.getByLabel('One row per line').inputValue()).split('\n').map((l) => JSON.parse(l))
+    const failed = (await api('GET', `/v1/jobs/${job}/errors?not_run=false`)).errors.map((e) => inputs[e.row])
+    if (JSON.stringify(lines) !== JSON.stringify(failed)) throw new Error(`the form has the rows ${JSON.stringify(lines)}, want ${JSON.stringify(failed)}`)
+    if ((await page.getByLabel('System prompt').inputValue()) !== 'Be brief.' || !(await page.getByLabel('JSON Schema of the answers').inputValue()).includes('why'))
+      throw new Error('the form lacks settings of the job')
+    await page.getByRole('button', { name: 'Try 5 rows' }).click()
+    await page.getByRole('region', { name: 'Answers of the try' }).getByText('output_truncated').first().waitFor()
+
+    await page.goto(at(`jobs/${job}`))
+    await page.getByLabel('New max_tokens').fill('300')
+    await page.getByRole('button', { name: 'Retry these 3 rows with max_tokens 300' }).click()
+    await page.waitForURL((url) => /jobs\/job-/.test(url.href) && !url.href.includes(job))
+    const again = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
+    if (again.status !== 'succeeded' || again.failed_rows || again.sampling_params.max_tokens !== 300 || again.continues !== job)
+      throw new Error(`the retry is ${JSON.stringify(again)}`)
+  })
 }

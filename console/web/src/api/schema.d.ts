@@ -3600,6 +3600,11 @@ export interface operations {
                     job_priority?: components["schemas"]["Priority"] | null;
                     /** @description Default: the name of the ended job. */
                     name?: string | null;
+                    /** @description Parameters of the rows that the new job runs. Answers that it takes over keep theirs. Default: those of the ended job. */
+                    sampling_params?: {
+                        /** @description The largest number of tokens in an answer. For rows that failed with output_truncated. */
+                        max_tokens?: number | null;
+                    } | null;
                     /** @description true: create a job even if another job already continues this job. Its rows then run, and cost, again. */
                     again?: boolean;
                 };

@@ -10,9 +10,10 @@ import { compact, duration, none, number, percent, rate, text, time, usd } from 
 import { useEvery } from '../live'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
-import { Bar, over, Status } from '../parts/job'
+import { Bar, over, Status, tryRows } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
+import { cutCode, Retry, RetryLonger } from '../parts/retry'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
@@ -273,7 +274,10 @@ function Estimate({ job }: { job: Job }) {
 
 function Failures({ job }: { job: Job }) {
   const every = useEvery(10_000)
+  const can = useCan()
   const counts = useGet<ErrorCounts>(`/v1/jobs/${job.job_id}/errors/counts`, { every: !over(job.status) && every })
+  const byCode = useSamples(job)
+  const cut = counts.data?.counts.find((e) => e.code === cutCode)
   return (
     <Card
       title="Failures"
@@ -287,7 +291,7 @@ function Failures({ job }: { job: Job }) {
       <Load query={counts}>
         {(c) => (
           <>
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example']}>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(can.act ? ['Actions'] : [])]}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
@@ -300,15 +304,23 @@ function Failures({ job }: { job: Job }) {
                     </Link>
                   </td>
                   <td className="wide">{e.message}</td>
+                  {can.act && (
+                    <td>
+                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, tryRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Open in Try: ${e.code}`}>
+                        Open in Try
+                      </Link>
+                    </td>
+                  )}
                 </tr>
               ))}
             </Table>
+            {cut && over(job.status) && <RetryLonger job={job} cut={cut.rows} />}
             {c.counted < c.failed_rows && (
               <p className="small">
                 {number(c.counted)} of {number(c.failed_rows)} failures are counted.
               </p>
             )}
-            <Samples job={job} />
+            <Samples job={job} byCode={byCode} />
           </>
         )}
       </Load>
@@ -316,24 +328,16 @@ function Failures({ job }: { job: Job }) {
   )
 }
 
-function Retry({ job }: { job: Job }) {
-  const can = useCan()
-  const [, go] = useLocation()
-  const retry = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'failed' }), { paths: ['/v1/list-jobs', '/v1/jobs'] })
-  if (!can.act) return null
-  return (
-    <Button variant="default" size="xs" loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
-      Retry {job.failed_rows === 1 ? 'this row' : `these ${number(job.failed_rows)} rows`}
-    </Button>
-  )
-}
-
 const samplesOfCode = 3
 
-// Samples shows the first failed rows of each code, with input and raw answer.
-function Samples({ job }: { job: Job }) {
+// useSamples returns the first failed rows of a job, by code.
+function useSamples(job: Job) {
   const errors = useGet<{ errors: RowError[] }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, { fresh: 60_000 })
-  const byCode = Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
+  return Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
+}
+
+// Samples shows the first failed rows of each code, with input and raw answer.
+function Samples({ job, byCode }: { job: Job; byCode: ReturnType<typeof useSamples> }) {
   const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
   if (samples.length === 0) return null
   return (

@@ -1,14 +1,15 @@
 import { useEffect, useMemo } from 'react'
 import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
-import { useMutation } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useLocation, useSearchParams } from 'wouter'
-import { send } from '../api/client'
+import { get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
-import type { Fn, Job, Model, Quota, Submitted } from '../api/types'
+import type { Fn, Job, Model, Quota, Row, Submitted } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
-import { compact, number, usd } from '../lib/format'
+import { compact, number, text, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
+import { isChat, linesOf, rowsOf } from '../lib/rows'
 import { curl, python } from '../lib/snippets'
 import { Code } from '../parts/copy'
 import { EstimateFirst } from '../parts/estimate'
@@ -98,6 +99,16 @@ function json(s: string): { value?: unknown; error?: string } {
   }
 }
 
+// useRows returns the inputs of the rows of a job with these numbers, as New job gets them in
+// its address.
+const useRows = (job: string | null, numbers: string | null) =>
+  useQuery({
+    queryKey: [`/v1/jobs/${job}/rows`, numbers],
+    queryFn: ({ signal }) => Promise.all(numbers!.split(',').map(async (n) => text((await get<Row>(`/v1/jobs/${job}/rows/${n}`, signal)).input))),
+    enabled: !!numbers,
+    staleTime: Infinity,
+  })
+
 export default function NewJob() {
   const [search, setSearch] = useSearchParams()
   const { data: me } = useMe()
@@ -108,10 +119,12 @@ export default function NewJob() {
     search.size > 0,
   )
   const like = useGet<{ job: Job }>(`/v1/jobs/${search.get('like')}`, { enabled: search.has('like'), fresh: Infinity }).data?.job
+  const rows = useRows(search.get('like'), search.get('rows'))
   useEffect(() => {
-    if (like) set(settingsOf(like))
+    if (search.has('rows') && !rows.data) return
+    if (like) set({ ...settingsOf(like), ...(rows.data && { source: 'rows', prompt: '', limit: '', rows: linesOf(rows.data), chats: rows.data.every(isChat) }) })
     if (search.size > 0 && (like || !search.has('like'))) setSearch({}, { replace: true }) // a reload then keeps the draft
-  }, [like])
+  }, [like, rows.data])
   const clear = () => {
     dropDrafts(draft)
     setForm(blank)
@@ -144,6 +157,7 @@ export default function NewJob() {
   })
   return (
     <Page title="New job">
+      {rows.error && <Problem error={rows.error} again={() => void rows.refetch()} />}
       <form
         className="stack"
         onSubmit={(e) => {
@@ -256,18 +270,6 @@ export default function NewJob() {
   )
 }
 
-// rowsOf returns a row for each line; rows of a Function may be objects. It returns
-// null if a line begins like an object but is not valid JSON.
-function rowsOf(s: string, objects: boolean): unknown[] | null {
-  const lines = s.split('\n').map((l) => l.replace(/\r$/, '')).filter((l) => l.trim())
-  if (!objects) return lines
-  try {
-    return lines.map((l) => (l.trimStart().startsWith('{') ? JSON.parse(l) : l))
-  } catch {
-    return null
-  }
-}
-
 function submission(f: Form, fn: boolean, priority: string) {
   const file = f.source !== 'rows'
   return {
@@ -275,7 +277,7 @@ function submission(f: Form, fn: boolean, priority: string) {
     model: f.model,
     ...(file && !fn && f.prompt.trim() ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
-    ...(file && f.chats && !fn && !f.prompt.trim() ? { messages: true } : {}),
+    ...(f.chats && !fn && !(file && f.prompt.trim()) ? { messages: true } : {}),
     ...(file && f.keep ? { keep_columns: '*' } : {}),
     ...(f.output ? { output_name: f.output } : {}),
     ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
@@ -329,7 +331,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       {form.source === 'rows' && (
         <Textarea
           label="One row per line"
-          description={fn ? `A JSON object with ${fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ')}, or a prompt that is rendered already.` : undefined}
+          description={fn ? `A JSON object with ${fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ')}, or a prompt that is rendered already.` : 'If all lines are JSON strings, a row may have several lines.'}
           autosize
           minRows={5}
           maxRows={20}
@@ -389,7 +391,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
         )}
       </div>
-      {form.source !== 'rows' && !fn && !form.prompt.trim() && <Checkbox label="The column has chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
+      {!fn && (form.source === 'rows' ? form.chats : !form.prompt.trim()) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
       {form.source !== 'rows' && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
       {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
     </>

@@ -7,6 +7,9 @@ export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'runni
 // nameSize is the longest name of a job, in characters.
 export const nameSize = 45
 
+// tryRows is how many rows a try runs.
+export const tryRows = 5
+
 export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
 
 // Status uses plain elements, because tables show hundreds of statuses.

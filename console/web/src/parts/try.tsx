@@ -8,10 +8,9 @@ import { isSimulated, splitAnswer } from '../lib/answer'
 import { useDraft } from '../lib/draft'
 import { number, text, usd } from '../lib/format'
 import { randomID } from '../lib/random'
-import { nameSize, over, Status } from './job'
+import { nameSize, over, Status, tryRows } from './job'
 import { Card, Table } from './page'
 
-const tryRows = 5
 const suffix = ' (try)' // of the name of a try
 const maxTries = 20
 

@@ -1,0 +1,45 @@
+import { useState } from 'react'
+import { Button, NumberInput } from '@mantine/core'
+import { useLocation } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useCan } from '../api/hooks'
+import type { Job, Submitted } from '../api/types'
+import { number } from '../lib/format'
+
+// cutCode is the code of rows whose answers were cut at max_tokens.
+export const cutCode = 'output_truncated'
+
+// Retry runs the failed rows of a job again, in a new job.
+export function Retry({ job, params, disabled, text }: { job: Job; params?: { max_tokens: number }; disabled?: boolean; text?: string }) {
+  const can = useCan()
+  const [, go] = useLocation()
+  const retry = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'failed', sampling_params: params }), { paths: ['/v1/list-jobs', '/v1/jobs'] })
+  if (!can.act) return null
+  const rows = (job.num_rows ?? 0) - job.rows_done + job.failed_rows
+  return (
+    <Button variant="default" size="xs" disabled={disabled} loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
+      Retry {rows === 1 ? 'this row' : `these ${number(rows)} rows`}{text}
+    </Button>
+  )
+}
+
+// RetryLonger is Retry with a larger max_tokens, for a job with cut answers.
+export function RetryLonger({ job, cut }: { job: Job; cut: number }) {
+  const can = useCan()
+  const was = job.sampling_params.max_tokens as number | undefined
+  const [limit, setLimit] = useState<number | string>(was ? was * 2 : '')
+  if (!can.act) return null
+  return (
+    <div className="fields">
+      <NumberInput
+        label="New max_tokens"
+        description={`${number(cut)} ${cut === 1 ? 'answer was' : 'answers were'} cut at ${was ? `max_tokens ${number(was)}` : 'the limit of the server'}. Answers of other rows stay.`}
+        min={1}
+        allowDecimal={false}
+        value={limit}
+        onChange={setLimit}
+      />
+      <Retry job={job} params={{ max_tokens: Number(limit) }} disabled={!Number(limit)} text={Number(limit) ? ` with max_tokens ${number(Number(limit))}` : ' with this max_tokens'} />
+    </div>
+  )
+}
