@@ -3,14 +3,11 @@ import { AppShell, Burger, Button, NativeSelect, Switch, useMantineColorScheme, 
 import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation } from 'wouter'
 import { send, signOut } from './api/client'
-import { useAct, useCan, useGet, useMe } from './api/hooks'
-import type { Webhook } from './api/types'
+import { useAct, useMe } from './api/hooks'
 import { dropDrafts } from './lib/draft'
-import { useEvery, useLive } from './live'
-import { isBroken } from './parts/webhook'
-
-// trouble counts what a page shows that needs a person.
-type Entry = { to: string; name: string; trouble?: number }
+import { useLive } from './live'
+import { useMenu, type MenuEntry } from './parts/menu'
+import { Palette } from './parts/palette'
 
 export function Shell({ children }: { children: ReactNode }) {
   const [open, { toggle, close }] = useDisclosure()
@@ -39,6 +36,7 @@ export function Shell({ children }: { children: ReactNode }) {
           <span className="mark" aria-hidden="true" />
           Rowmill
         </Link>
+        <Palette />
         <LiveSwitch />
       </AppShell.Header>
       <AppShell.Navbar className="nav" component="div">
@@ -54,46 +52,20 @@ export function Shell({ children }: { children: ReactNode }) {
 }
 
 function Navigation() {
-  const can = useCan()
-  const every = useEvery(60_000)
-  const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000, every: (data) => !!data && every })
-  const groups: [string, (Entry | false)[]][] = [
-    ['Work', [
-      { to: '/', name: 'Overview' },
-      { to: '/jobs', name: 'Jobs' },
-      can.act && { to: '/jobs/new', name: 'New job' },
-      { to: '/functions', name: 'Functions' },
-      { to: '/files', name: 'Files' },
-      { to: '/batches', name: 'Batches' },
-    ]],
-    ['Service', can.operate ? [
-      { to: '/engines', name: 'Engines' },
-      { to: '/nodes', name: 'Nodes' },
-      { to: '/actors', name: 'Actors' },
-    ] : []],
-    ['Account', [
-      { to: '/usage', name: 'Usage' },
-      { to: '/quotas', name: 'Quotas' },
-      can.administer && { to: '/keys', name: 'API keys' },
-      can.administer && !!webhooks.data && { to: '/webhooks', name: 'Webhooks', trouble: webhooks.data.webhooks.filter(isBroken).length },
-      { to: '/settings', name: 'Settings' },
-      can.administer && { to: '/audit', name: 'Audit' },
-      { to: '/about', name: 'About' },
-    ]],
-  ]
+  const groups = useMenu()
   return (
     <nav className="links" aria-label="Pages">
-      {groups.map(([name, entries]) => entries.length > 0 && (
+      {groups.map(([name, entries]) => (
         <div key={name}>
           <p className="group">{name}</p>
-          <ul>{entries.map((e) => e && <NavEntry key={e.to} {...e} />)}</ul>
+          <ul>{entries.map((e) => <NavEntry key={e.to} {...e} />)}</ul>
         </div>
       ))}
     </nav>
   )
 }
 
-function NavEntry({ to, name, trouble }: Entry) {
+function NavEntry({ to, name, trouble }: MenuEntry) {
   const [path] = useLocation()
   const inside = to === '/jobs' ? path.startsWith('/jobs/job-') : to !== '/' && to !== '/jobs/new' && path.startsWith(`${to}/`)
   return (

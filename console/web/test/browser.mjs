@@ -19,7 +19,7 @@ const runs = (part) => !process.argv[5] || process.argv[5] === part
 if (runs('states')) {
   await theLogin()
   await everyPageInEveryState(things)
-  await service()
+  await service(things)
 }
 if (runs('newjob')) await newJob(things)
 if (runs('rows')) await rowList(things)

@@ -1,7 +1,7 @@
-// The pages of operators.
+// The pages of operators, and the keys of all pages.
 import { at, check, logIn, step } from './drive.mjs'
 
-export async function service() {
+export async function service({ job, failed }) {
   await step('the tile of a GPU says what its node does, and why the GPU is idle', async (page) => {
     const gpu = (index, utilization) => ({
       index, name: 'NVIDIA H100', uuid: `GPU-${index}`, memory_total_bytes: 80 * 2 ** 30, memory_used_bytes: 60 * 2 ** 30, utilization, power_watts: 300, temperature_celsius: 60,
@@ -24,5 +24,54 @@ export async function service() {
     if (await tiles.filter({ hasText: 'GPU 0' }).getByText('Idle:').count()) throw new Error('a busy GPU is idle')
     await check(page, 'GPUs')
     await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('Ctrl-K goes to pages, jobs and rows', async (page) => {
+    await page.goto(at(''))
+    await logIn(page)
+    const find = async (text) => {
+      await page.keyboard.press('Control+k')
+      await page.getByRole('combobox', { name: 'Page, job or row' }).fill(text)
+    }
+    await find('quo')
+    await page.getByRole('option', { name: 'Quotas' }).waitFor()
+    await check(page, 'Go to')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Quotas' }).first().waitFor()
+    await find(job)
+    await page.getByRole('option', { name: /towns/ }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.waitForURL((url) => url.pathname.endsWith(`/jobs/${job}`))
+    await find(`${job}#47`)
+    await page.getByRole('option', { name: /row 47/ }).click()
+    await page.getByRole('dialog', { name: 'Row 47' }).waitFor()
+    await page.keyboard.press('Escape')
+    await find('no such place')
+    await page.getByText('No page and no job matches.').waitFor()
+    await page.keyboard.press('Escape')
+    await page.keyboard.press('?')
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+    await page.keyboard.press('Escape')
+  })
+
+  await step('/, j and k reach the search and the entries of a list', async (page) => {
+    await page.goto(at(`jobs/${failed}/rows`))
+    await logIn(page)
+    const list = page.getByRole('region', { name: 'Rows' })
+    await list.getByRole('button').nth(2).waitFor()
+    const focused = () => page.evaluate(() => document.activeElement.textContent)
+    await page.keyboard.press('j')
+    await page.keyboard.press('j')
+    if (!(await focused()).startsWith('1')) throw new Error(`after j, j the focus is on ${await focused()}`)
+    await page.keyboard.press('k')
+    if (!(await focused()).startsWith('0')) throw new Error(`after k the focus is on ${await focused()}`)
+    await page.keyboard.press('/')
+    await page.keyboard.type('jk')
+    if ((await page.getByLabel('Search in inputs and answers').inputValue()) !== 'jk') throw new Error('keys in a field move the focus')
+    await page.goto(at('jobs'))
+    await page.getByRole('row', { name: /towns/ }).first().waitFor()
+    await page.keyboard.press('j')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/\/jobs\/job-/)
   })
 }

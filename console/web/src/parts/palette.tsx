@@ -1,0 +1,122 @@
+import { useEffect, useId, useState } from 'react'
+import { Button, Kbd, Modal, TextInput } from '@mantine/core'
+import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
+import { useLocation } from 'wouter'
+import { useGet } from '../api/hooks'
+import type { JobPage } from '../api/types'
+import { useMenu } from './menu'
+
+const keys: [string, string][] = [
+  ['Ctrl K', 'Go to a page, a job or a row'],
+  ['/', 'Search on this page'],
+  ['j and k', 'Next and previous entry of a list'],
+  ['?', 'Show the keys'],
+]
+
+const shownJobs = 8
+
+// Palette opens with Ctrl-K. It goes to a page, a job by name or id, or a row: "job#47". It also
+// handles the keys of lists.
+export function Palette() {
+  const [opened, { open, close }] = useDisclosure()
+  const [help, { open: showHelp, close: hideHelp }] = useDisclosure()
+  useHotkeys([
+    ['mod+K', open],
+    ['/', () => document.querySelector<HTMLInputElement>('main input[type="search"]')?.focus()],
+    ['j', () => step(1)],
+    ['k', () => step(-1)],
+    ['shift+?', showHelp],
+    ['?', showHelp],
+  ])
+  return (
+    <>
+      <Button className="go" size="xs" variant="default" onClick={open} rightSection={<Kbd size="xs">Ctrl K</Kbd>}>
+        Go to
+      </Button>
+      <Modal opened={opened} onClose={close} title="Go to" size="lg">
+        {opened && <Finder close={close} />}
+      </Modal>
+      <Modal opened={help} onClose={hideHelp} title="Keys">
+        <dl className="facts">
+          {keys.map(([key, use]) => (
+            <div key={key}>
+              <dt><Kbd>{key}</Kbd></dt>
+              <dd>{use}</dd>
+            </div>
+          ))}
+        </dl>
+      </Modal>
+    </>
+  )
+}
+
+// step moves the focus to the next (1) or previous (-1) entry of the lists of a page.
+function step(by: number) {
+  const entries = [...document.querySelectorAll<HTMLElement>('main .rows [role="listitem"] button:enabled, main tbody tr > td:first-child :is(a, button), main tbody tr > td:nth-child(2) :is(a, button):only-of-type')]
+  const at = entries.indexOf(document.activeElement as HTMLElement)
+  entries[at < 0 ? 0 : Math.max(0, Math.min(entries.length - 1, at + by))]?.focus()
+}
+
+type Place = { to: string; name: string; note?: string }
+
+function Finder({ close }: { close: () => void }) {
+  const [typed, setTyped] = useState('')
+  const [at, setAt] = useState(0)
+  const [, go] = useLocation()
+  const id = useId()
+  const places = usePlaces(typed.trim())
+  useEffect(() => setAt(0), [typed])
+  const chosen = places[Math.min(at, places.length - 1)]
+  const visit = (place?: Place) => {
+    if (!place) return
+    close()
+    go(place.to)
+  }
+  return (
+    <>
+      <TextInput
+        data-autofocus
+        aria-label="Page, job or row"
+        placeholder="Page, job, or job#row"
+        value={typed}
+        onChange={(e) => setTyped(e.currentTarget.value)}
+        role="combobox"
+        aria-expanded
+        aria-controls={id}
+        aria-activedescendant={chosen && `${id}-${places.indexOf(chosen)}`}
+        onKeyDown={(e) => {
+          if (e.key === 'ArrowDown') setAt(Math.min(at + 1, places.length - 1))
+          else if (e.key === 'ArrowUp') setAt(Math.max(at - 1, 0))
+          else if (e.key === 'Enter') visit(chosen)
+          else return
+          e.preventDefault()
+        }}
+      />
+      <ul id={id} role="listbox" aria-label="Places" className="places">
+        {places.map((place, i) => (
+          <li key={place.to} id={`${id}-${i}`} role="option" aria-selected={place === chosen} onClick={() => visit(place)}>
+            {place.name} {place.note && <span className="id">{place.note}</span>}
+          </li>
+        ))}
+      </ul>
+      {places.length === 0 && <p role="status">No page and no job matches.</p>}
+    </>
+  )
+}
+
+// usePlaces returns the pages and jobs that match a text. "#47" after a job means its row 47.
+function usePlaces(typed: string): Place[] {
+  const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
+  const [wanted] = useDebouncedValue(text, 200)
+  const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${shownJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
+  const pages = useMenu().flatMap(([, entries]) => entries).filter((p) => row === undefined && p.name.toLowerCase().includes(text.toLowerCase()))
+  const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
+  return [
+    ...pages.map(({ to, name }) => ({ to, name })),
+    ...found.map((j) => ({
+      to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
+      name: j.name || j.job_id,
+      note: row === undefined ? `job, ${j.status}` : `row ${row}`,
+    })),
+  ]
+}
