@@ -214,11 +214,11 @@ func (w *Crowd) charged(ctx context.Context, a *crowdAccount) (Ledger, error) {
 }
 
 // judge returns what was wrong with ended jobs, and compares the ledgers with their rows. It
-// reports each once.
-func (w *Crowd) judge(ctx context.Context) (wrongs []string, err error) {
+// reports each once. patience is for settledLedger.
+func (w *Crowd) judge(ctx context.Context, patience time.Duration) (wrongs []string, err error) {
 	wrongs, w.wrongs = w.wrongs, nil
 	for _, a := range w.accounts {
-		charged, err := w.charged(ctx, a)
+		charged, err := settledLedger(ctx, patience, a.used, func(ctx context.Context) (Ledger, error) { return w.charged(ctx, a) })
 		if err != nil {
 			return nil, err
 		}

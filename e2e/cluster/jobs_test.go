@@ -68,7 +68,7 @@ func TestCrowd(t *testing.T) {
 	for _, a := range w.accounts {
 		rows += a.used.Rows
 	}
-	wrongs := slices.Concat(must.Get(w.judge(t.Context()))(t), must.Get(w.leftovers(t.Context(), paused))(t))
+	wrongs := slices.Concat(must.Get(w.judge(t.Context(), repeatsWithin))(t), must.Get(w.leftovers(t.Context(), paused))(t))
 	if took < flatFrom {
 		t.Logf("memory and goroutines are NOT JUDGED: the jobs took less than %v", flatFrom)
 	} else {

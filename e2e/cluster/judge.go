@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -311,6 +312,17 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// settledLedger reads a ledger. After a power cut at Redis nodes write lost charges again, so
+// settledLedger waits at most patience for the wanted ledger.
+func settledLedger(ctx context.Context, patience time.Duration, want Ledger, read func(context.Context) (Ledger, error)) (Ledger, error) {
+	for began := time.Now(); ; time.Sleep(lookEvery) {
+		charged, err := read(ctx)
+		if err != nil || charged == want || time.Since(began) >= patience {
+			return charged, err
+		}
+	}
 }
 
 // JudgeLedger checks that an account is charged exactly for the use of its jobs.

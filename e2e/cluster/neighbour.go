@@ -40,7 +40,7 @@ func (t *Trial) withClients(ctx context.Context, do func() error) error {
 	end := clients.start(ctx, busyClients)
 	err = do()
 	end()
-	wrongs, judged := clients.judge(ctx)
+	wrongs, judged := clients.judge(ctx, t.patience())
 	for _, wrong := range wrongs {
 		judged = errors.Join(judged, errors.New(wrong))
 	}

@@ -137,9 +137,17 @@ func (c *Cluster) Try(ctx context.Context, dialect Dialect, seed uint64, rows in
 	return o, err
 }
 
-// repeatsWithin is how long after the return of Redis a node answers 503, and not 404, for a job
-// that Redis forgot and another node writes again (replay.Config.FailedAt).
+// repeatsWithin is how long after the return of Redis nodes write again what Redis forgot. Until
+// then a node answers 503, and not 404, for a forgotten job (replay.Config.FailedAt).
 const repeatsWithin = 6 * time.Second
+
+// patience returns repeatsWithin after a fault that made Redis forget writes, else 0.
+func (t *Trial) patience() time.Duration {
+	if slices.ContainsFunc(t.strikes, func(s Strike) bool { return s.Forgot }) {
+		return repeatsWithin
+	}
+	return 0
+}
 
 // settle repairs the cluster and judges the job.
 func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcome) error {
@@ -151,10 +159,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if err := t.Repair(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
-	t.away.to = time.Now()
-	if slices.ContainsFunc(t.strikes, func(s Strike) bool { return s.Forgot }) {
-		t.away.to = t.away.to.Add(repeatsWithin)
-	}
+	t.away.to = time.Now().Add(t.patience())
 	t.onlooks()
 	o.Beside = t.besides()
 	wrongs := slices.Clone(o.Wrongs)
@@ -190,7 +195,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	}
 	o.Wrongs = append(wrongs, o.Wrongs...)
 	t.account.charge(e.Want)
-	charged, err := t.ledger(ctx)
+	charged, err := settledLedger(ctx, t.patience(), t.account, t.ledger)
 	if err != nil {
 		return err
 	}
@@ -198,7 +203,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		o.Wrongs = append(o.Wrongs, JudgeLedger(charged, t.account)...)
 	}
 	t.account = charged // report a wrong charge of a job once
-	wrongs, err = t.neighbour.judge(ctx)
+	wrongs, err = t.neighbour.judge(ctx, t.patience())
 	o.Wrongs = append(o.Wrongs, wrongs...)
 	asked, failures := t.requests.take()
 	o.Asked, wrongs = judgeRequests(asked, failures, t.away)
