@@ -100,6 +100,8 @@ var visits = map[string]visit{
 	"GET /v1/jobs/:job_id/results":     {shows: true, query: all("include_inputs=true&include_cumulative_logprobs=true")},
 	"GET /v1/jobs/:job_id/results-url": {shows: true, query: all("include_inputs=true")},
 	"GET /v1/jobs/:job_id/preview":     {shows: true},
+	"GET /v1/jobs/compare":             {shows: true, path: compared("")},
+	"GET /v1/jobs/compare/summary":     {shows: true, path: compared("/summary")},
 	"DELETE /v1/jobs/:job_id/data": {path: func(_, of *tenant) string {
 		user := of.as(of.user)
 		id := user.submitted(`{"inputs":["a"]}`)
@@ -216,6 +218,13 @@ func cursorOf(path string) func(*tenant) string {
 // fresh returns the path of a new job.
 func fresh(prefix string) func(by, of *tenant) string {
 	return func(_, of *tenant) string { return prefix + of.as(of.user).submitted(`{"inputs":["a"]}`) }
+}
+
+// compared returns a path that compares a job of the caller with a job of an account.
+func compared(end string) func(by, of *tenant) string {
+	return func(by, of *tenant) string {
+		return "/v1/jobs/compare" + end + "?jobs=" + by.jobs["done"] + "," + of.jobs["running"]
+	}
 }
 
 // signedPath returns an account's object with the signature for an object of another

@@ -123,14 +123,14 @@ func (s Schema) PreviewRow(row *rowmill.Row, out *rowmill.RowOutput) PreviewRow 
 	p := PreviewRow{
 		Row: row.Index, ID: s.idText(row.ID), Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
 	}
-	p.Input = p.shortenText(row.Text)
+	p.Input = p.ShortenText(row.Text)
 	switch {
 	case out.Err != nil:
 		p.Code = out.Err.Code
 	case s.Embedding:
 		p.Output = out.Embedding
 	default:
-		p.Output = p.shortenText(out.Text)
+		p.Output = p.ShortenText(out.Text)
 	}
 	return p
 }
@@ -157,9 +157,9 @@ func (s Schema) idText(id rowmill.ID) string {
 	return id.Text
 }
 
-// shortenText returns text, shortened to at most PreviewText bytes of whole characters. It sets
+// ShortenText returns text, shortened to at most PreviewText bytes of whole characters. It sets
 // r.Cut if it shortened the text.
-func (r *PreviewRow) shortenText(text string) string {
+func (r *PreviewRow) ShortenText(text string) string {
 	if len(text) <= PreviewText {
 		return text
 	}

@@ -1,5 +1,5 @@
-// Package rows answers requests about single rows of a job: one row, failed rows, and a
-// preview.
+// Package rows answers requests about single rows of a job: one row, failed rows, a
+// preview, and a comparison with the rows of other jobs.
 package rows
 
 import (
@@ -41,6 +41,8 @@ func (r *Rows) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countFailures)))
 	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.showPreview))
 	v1.GET("/jobs/:job_id/preview/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countProperties)))
+	v1.GET("/jobs/compare", r.Jobs.Handle(r.compare))
+	v1.GET("/jobs/compare/summary", r.Jobs.Handle(r.summarize))
 }
 
 // show answers GET /v1/jobs/{job_id}/rows/{row} with one row.

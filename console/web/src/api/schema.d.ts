@@ -88,6 +88,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the rows of two to four jobs on one input
+         * @description The jobs must have the same number of rows. JSON is compared by its value, not by its
+         *     text. The answer of a reasoning model is compared and shown without the reasoning.
+         */
+        get: operations["compareJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/compare/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the equal rows of two to four jobs on one input
+         * @description Counts up to 100,000 rows; fewer if many outputs are longer than 16 KiB. counted says how
+         *     many. Fields are the properties of outputs that are JSON objects; the field "" is the
+         *     whole output if it is no object. Only fields with at most 20 different values are listed:
+         *     booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
+         */
+        get: operations["summarizeComparison"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/cancel": {
         parameters: {
             query?: never;
@@ -2675,6 +2719,24 @@ export interface components {
             /** @description The revision that the job runs; null for a standalone model. */
             function: null | components["schemas"]["FunctionRef"];
         };
+        ComparedJob: {
+            job_id: components["schemas"]["JobIdentifier"];
+            name: string | null;
+            model: string;
+            function: null | components["schemas"]["FunctionRef"];
+            prompt: string | null;
+            system_prompt: string | null;
+            status: components["schemas"]["JobState"] | components["schemas"]["SDKState"];
+            num_rows: number;
+            rows_done: number;
+            failed_rows: number;
+            /** @description USD, until now if the job is not over; null if the model has no price. */
+            cost: number | null;
+            input_tokens: number | null;
+            output_tokens: number | null;
+            /** @description From the start of the job to its end or until now; null before the start. */
+            seconds: number | null;
+        };
         /** @description For keys of the dialect sdk, fields that would be null are left out if clients do not need them, and tokens and cost are 0 instead of null. */
         ListedJob: components["schemas"]["Job"] | {
             job_id: components["schemas"]["JobIdentifier"];
@@ -3043,6 +3105,8 @@ export interface components {
         Account: components["schemas"]["AccountName"];
         WebhookID: string;
         KeyID: string;
+        /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
+        ComparedJobs: string;
         JobID: string;
         FileID: string;
         BatchID: string;
@@ -3212,6 +3276,124 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    compareJobs: {
+        parameters: {
+            query: {
+                /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
+                jobs: components["parameters"]["ComparedJobs"];
+                /** @description The number of the first row. */
+                offset?: number;
+                limit?: number;
+                /** @description true: only rows with different outputs. A request reads at most 10,000 rows, so a page may be empty although more follow: read until next_offset is null. Anything Go's strconv.ParseBool accepts. */
+                different?: components["schemas"]["Boolean"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Rows in the order of the input. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description In the order of the query. */
+                        jobs: components["schemas"]["ComparedJob"][];
+                        rows: {
+                            row: number;
+                            /** @description The input of the first job that has the row; null while all jobs lack it. */
+                            input: string | null;
+                            /** @description The input is longer than the 16 KiB in this answer. */
+                            cut: boolean;
+                            /** @description False if the first 16 KiB of two jobs' inputs differ. */
+                            same_input: boolean;
+                            /** @description Two jobs have different outputs. A failed row has no output; pending rows do not count. */
+                            different: boolean;
+                            /** @description In the order of the jobs. */
+                            outputs: {
+                                /** @enum {string} */
+                                status: "done" | "failed" | "pending";
+                                /** @description Null unless the row is done. */
+                                output: (string | null) | number[];
+                                /** @description The output is longer than the 16 KiB in this answer. */
+                                cut: boolean;
+                                /** @description The error code of a failed row. */
+                                code: string | null;
+                            }[];
+                        }[];
+                        /** @description The offset of the next page; null at the last row. */
+                        next_offset: number | null;
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            410: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    summarizeComparison: {
+        parameters: {
+            query: {
+                /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
+                jobs: components["parameters"]["ComparedJobs"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The counts. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description In the order of the query. */
+                        jobs: components["schemas"]["ComparedJob"][];
+                        num_rows: number;
+                        /** @description The rows that were read, from the first row on. */
+                        counted: number;
+                        /** @description Rows that are done in all jobs with equal outputs. */
+                        equal: number;
+                        /** @description Rows with different outputs in two jobs. A failed row has no output; pending rows do not count. */
+                        different: number;
+                        /** @description Rows that are pending in a job. */
+                        pending: number;
+                        fields: {
+                            field: string;
+                            /** @description Rows that are done in all jobs and have the field in a job. */
+                            rows: number;
+                            /** @description Those of the rows with the same value in all jobs. */
+                            equal: number;
+                            values: (boolean | number | string | null)[];
+                            /** @description For each job, the number of rows with each of the values. */
+                            counts: number[][];
+                            /** @description Of two jobs, a line for each value of the first job, with a column for each value of the second; null for more jobs. */
+                            confusion: number[][] | null;
+                        }[];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            410: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };

@@ -1,0 +1,234 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/results"
+)
+
+// compared returns compared rows in short form: the number of each row with its outputs, and
+// with ≠ if they differ.
+func (w *world) compared(query string, ids ...string) (rows string, next any) {
+	w.Helper()
+	body := w.get("/v1/jobs/compare?jobs=" + strings.Join(ids, ",") + "&" + query).want(200).json()
+	var all []string
+	for _, r := range body["rows"].([]any) {
+		row := r.(map[string]any)
+		var outputs []string
+		for _, o := range row["outputs"].([]any) {
+			output := o.(map[string]any)
+			outputs = append(outputs, map[any]string{"done": fmt.Sprint(output["output"]), "failed": fmt.Sprint("!", output["code"]), "pending": "?"}[output["status"]])
+		}
+		sign := "="
+		if row["different"] == true {
+			sign = "≠"
+		}
+		all = append(all, fmt.Sprint(row["row"])+sign+strings.Join(outputs, "|"))
+	}
+	return strings.Join(all, " "), body["next_offset"]
+}
+
+func (w *world) wantCompared(ids []string, query, want string, wantNext any) {
+	w.Helper()
+	got, next := w.compared(query, ids...)
+	if diff := cmp.Diff([]any{want, wantNext}, []any{got, next}); diff != "" {
+		w.Errorf("compare %s (-want +got):\n%s", query, diff)
+	}
+}
+
+// summary returns the summary of a comparison, without the jobs.
+func (w *world) summary(ids ...string) string {
+	w.Helper()
+	body := w.get("/v1/jobs/compare/summary?jobs=" + strings.Join(ids, ",")).want(200).json()
+	delete(body, "jobs")
+	text, err := json.Marshal(body)
+	must.Succeed(w, err)
+	return string(text)
+}
+
+func (w *world) wantSummary(want string, ids ...string) {
+	w.Helper()
+	if diff := cmp.Diff(want, w.summary(ids...)); diff != "" {
+		w.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+const one = `{"inputs":["a"]}`
+
+func TestCompare_RowsOfEndedJobs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.succeeded(one, answers(`{"x":1,"y":true}`, "yes", "", "", `{"n":1}`, "same"))
+	b := w.succeeded(one, answers(`{"y": true, "x": 1.0}`, "no", "", "z", `{"n":2}`, "same"))
+	ids := []string{a, b}
+	w.wantCompared(ids, "", `0={"x":1,"y":true}|{"y": true, "x": 1.0} 1≠yes|no 2=!schema_violation|!schema_violation 3≠!schema_violation|z 4≠{"n":1}|{"n":2} 5=same|same`, nil)
+	w.wantCompared(ids, "offset=1&limit=1", "1≠yes|no", 2.0)
+	w.wantCompared(ids, "different=true&limit=2", "1≠yes|no 3≠!schema_violation|z", 4.0)
+	w.wantCompared(ids, "different=1&offset=4", `4≠{"n":1}|{"n":2}`, nil)
+	w.wantCompared(ids, "different=true&offset=5", "", nil)
+	w.wantCompared(ids, "offset=999", "", nil)
+	c := w.succeeded(one, answers(`{"x":1,"y":true}`, "yes", "", "", `{"n":1}`, "other"))
+	w.wantCompared([]string{c, a, b}, "different=true&offset=5", "5≠other|same|same", nil)
+}
+
+func TestCompare_Jobs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.succeeded(`{"inputs":["a"],"name":"first","model":"llama-3.1-8b","system_prompt":"Be kind."}`, answers("x", ""))
+	b := w.running(one, 2).JobID
+	body := w.get("/v1/jobs/compare?jobs=" + a + "," + b).want(200).json()
+	first, second := body["jobs"].([]any)[0].(map[string]any), body["jobs"].([]any)[1].(map[string]any)
+	for name, want := range map[string]any{
+		"job_id": a, "name": "first", "model": "llama-3.1-8b", "system_prompt": "Be kind.", "prompt": nil, "status": "succeeded", "num_rows": 2.0, "rows_done": 2.0, "failed_rows": 1.0,
+	} {
+		if first[name] != want {
+			t.Errorf("%s is %v, want %v", name, first[name], want)
+		}
+	}
+	if first["seconds"] == nil || first["input_tokens"] == nil || second["status"] != "running" || second["rows_done"] != 0.0 {
+		t.Errorf("%v %v", first, second)
+	}
+	row := body["rows"].([]any)[0].(map[string]any)
+	if row["input"] != "input 0" || row["same_input"] != true {
+		t.Errorf("%v", row)
+	}
+}
+
+func TestCompare_OfRunningJobsComesFromTheirParts(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.running(one, 20), w.running(one, 20)
+	ids := []string{a.JobID, b.JobID}
+	w.wantCompared(ids, "limit=1", "0=?|?", 1.0)
+	w.commit(a, w.some(a, 0, 0, 0, "a.parquet", "x", "y", "z"))
+	w.commit(b, w.some(b, 0, 0, 1, "b.parquet", "y", "Z"))
+	w.wantCompared(ids, "limit=5", "0=x|? 1=y|y 2≠z|Z 3=?|? 4=?|?", 5.0)
+	w.wantCompared(ids, "different=true", "2≠z|Z", nil)
+	w.wantSummary(`{"counted":20,"different":1,"equal":1,"fields":[{"confusion":[[0,0,0],[0,1,0],[1,0,0]],"counts":[[0,1,1],[1,1,0]],"equal":1,"field":"","rows":2,"values":["Z","y","z"]}],"num_rows":20,"pending":18}`, ids...)
+}
+
+func TestCompare_InputsThatDiffer(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.running(one, 2), w.running(one, 2)
+	w.commit(a, w.some(a, 0, 0, 0, "a.parquet", "x", "x"))
+	part := w.some(b, 0, 0, 0, "b.parquet", "x", "x")
+	part.Size = w.write(part.Key, func(to io.Writer) error {
+		p, err := results.NewPartWriter(to, schemaOf(w.record(b.JobID), rowmill.IDNull))
+		must.Succeed(t, err)
+		for i, row := range answers("x", "x") {
+			must.Succeed(t, p.Add(&rowmill.Row{Index: int64(i), Text: []string{"another input", "input 1"}[i]}, &row.out))
+		}
+		return p.Close()
+	}).Size
+	w.commit(b, part)
+	rows := w.get("/v1/jobs/compare?jobs=" + a.JobID + "," + b.JobID).want(200).json()["rows"].([]any)
+	for i, want := range []bool{false, true} {
+		if row := rows[i].(map[string]any); row["same_input"] != want || row["input"] != fmt.Sprint("input ", i) {
+			t.Errorf("%v", row)
+		}
+	}
+}
+
+func TestCompareSummary_CountsTheValuesOfFields(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.succeeded(one, answers(`{"ok":true,"n":1,"why":["a"]}`, `{"ok":true,"n":2,"why":["b"]}`, `{"ok":false,"n":1}`, `{"ok":true}`, ""))
+	b := w.succeeded(one, answers(`{"ok":true,"n":1.0,"why":[]}`, `{"ok":false,"n":2,"why":[]}`, `{"ok":false,"n":3}`, `{"ok":true}`, `{"ok":true}`))
+	w.wantSummary(`{"counted":5,"different":4,"equal":1,"fields":[`+
+		`{"confusion":[[1,0,1],[0,1,0],[0,0,0]],"counts":[[2,1,0],[1,1,1]],"equal":2,"field":"n","rows":3,"values":[1,2,3]},`+
+		`{"confusion":[[1,0],[1,2]],"counts":[[1,3],[2,2]],"equal":3,"field":"ok","rows":4,"values":[false,true]}`+
+		`],"num_rows":5,"pending":0}`, a, b)
+	c := w.succeeded(one, answers(`{"ok":true}`, `{"ok":true}`, `{}`, `{"ok":true}`, "text"))
+	w.wantSummary(`{"counted":5,"different":4,"equal":1,"fields":[`+
+		`{"confusion":null,"counts":[[2,1,0,0],[1,1,1,0],[0,0,0,3]],"equal":0,"field":"n","rows":3,"values":[1,2,3,null]},`+
+		`{"confusion":null,"counts":[[1,3,0],[2,2,0],[0,3,1]],"equal":2,"field":"ok","rows":4,"values":[false,true,null]}`+
+		`],"num_rows":5,"pending":0}`, a, b, c)
+}
+
+func TestCompareSummary_LeavesOutFieldsWithManyValues(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	var texts []string
+	for i := range 21 {
+		texts = append(texts, fmt.Sprint("text ", i))
+	}
+	many, few := answers(texts...), answers(append(texts[:20:20], texts[0])...)
+	w.wantSummary(`{"counted":21,"different":0,"equal":21,"fields":[],"num_rows":21,"pending":0}`, w.succeeded(one, many), w.succeeded(one, many))
+	if got := w.summary(w.succeeded(one, few), w.succeeded(one, few)); !strings.Contains(got, `"equal":21,"field":"","rows":21`) {
+		t.Error(got)
+	}
+	long := answers(strings.Repeat("x", 201))
+	w.wantSummary(`{"counted":1,"different":0,"equal":1,"fields":[],"num_rows":1,"pending":0}`, w.succeeded(one, long), w.succeeded(one, long))
+}
+
+func TestCompare_ComparesWholeOutputsWithoutReasoning(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	long := strings.Repeat("é", 10_000)
+	thought := func(reasoning, content string) string {
+		text, err := json.Marshal(map[string]string{"reasoning_content": reasoning, "content": content})
+		must.Succeed(t, err)
+		return string(text)
+	}
+	a := w.succeeded(one, answers(long+"1", long, thought(long, `{"a": 1}`), thought("a", "yes")))
+	b := w.succeeded(one, answers(long+"2", long, thought("b", `{"a":1}`), thought("b", "no")))
+	w.wantCompared([]string{a, b}, "offset=2", `2={"a": 1}|{"a":1} 3≠yes|no`, nil)
+	body := w.get("/v1/jobs/compare?different=true&limit=1&jobs=" + a + "," + b).want(200).json()
+	output := body["rows"].([]any)[0].(map[string]any)["outputs"].([]any)[0].(map[string]any)
+	if got := output["output"].(string); output["cut"] != true || len(got) != 16<<10 || body["next_offset"] != 1.0 {
+		t.Errorf("cut %v, %d bytes, next %v", output["cut"], len(got), body["next_offset"])
+	}
+}
+
+func TestCompare_ReadsALimitedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	texts := make([]string, 10_001)
+	for i := range texts {
+		texts[i] = "x"
+	}
+	a := w.succeeded(one, answers(texts...))
+	texts[10_000] = "y"
+	ids := []string{a, w.succeeded(one, answers(texts...))}
+	w.wantCompared(ids, "different=true", "", 10_000.0)
+	w.wantCompared(ids, "different=true&offset=10000", "10000≠x|y", nil)
+	w.wantSummary(`{"counted":10001,"different":1,"equal":10000,"fields":[{"confusion":[[10000,1],[0,0]],"counts":[[10001,0],[10000,1]],"equal":10000,"field":"","rows":10001,"values":["x","y"]}],"num_rows":10001,"pending":0}`, ids...)
+}
+
+func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.succeeded(one, answers("x", "y")), w.succeeded(one, answers("x", "y"))
+	other, estimate, uncounted := w.succeeded(one, answers("x")), w.submitted(`{"inputs":["a","b"],"cost_estimate":true}`), w.submitted(`{"inputs":["a","b"]}`)
+	removed := w.succeeded(one, answers("x", "y"))
+	w.do("DELETE", "/v1/jobs/"+removed+"/data", "").want(200)
+	foreign := *w
+	foreign.key = w.keyOf("someone", caller.RoleUser)
+	for _, path := range []string{"/v1/jobs/compare", "/v1/jobs/compare/summary"} {
+		compare := func(ids ...string) *answered { return w.get(path + "?jobs=" + strings.Join(ids, ",")) }
+		w.get(path).wantField("jobs", "has 0 ids; it must have the ids of 2 to 4 jobs")
+		compare(a).wantField("jobs", "has 1 ids")
+		compare(a, b, other, estimate, removed).wantField("jobs", "has 5 ids")
+		compare(a, b, a).wantField("jobs", "has the id "+a+" twice")
+		compare(a, "job-none").wantError(404, "job_not_found", "job-none")
+		compare(a, other).wantError(409, "different_num_rows", fmt.Sprintf("job %s has 2 rows and job %s has 1", a, other))
+		compare(a, estimate).wantError(409, "no_results", "estimate")
+		compare(a, uncounted).wantError(409, "no_rows", "not counted")
+		if got := compare(a, removed).wantError(410, "results_expired", "").json()["job_id"]; got != removed {
+			t.Errorf("the error names the job %v", got)
+		}
+		foreign.get(path+"?jobs="+a+","+b).wantError(404, "job_not_found", a)
+	}
+	w.get("/v1/jobs/compare?jobs="+a+","+b+"&limit=1001").wantField("limit", "1 to 1000")
+	w.get("/v1/jobs/compare?jobs="+a+","+b+"&different=maybe").wantField("different", "true or false")
+}
