@@ -74,6 +74,27 @@ type Answered struct {
 // Boolean defines model for Boolean.
 type Boolean = string
 
+// ComparedJob defines model for ComparedJob.
+type ComparedJob struct {
+	// Cost USD, until now if the job is not over; null if the model has no price.
+	Cost         *float64      `json:"cost"`
+	FailedRows   int64         `json:"failed_rows"`
+	Function     *FunctionRef  `json:"function"`
+	InputTokens  *int64        `json:"input_tokens"`
+	JobID        JobIdentifier `json:"job_id"`
+	Model        string        `json:"model"`
+	Name         *string       `json:"name"`
+	NumRows      int64         `json:"num_rows"`
+	OutputTokens *int64        `json:"output_tokens"`
+	Prompt       *string       `json:"prompt"`
+	RowsDone     int64         `json:"rows_done"`
+
+	// Seconds From the start of the job to its end or until now; null before the start.
+	Seconds      *float64 `json:"seconds"`
+	Status       string   `json:"status"`
+	SystemPrompt *string  `json:"system_prompt"`
+}
+
 // Day defines model for Day.
 type Day = string
 
@@ -628,6 +649,9 @@ type Account = AccountName
 // BatchID defines model for BatchID.
 type BatchID = string
 
+// ComparedJobs defines model for ComparedJobs.
+type ComparedJobs = string
+
 // FileID defines model for FileID.
 type FileID = string
 
@@ -815,6 +839,98 @@ type GPUList struct {
 type Cancellation struct {
 	Cancelled bool   `json:"cancelled"`
 	Message   string `json:"message"`
+}
+
+// CompareJobsParams is a part of CompareJobs.
+type CompareJobsParams struct {
+	// Jobs The ids of two to four different jobs, separated by commas. An estimate has no rows to compare.
+	Jobs ComparedJobs `form:"jobs" json:"jobs"`
+
+	// Offset The number of the first row.
+	Offset int64 `form:"offset,omitempty" json:"offset,omitempty"`
+	Limit  int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Different true: only rows with different outputs. A request reads at most 10,000 rows, so a page may be empty although more follow: read until next_offset is null. Anything Go's strconv.ParseBool accepts.
+	Different Boolean `form:"different,omitempty" json:"different,omitempty"`
+}
+
+// ComparedOutput is a part of CompareJobs.
+type ComparedOutput struct {
+	// Code The error code of a failed row.
+	Code *string `json:"code"`
+
+	// Cut The output is longer than the 16 KiB in this answer.
+	Cut bool `json:"cut"`
+
+	// Output Null unless the row is done.
+	Output json.RawMessage `json:"output"`
+	Status string          `json:"status"`
+}
+
+// ComparedRow is a part of CompareJobs.
+type ComparedRow struct {
+	// Cut The input is longer than the 16 KiB in this answer.
+	Cut bool `json:"cut"`
+
+	// Different Two jobs have different outputs. A failed row has no output; pending rows do not count.
+	Different bool `json:"different"`
+
+	// Input The input of the first job that has the row; null while all jobs lack it.
+	Input *string `json:"input"`
+
+	// Outputs In the order of the jobs.
+	Outputs []ComparedOutput `json:"outputs"`
+	Row     int64            `json:"row"`
+
+	// SameInput False if the first 16 KiB of two jobs' inputs differ.
+	SameInput bool `json:"same_input"`
+}
+
+// ComparedRows is a part of CompareJobs.
+type ComparedRows struct {
+	// Jobs In the order of the query.
+	Jobs []ComparedJob `json:"jobs"`
+
+	// NextOffset The offset of the next page; null at the last row.
+	NextOffset *int64        `json:"next_offset"`
+	Rows       []ComparedRow `json:"rows"`
+}
+
+// ComparedField is a part of SummarizeComparison.
+type ComparedField struct {
+	// Confusion Of two jobs, a line for each value of the first job, with a column for each value of the second; null for more jobs.
+	Confusion [][]int64 `json:"confusion"`
+
+	// Counts For each job, the number of rows with each of the values.
+	Counts [][]int64 `json:"counts"`
+
+	// Equal Those of the rows with the same value in all jobs.
+	Equal int64  `json:"equal"`
+	Field string `json:"field"`
+
+	// Rows Rows that are done in all jobs and have the field in a job.
+	Rows   int64             `json:"rows"`
+	Values []json.RawMessage `json:"values"`
+}
+
+// ComparisonSummary is a part of SummarizeComparison.
+type ComparisonSummary struct {
+	// Counted The rows that were read, from the first row on.
+	Counted int64 `json:"counted"`
+
+	// Different Rows with different outputs in two jobs. A failed row has no output; pending rows do not count.
+	Different int64 `json:"different"`
+
+	// Equal Rows that are done in all jobs with equal outputs.
+	Equal  int64           `json:"equal"`
+	Fields []ComparedField `json:"fields"`
+
+	// Jobs In the order of the query.
+	Jobs    []ComparedJob `json:"jobs"`
+	NumRows int64         `json:"num_rows"`
+
+	// Pending Rows that are pending in a job.
+	Pending int64 `json:"pending"`
 }
 
 // JobAnswer is a part of GetJob.
@@ -1389,6 +1505,25 @@ func (c *Client) ListGPUs(ctx context.Context) (out GPUList, answer Answer, err 
 // CancelJob calls GET /v1/job-cancel/{job_id}: Cancel a job.
 func (c *Client) CancelJob(ctx context.Context, jobID JobID) (out Cancellation, answer Answer, err error) {
 	r := call{operation: "CancelJob", method: "GET", path: fmt.Sprintf("/v1/job-cancel/%s", escape(jobID))}
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// CompareJobs calls GET /v1/jobs/compare: Compare the rows of two to four jobs on one input.
+func (c *Client) CompareJobs(ctx context.Context, params CompareJobsParams) (out ComparedRows, answer Answer, err error) {
+	r := call{operation: "CompareJobs", method: "GET", path: "/v1/jobs/compare"}
+	r.setQuery("jobs", params.Jobs)
+	r.setQuery("offset", params.Offset)
+	r.setQuery("limit", params.Limit)
+	r.setQuery("different", params.Different)
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// SummarizeComparison calls GET /v1/jobs/compare/summary: Count the equal rows of two to four jobs on one input.
+func (c *Client) SummarizeComparison(ctx context.Context, jobs ComparedJobs) (out ComparisonSummary, answer Answer, err error) {
+	r := call{operation: "SummarizeComparison", method: "GET", path: "/v1/jobs/compare/summary"}
+	r.setQuery("jobs", jobs)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

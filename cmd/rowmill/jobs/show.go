@@ -80,9 +80,7 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	writeRowCounts(row, job)
 	line("input tokens", formatCount(job.InputTokens))
 	line("output tokens", formatCount(job.OutputTokens))
-	if job.JobCost != nil {
-		line("cost", fmt.Sprintf("%.6f USD", *job.JobCost))
-	}
+	line("cost", formatCost(job.JobCost))
 	writeEstimate(row, job)
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
@@ -264,6 +262,13 @@ func formatCount(n *int64) string {
 		return ""
 	}
 	return terminal.FormatCount(*n)
+}
+
+func formatCost(cost *float64) string {
+	if cost == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.6f USD", *cost)
 }
 
 // formatRows formats the number of done rows and of all rows of a job, such as 5/10.

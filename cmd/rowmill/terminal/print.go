@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // A RowWriter is a function that writes one line of a table.
@@ -27,6 +28,57 @@ func WriteTable(w io.Writer, writeRows func(row RowWriter)) error {
 		fmt.Fprintln(tabs)
 	})
 	return tabs.Flush()
+}
+
+// maxColumnLines limits the lines of a text in WriteColumns.
+const maxColumnLines = 8
+
+// WriteColumns writes texts side by side, in columns of equal width. It wraps a text to the width
+// of its column, and shortens a long text.
+func WriteColumns(w io.Writer, width int, texts ...string) {
+	const gap = " │ "
+	column := max((width-3*(len(texts)-1))/len(texts), 8)
+	lines, height := make([][]string, len(texts)), 0
+	for i, text := range texts {
+		lines[i] = wrapText(text, column)
+		height = max(height, len(lines[i]))
+	}
+	for y := range height {
+		cells := make([]string, len(texts))
+		for i := range texts {
+			if y < len(lines[i]) {
+				cells[i] = lines[i][y]
+			}
+			cells[i] += strings.Repeat(" ", column-utf8.RuneCountInString(cells[i]))
+		}
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, gap), " "))
+	}
+}
+
+// wrapText splits a text into at most maxColumnLines lines of at most width characters, at spaces
+// where possible.
+func wrapText(text string, width int) (lines []string) {
+	for _, paragraph := range strings.Split(text, "\n") {
+		rest := []rune(strings.ReplaceAll(SanitizeLine(paragraph), "\t", " "))
+		for first := true; first || len(rest) > 0; first = false {
+			if len(lines) == maxColumnLines {
+				lines[maxColumnLines-1] = "…"
+				return lines
+			}
+			end := min(width, len(rest))
+			for at := end; at > 0 && end < len(rest); at-- {
+				if rest[at] == ' ' {
+					end = at
+					break
+				}
+			}
+			lines = append(lines, string(rest[:end]))
+			for rest = rest[end:]; len(rest) > 0 && rest[0] == ' '; {
+				rest = rest[1:]
+			}
+		}
+	}
+	return lines
 }
 
 // FillEmptyCells replaces empty cells by a dash, and returns the cells.

@@ -174,3 +174,23 @@ func TestGetenv(t *testing.T) {
 		t.Error("wrong")
 	}
 }
+
+func TestWriteColumns(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		width int
+		texts []string
+		want  string
+	}{
+		{80, []string{"one"}, "one\n"},
+		{21, []string{"a word and another", "x\n\ny"}, "a word    │ x\nand       │\nanother   │ y\n"},
+		{8, []string{"unbreakable\t\x1b[2J"}, "unbreaka\nble  [2J\n"},
+		{8, []string{strings.Repeat("é", 8*7), strings.Repeat("é", 8*9)}, strings.Repeat("éééééééé │ éééééééé\n", 7) + "         │ …\n"},
+	} {
+		var out strings.Builder
+		WriteColumns(&out, test.width, test.texts...)
+		if out.String() != test.want {
+			t.Errorf("%d %q:\n%s\nwant\n%s", test.width, test.texts, out.String(), test.want)
+		}
+	}
+}
