@@ -4,10 +4,10 @@ import { useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
-import { diff } from '../lib/diff'
 import { time } from '../lib/format'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
+import { Diff } from '../parts/diff'
 import { Status } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -114,8 +114,6 @@ const written = (f: Fn) =>
     `parameters: ${JSON.stringify(f.sampling_params, null, 2)}`,
   ].join('\n')
 
-const signs = { ' ': 'same', '-': 'removed', '+': 'added' }
-
 function Difference({ revisions }: { revisions: Fn[] }) {
   const [from, setFrom] = useState(revisions[1]!.revision)
   const [to, setTo] = useState(revisions[0]!.revision)
@@ -127,13 +125,7 @@ function Difference({ revisions }: { revisions: Fn[] }) {
         <NativeSelect label="From" value={from} onChange={(e) => setFrom(Number(e.currentTarget.value))} data={data} />
         <NativeSelect label="To" value={to} onChange={(e) => setTo(Number(e.currentTarget.value))} data={data} />
       </div>
-      <div className="diff" role="region" aria-label="Difference" tabIndex={0}>
-        {diff(written(find(from)), written(find(to))).map((l, i) => (
-          <div key={i} data-sign={signs[l.sign]}>
-            <span aria-label={l.sign === ' ' ? undefined : signs[l.sign]} role={l.sign === ' ' ? undefined : 'img'}>{l.sign}</span> {l.text}
-          </div>
-        ))}
-      </div>
+      <Diff from={written(find(from))} to={written(find(to))} />
     </Card>
   )
 }
