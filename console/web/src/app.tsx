@@ -12,6 +12,7 @@ import { Shell } from './shell'
 const Overview = lazy(() => import('./pages/overview'))
 const Jobs = lazy(() => import('./pages/jobs'))
 const JobPage = lazy(() => import('./pages/job'))
+const Compare = lazy(() => import('./pages/compare'))
 const Rows = lazy(() => import('./pages/rows'))
 const NewJob = lazy(() => import('./pages/newjob'))
 const Functions = lazy(() => import('./pages/functions'))
@@ -62,6 +63,7 @@ function SignedIn() {
               <Route path="/" component={Overview} />
               <Route path="/jobs" component={Jobs} />
               {can.act && <Route path="/jobs/new" component={NewJob} />}
+              <Route path="/jobs/compare" component={Compare} />
               <Route path="/jobs/:id" component={JobPage} />
               <Route path="/jobs/:id/rows" component={Rows} />
               <Route path="/functions" component={Functions} />

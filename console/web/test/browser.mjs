@@ -6,6 +6,7 @@
 // the folder for a picture of each page. The node should be simulated and new. Without
 // a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
 import { api, browser, failures } from './drive.mjs'
+import { comparison } from './compare.mjs'
 import { failing } from './failing.mjs'
 import { newJob } from './newjob.mjs'
 import { rowList } from './rows.mjs'
@@ -22,7 +23,10 @@ if (runs('states')) {
   await service(things)
 }
 if (runs('newjob')) await newJob(things)
-if (runs('rows')) await rowList(things)
+if (runs('rows')) {
+  await rowList(things)
+  await comparison(things)
+}
 if (runs('scenarios')) {
   await scenarios(things)
   await failing(things)

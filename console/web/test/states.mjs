@@ -12,6 +12,7 @@ export function pages(t) {
     'jobs-filtered': { path: 'jobs?status=succeeded&q=towns', empty: { path: 'jobs?q=nothing-is-called-so' } },
     job: { path: `jobs/${t.job}`, empty: { path: `jobs/${t.uncounted}` } },
     rows: { path: `jobs/${t.job}/rows`, empty: { path: `jobs/${t.uncounted}/rows` } },
+    compare: { path: `jobs/compare?jobs=${t.job},${t.again}`, empty: { path: 'jobs/compare' } },
     'job-failed': { path: `jobs/${t.failed}`, empty: null },
     'rows-failed': { path: `jobs/${t.failed}/rows?failed=1`, empty: { path: `jobs/${t.job}/rows?failed=1` } },
     'new-job': { path: 'jobs/new' },

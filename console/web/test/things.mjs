@@ -5,7 +5,7 @@ export const hostile = '<img src=x onerror="window.hit = 1"><script>window.hit =
 
 const newKey = (name, role, account) => api('POST', '/v1/keys', { name, role, account })
 
-// Jobs: one with failed rows, one that has ended, one of a team's key, an estimate, and
+// Jobs: one with failed rows, two on one input that have ended, one of a team's key, an estimate, and
 // one that failed before its rows were counted. A Function with two revisions, files, a
 // batch, webhooks, and keys of a reader and of an account without data.
 export async function prepare() {
@@ -18,6 +18,7 @@ export async function prepare() {
     webhooks.push((await api('POST', '/v1/webhooks', { url: 'https://receiver.example/hook', description, events })).id)
   }
   const job = await submit({ inputs: rows, name: 'towns', description: 'one line about each', system_prompt: 'Be brief.' })
+  const again = await submit({ inputs: rows, name: 'places', system_prompt: 'Be long.' })
   await submit({ inputs: rows, name: 'estimate of towns', cost_estimate: true })
   const fn = { name: 'grade', description: 'Grades an essay', model, prompt: 'Grade this: {{essay}}', inputs: [{ name: 'essay' }] }
   await api('POST', '/v1/functions', fn)
@@ -35,8 +36,8 @@ export async function prepare() {
   const ofTeam = (await api('POST', '/v1/batch-inference', { model, inputs: ['Hello', 'Good night'], name: 'greetings' }, team.key)).results
   const reader = await newKey('reader of the browser test', 'reader')
   const newcomer = await newKey('first key', 'admin', 'newcomer')
-  await Promise.all([ended(job), ended(failed), ended(uncounted), ended(ofTeam)])
-  return { job, failed, uncounted, model, team, ofTeam, reader, newcomer, webhook: webhooks[0], quiet: webhooks[1] }
+  await Promise.all([ended(job), ended(again), ended(failed), ended(uncounted), ended(ofTeam)])
+  return { job, again, failed, uncounted, model, team, ofTeam, reader, newcomer, webhook: webhooks[0], quiet: webhooks[1] }
 }
 
 export async function upload(name, purpose, text) {

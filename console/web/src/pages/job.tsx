@@ -8,6 +8,7 @@ import type { ErrorCounts, Job, Preview, Progress, Row, RowError, Submitted, Tim
 import { isSimulated } from '../lib/answer'
 import { compact, duration, none, number, percent, rate, text, time, usd } from '../lib/format'
 import { useEvery } from '../live'
+import { CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Bar, over, Status, tryRows } from '../parts/job'
@@ -153,6 +154,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   return (
     <>
       {job.run_type === 'FULL' && !gone && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
+      {job.run_type === 'FULL' && !gone && <CompareWith job={job} />}
       {can.act && job.parked_until && (
         <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>
           Run now

@@ -12,6 +12,7 @@ import { Done, JobLink, over, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
+import { compareHref } from '../parts/comparewith'
 
 const since: Record<string, string> = { '': 'any time', '1h': 'the last hour', '24h': 'the last day', '7d': 'the last 7 days', '30d': 'the last 30 days' }
 
@@ -48,8 +49,17 @@ export default function Jobs() {
   return (
     <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Filters search={search} set={set} counts={counts.data} />
+      {marked.size > 0 && (
+        <div className="actions">
+          {marked.size >= 2 && marked.size <= 4 ? (
+            <LinkButton href={compareHref(...marked)} size="xs" variant="default">Compare {number(marked.size)} marked</LinkButton>
+          ) : (
+            <span className="small">Mark two to four jobs on one input to compare them.</span>
+          )}
+        </div>
+      )}
       {can.act && (
-        <BulkCancel marked={[...marked]} filter={filter} filtered={filtered && jobs.length > 0} done={() => setMarked(new Set())} />
+        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0} done={() => setMarked(new Set())} />
       )}
       <Load query={pages}>
         {() =>
@@ -67,7 +77,7 @@ export default function Jobs() {
             </Empty>
           ) : (
             <>
-              <JobTable jobs={jobs} marked={marked} mark={can.act ? setMarked : undefined} />
+              <JobTable jobs={jobs} marked={marked} mark={setMarked} />
               <More of={pages} count={shown(jobs.length, pages.hasNextPage, filter, counts.data, partly)} />
             </>
           )
@@ -123,15 +133,15 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   )
 }
 
-function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<string>; mark?: (m: ReadonlySet<string>) => void }) {
+function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<string>; mark: (m: ReadonlySet<string>) => void }) {
   const markable = jobs.filter((j) => !over(j.status))
   const toggle = (id: string) => {
     const next = new Set(marked)
     if (!next.delete(id)) next.add(id)
-    mark?.(next)
+    mark(next)
   }
   const all = markable.length > 0 && markable.every((j) => marked.has(j.job_id))
-  const box = mark && (
+  const box = (
     <input
       type="checkbox"
       aria-label="Mark all open jobs"
@@ -141,20 +151,18 @@ function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<str
     />
   )
   return (
-    <Table label="Jobs" heads={[...(box ? [box] : []), 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
+    <Table label="Jobs" heads={[box, 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
-          {mark && (
-            <td>
-              <input
-                type="checkbox"
-                aria-label={`Mark ${j.name || j.job_id}`}
-                disabled={over(j.status)}
-                checked={marked.has(j.job_id)}
-                onChange={() => toggle(j.job_id)}
-              />
-            </td>
-          )}
+          <td>
+            <input
+              type="checkbox"
+              aria-label={`Mark ${j.name || j.job_id}`}
+              disabled={j.run_type !== 'FULL' && over(j.status)}
+              checked={marked.has(j.job_id)}
+              onChange={() => toggle(j.job_id)}
+            />
+          </td>
           <td>
             <JobLink job={j} />
           </td>

@@ -1,0 +1,280 @@
+import { useEffect, useRef, useState } from 'react'
+import { Button, NativeSelect, Switch } from '@mantine/core'
+import { Link, useSearchParams } from 'wouter'
+import { get, query } from '../api/client'
+import { describe, useGet, usePages } from '../api/hooks'
+import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
+import { csv, save } from '../lib/csv'
+import { diff, join, words } from '../lib/diff'
+import { compact, duration, none, number, percent, text, usd } from '../lib/format'
+import { useEvery } from '../live'
+import { Diff } from '../parts/diff'
+import { JobLink, over, Status } from '../parts/job'
+import { Empty, Load } from '../parts/load'
+import { Card, Facts, LinkButton, Long, More, Page, Table } from '../parts/page'
+
+const route = '/v1/jobs/compare'
+
+export default function Compare() {
+  const [search] = useSearchParams()
+  const jobs = search.get('jobs') ?? ''
+  if (!jobs.includes(','))
+    return (
+      <Page title="Compare jobs">
+        <Empty next={<LinkButton href="/jobs">Choose jobs</LinkButton>}>Mark two to four jobs on one input in the list of jobs.</Empty>
+      </Page>
+    )
+  return <Comparison key={jobs} jobs={jobs} />
+}
+
+function Comparison({ jobs }: { jobs: string }) {
+  const every = useEvery(30_000)
+  const summary = useGet<ComparisonSummary>(`${route}/summary${query({ jobs })}`, {
+    every: (s) => !!s && !s.jobs.every((j) => over(j.status)) && every,
+    fresh: 60_000,
+  })
+  return (
+    <Load query={summary} title="Compare jobs">
+      {(s) => (
+        <Page title="Compare jobs" lead={s.jobs.map(nameOf).join(', ')}>
+          <Heads jobs={s.jobs} />
+          <Agreement summary={s} />
+          <Prompts jobs={s.jobs} />
+          <Rows jobs={s.jobs} ids={jobs} />
+        </Page>
+      )}
+    </Load>
+  )
+}
+
+const nameOf = (j: ComparedJob) => j.name || j.job_id
+
+// columns returns a different name for each job.
+function columns(jobs: ComparedJob[]) {
+  const names = jobs.map(nameOf)
+  return jobs.map((j, i) => (names.indexOf(names[i]!) === names.lastIndexOf(names[i]!) ? names[i]! : j.job_id))
+}
+
+function Heads({ jobs }: { jobs: ComparedJob[] }) {
+  return (
+    <Table label="Jobs" heads={['Job', 'State', 'Model', 'Rows done', 'Failed', 'Cost', 'Tokens in', 'Tokens out', 'Took']}>
+      {jobs.map((j) => (
+        <tr key={j.job_id}>
+          <td><JobLink job={j} /></td>
+          <td><Status is={j.status} /></td>
+          <td>{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
+          <td className="number">{number(j.rows_done)} of {number(j.num_rows)}</td>
+          <td className="number">{number(j.failed_rows)}</td>
+          <td className="number">{usd(j.cost)}</td>
+          <td className="number">{compact(j.input_tokens)}</td>
+          <td className="number">{compact(j.output_tokens)}</td>
+          <td className="number">{duration(j.seconds)}</td>
+        </tr>
+      ))}
+    </Table>
+  )
+}
+
+function Agreement({ summary: s }: { summary: ComparisonSummary }) {
+  return (
+    <Card title="Agreement">
+      <Facts
+        facts={[
+          ['Equal rows', `${number(s.equal)} of ${number(s.counted)} (${percent(s.equal, s.counted)})`],
+          ['Different rows', number(s.different)],
+          ['Pending rows', number(s.pending)],
+        ]}
+      />
+      {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {number(s.num_rows)} rows are counted.</p>}
+      {s.fields.map((f) => (
+        <details key={f.field} open={s.fields.length === 1}>
+          <summary>
+            {f.field ? <code>{f.field}</code> : 'Answer'}: {number(f.equal)} of {number(f.rows)} rows are equal ({percent(f.equal, f.rows)})
+          </summary>
+          <Values jobs={s.jobs} field={f} />
+        </details>
+      ))}
+    </Card>
+  )
+}
+
+type Field = ComparisonSummary['fields'][number]
+
+// Values shows for two jobs which values occur together, and for more jobs how often each
+// value occurs.
+function Values({ jobs, field: f }: { jobs: ComparedJob[]; field: Field }) {
+  const names = columns(jobs)
+  const values = f.values.map((v) => JSON.stringify(v))
+  const rows = f.confusion ?? f.values.map((_, i) => f.counts.map((counts) => counts[i]!))
+  return (
+    <>
+      {f.confusion && <p className="small">Each line is a value in {names[0]}, each column a value in {names[1]}.</p>}
+      <Table label={`Values of ${f.field || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
+        {rows.map((counts, i) => (
+          <tr key={i}>
+            <td className="wide">{values[i]}</td>
+            {counts.map((n, j) => (
+              <td key={j} className="number">{f.confusion && i === j ? <strong>{number(n)}</strong> : number(n)}</td>
+            ))}
+          </tr>
+        ))}
+      </Table>
+    </>
+  )
+}
+
+const written = (j: ComparedJob) =>
+  [
+    `model: ${j.model}${j.function ? `, revision ${j.function.revision}` : ''}`,
+    ...(j.system_prompt ? ['system prompt:', j.system_prompt] : []),
+    ...(j.prompt ? ['prompt:', j.prompt] : []),
+  ].join('\n')
+
+function Prompts({ jobs }: { jobs: ComparedJob[] }) {
+  const [search, set] = useParameter()
+  const others = jobs.slice(1)
+  const to = others.find((j) => j.job_id === search.get('prompt')) ?? others[0]!
+  const names = columns(jobs)
+  return (
+    <Card title="Prompts">
+      {others.length > 1 && (
+        <NativeSelect
+          label={`Compare ${names[0]} with`}
+          value={to.job_id}
+          onChange={(e) => set('prompt', e.currentTarget.value)}
+          data={others.map((j, i) => ({ value: j.job_id, label: names[i + 1]! }))}
+        />
+      )}
+      <Diff from={written(jobs[0]!)} to={written(to)} />
+    </Card>
+  )
+}
+
+// useParameter returns the parameters of the address, and sets one of them.
+function useParameter() {
+  const [search, setSearch] = useSearchParams()
+  const set = (name: string, value: string) =>
+    setSearch((s) => {
+      if (value) s.set(name, value)
+      else s.delete(name)
+      return s
+    }, { replace: true })
+  return [search, set] as const
+}
+
+function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
+  const [search, set] = useParameter()
+  const every = useEvery(30_000)
+  const running = !jobs.every((j) => over(j.status))
+  const different = search.get('different') === '1'
+  const filter = { jobs: ids, different: different || undefined }
+  const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: 50 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
+  const rows = pages.data?.pages.flatMap((p) => p.rows) ?? []
+  const nothing = pages.data?.pages.at(-1)?.rows.length === 0 // the node reads a limited number of rows for a page
+  useEffect(() => {
+    if (nothing && pages.hasNextPage && !pages.isFetchingNextPage) void pages.fetchNextPage()
+  }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
+  return (
+    <Card title="Rows" actions={<Export filter={filter} names={columns(jobs)} />}>
+      <Switch label="Only different rows" checked={different} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '')} />
+      <Load query={pages}>
+        {() => (
+          <>
+            {rows.length > 0 && (
+              <Table label="Rows" heads={['Row', 'Input', ...columns(jobs)]}>
+                {rows.map((r) => <Line key={r.row} jobs={jobs} row={r} />)}
+              </Table>
+            )}
+            <More of={pages} count={shown(rows.length, pages.hasNextPage, different)} />
+          </>
+        )}
+      </Load>
+    </Card>
+  )
+}
+
+function shown(n: number, more: boolean, different: boolean) {
+  const rows = `${different ? 'different ' : ''}${n === 1 ? 'row' : 'rows'}`
+  if (more) return `${number(n)} ${rows} shown; “Show more” reads on.`
+  return n ? `All ${number(n)} ${rows} shown.` : `No ${rows}.`
+}
+
+function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
+  const first = row.outputs[0]!
+  return (
+    <tr data-row={row.row} data-different={row.different || undefined}>
+      <td className="number">
+        <Link href={`/jobs/${jobs[0]!.job_id}/rows?row=${row.row}&open=${row.row}`} aria-label={`Row ${row.row}`}>{number(row.row)}</Link>
+      </td>
+      <td className="wide" dir="auto">
+        {row.input == null ? none : <Long text={row.input} />}
+        {!row.same_input && <span className="tag">inputs differ</span>}
+      </td>
+      {row.outputs.map((o, i) => (
+        <td key={i} className="wide" dir="auto">
+          {o.status === 'done' ? (
+            <Output text={text(o.output)} before={i > 0 && first.status === 'done' ? text(first.output) : undefined} />
+          ) : (
+            <Status is={o.status}>{o.code ?? o.status}</Status>
+          )}
+          {o.cut && <span className="tag">cut</span>}
+        </td>
+      ))}
+    </tr>
+  )
+}
+
+// folded is the length of the texts that are folded, in characters.
+const folded = 400
+
+// Output shows an output, and what changed from the output before.
+function Output({ text, before }: { text: string; before?: string }) {
+  const [open, setOpen] = useState(false)
+  const short = text.length <= folded && (before?.length ?? 0) <= folded
+  const pieces = (short || open) && before !== undefined && before !== text ? diff(words(before), words(text)) : undefined
+  const whole = pieces ? join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text)) : text
+  if (short) return <span className="output">{whole}</span>
+  return (
+    <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>{text.slice(0, 200)}…</summary>
+      {open && <span className="output">{whole}</span>}
+    </details>
+  )
+}
+
+// Export reads all pages of the rows and saves them as a CSV file.
+function Export({ filter, names }: { filter: { jobs: string; different?: boolean }; names: string[] }) {
+  const [read, setRead] = useState<number>()
+  const [problem, setProblem] = useState('')
+  const stop = useRef<AbortController>(undefined)
+  const run = async () => {
+    stop.current = new AbortController()
+    setProblem('')
+    try {
+      const texts = [csv([['row', 'input', ...names]])]
+      for (let offset: number | null = 0; offset !== null; ) {
+        setRead(offset)
+        const page: ComparedRows = await get<ComparedRows>(`${route}${query({ ...filter, limit: 1000, offset })}`, stop.current.signal)
+        texts.push(csv(page.rows.map((r) => [r.row, r.input ?? '', ...r.outputs.map((o) => text(o.output))])))
+        offset = page.next_offset
+      }
+      save('comparison.csv', ...texts)
+    } catch (e) {
+      if (!stop.current.signal.aborted) setProblem(describe(e as Error))
+    }
+    setRead(undefined)
+  }
+  return (
+    <>
+      {problem && <span role="alert" className="failures">{problem}</span>}
+      {read === undefined ? (
+        <Button variant="default" size="xs" onClick={() => void run()}>Export as CSV</Button>
+      ) : (
+        <>
+          <span className="small">{number(read)} rows read</span>
+          <Button variant="default" size="xs" onClick={() => stop.current?.abort()}>Stop</Button>
+        </>
+      )}
+    </>
+  )
+}

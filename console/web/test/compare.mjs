@@ -1,0 +1,64 @@
+// Jobs on one input, compared from the list of jobs and from the page of a job.
+import { readFileSync } from 'node:fs'
+import { api, at, check, ended, logIn, settle, step } from './drive.mjs'
+
+export async function comparison({ model }) {
+  const inputs = Array.from({ length: 12 }, (_, i) => `Is ${i} a good number?`)
+  const submit = async (name, system_prompt) =>
+    (await api('POST', '/v1/batch-inference', { model, inputs, name, system_prompt, sampling_params: { structured_outputs: { choice: ['yes', 'no'] } } })).results
+  const jobs = [await submit('kind', 'Be kind.'), await submit('strict', 'Be strict.')]
+  const plain = await submit('plain')
+  await Promise.all([...jobs, plain].map(ended))
+  const { equal, different } = await api('GET', `/v1/jobs/compare/summary?jobs=${jobs}`)
+  if (!equal || !different) throw new Error(`the simulator gave ${equal} equal and ${different} different answers`)
+
+  await step('two jobs are compared', async (page) => {
+    await page.goto(at('jobs'))
+    await logIn(page)
+    await page.getByLabel('Mark kind').check()
+    await page.getByText('Mark two to four jobs on one input to compare them.').waitFor()
+    await page.getByLabel('Mark strict').check()
+    await page.getByRole('link', { name: 'Compare 2 marked' }).click()
+    await page.getByText(`${equal} of 12 (`).waitFor()
+    await page.getByRole('region', { name: 'Values of the answer' }).getByRole('cell', { name: '"yes"' }).waitFor()
+    await page.getByRole('region', { name: 'Difference' }).getByText('Be strict.').waitFor()
+    const rows = page.getByRole('region', { name: 'Rows', exact: true }).locator('tbody tr')
+    await page.getByText('All 12 rows shown.').waitFor()
+    if ((await rows.count()) !== 12) throw new Error('rows are missing')
+    await page.getByLabel('Only different rows').check()
+    await page.getByText(`All ${different} different rows shown.`).waitFor()
+    if (!page.url().endsWith('&different=1')) throw new Error(`the address is ${page.url()}`)
+    await page.reload()
+    await page.getByText(`All ${different} different rows shown.`).waitFor()
+    if ((await rows.locator('ins').count()) !== different || (await rows.locator('del').count()) !== different) throw new Error('the changed words are not marked')
+    await check(page, 'a comparison')
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
+    const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')
+    if (heads !== 'row,input,kind,strict' || lines.length !== different || !/^\d+,Is \d+ a good number\?,(yes,no|no,yes)$/.test(lines[0])) throw new Error(`the file is ${[heads, ...lines]}`)
+  })
+
+  await step('three jobs are compared', async (page) => {
+    await page.goto(at(`jobs/compare?jobs=${jobs},${plain}`))
+    await logIn(page)
+    const values = page.getByRole('region', { name: 'Values of the answer' })
+    for (const name of ['kind', 'strict', 'plain']) await values.getByRole('columnheader', { name }).waitFor()
+    await page.getByLabel('Compare kind with').selectOption('plain')
+    const prompts = page.getByRole('region', { name: 'Difference' })
+    await prompts.getByText('Be kind.').waitFor()
+    if (await prompts.getByText('Be strict.').count()) throw new Error('the prompt of another job is shown')
+    if (!page.url().endsWith(`&prompt=${plain}`)) throw new Error(`the address is ${page.url()}`)
+  })
+
+  await step('a job offers jobs to compare it with', async (page) => {
+    await page.goto(at(`jobs/${jobs[0]}`))
+    await logIn(page)
+    await page.getByRole('button', { name: 'Compare with…' }).click()
+    const offered = page.getByRole('dialog').getByRole('link')
+    await offered.first().waitFor()
+    await check(page, 'jobs to compare with')
+    if ((await offered.allTextContents()).join() !== 'plain,strict') throw new Error(`offered: ${await offered.allTextContents()}`)
+    await offered.last().click()
+    await page.getByText(`${equal} of 12 (`).waitFor()
+    await settle(page)
+  })
+}
