@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os/exec"
 	"runtime"
 
@@ -27,7 +26,7 @@ a display.`,
 		if err != nil {
 			return fmt.Errorf("open %s: %w", args[0], err)
 		}
-		address := api.Server() + "/console/jobs/" + url.PathEscape(job.ID)
+		address := consoleAddress(api, job.ID)
 		if _, err := fmt.Fprintln(c.Term.Out, address); err != nil {
 			return err
 		}
@@ -42,6 +41,11 @@ a display.`,
 		}
 		return nil
 	})
+}
+
+// consoleAddress returns the address of a job in the console.
+func consoleAddress(api *client.Client, id string) string {
+	return api.Server() + "/console/jobs/" + id
 }
 
 // findOpener returns the program that opens an address in a browser; empty if there is no

@@ -192,7 +192,7 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 	for _, warning := range made.Warnings {
 		c.Term.Say("warning: %s", warning)
 	}
-	c.Term.Say("created %s, see %s/console/jobs/%[1]s", made.JobID, api.Server())
+	c.Term.Say("created %s, see %s", made.JobID, consoleAddress(api, made.JobID))
 	if s.detach {
 		_, err := fmt.Fprintln(c.Term.Out, made.JobID)
 		return err

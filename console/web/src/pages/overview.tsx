@@ -9,7 +9,7 @@ import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
 import { Done, JobLink, Status } from '../parts/job'
-import { Empty, Load, Waiting } from '../parts/load'
+import { Empty, Load } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
 import { isBroken, outcome } from '../parts/webhook'
 
@@ -21,9 +21,7 @@ export default function Overview() {
   return (
     <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Attention />
-      {counts.isPending ? (
-        <Waiting />
-      ) : can.act && counts.data?.counted === 0 ? (
+      {can.act && counts.data?.counted === 0 ? (
         <FirstJob />
       ) : (
         <>
@@ -41,7 +39,7 @@ export default function Overview() {
 function FirstJob() {
   return (
     <>
-      <p className="lead">You have no jobs yet. A job runs a model over many rows.</p>
+      <p className="small">You have no jobs yet. A job runs a model over many rows.</p>
       <div className="two">
         <Card title="Run a sample">
           <p>Opens a new job with ten short reviews and a prompt. You can change them before you submit the job.</p>
@@ -51,12 +49,12 @@ function FirstJob() {
           <p>CSV, Parquet, JSON Lines or plain text, with one row for each answer that you want.</p>
           <div className="actions"><LinkButton href="/jobs/new?file" variant="default">Upload a file</LinkButton></div>
         </Card>
-        <Card title="Use an OpenAI client">
-          <p>The client’s files and batches work with this base URL and an API key of Rowmill:</p>
-          <Code label="Base URL" text={apiURL('/v1')} />
-          <Code label="Python" text={openai()} />
-        </Card>
       </div>
+      <Card title="Use an OpenAI client">
+        <p>The client’s files and batches work with this base URL and an API key of Rowmill:</p>
+        <Code label="Address" text={apiURL('/v1')} />
+        <Code label="Code" text={openai()} />
+      </Card>
     </>
   )
 }
