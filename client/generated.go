@@ -896,8 +896,8 @@ type ComparedRows struct {
 	Rows       []ComparedRow `json:"rows"`
 }
 
-// ComparedField is a part of SummarizeComparison.
-type ComparedField struct {
+// ComparedProperty is a part of SummarizeComparison.
+type ComparedProperty struct {
 	// Confusion Of two jobs, a line for each value of the first job, with a column for each value of the second; null for more jobs.
 	Confusion [][]int64 `json:"confusion"`
 
@@ -905,10 +905,10 @@ type ComparedField struct {
 	Counts [][]int64 `json:"counts"`
 
 	// Equal Those of the rows with the same value in all jobs.
-	Equal int64  `json:"equal"`
-	Field string `json:"field"`
+	Equal    int64  `json:"equal"`
+	Property string `json:"property"`
 
-	// Rows Rows that are done in all jobs and have the field in a job.
+	// Rows Rows that are done in all jobs and have the property in a job.
 	Rows   int64             `json:"rows"`
 	Values []json.RawMessage `json:"values"`
 }
@@ -922,15 +922,15 @@ type ComparisonSummary struct {
 	Different int64 `json:"different"`
 
 	// Equal Rows that are done in all jobs with equal outputs.
-	Equal  int64           `json:"equal"`
-	Fields []ComparedField `json:"fields"`
+	Equal int64 `json:"equal"`
 
 	// Jobs In the order of the query.
 	Jobs    []ComparedJob `json:"jobs"`
 	NumRows int64         `json:"num_rows"`
 
 	// Pending Rows that are pending in a job.
-	Pending int64 `json:"pending"`
+	Pending    int64              `json:"pending"`
+	Properties []ComparedProperty `json:"properties"`
 }
 
 // JobAnswer is a part of GetJob.

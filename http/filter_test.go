@@ -50,12 +50,12 @@ func TestPreview_RefusesBadFilter(t *testing.T) {
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	for _, path := range []string{"preview", "preview/counts"} {
-		w.get("/v1/jobs/" + id + "/" + path + "?where=label").wantField("where", `"label"; it must be PROPERTY=VALUE`)
+		w.get("/v1/jobs/"+id+"/"+path+"?where=label").wantField("where", `"label"; it must be PROPERTY=VALUE`)
 		many := ""
 		for i := range 21 {
 			many += fmt.Sprintf("&where=p%d%%3D1", i)
 		}
-		w.get("/v1/jobs/" + id + "/" + path + "?" + many).wantField("where", "21 times; at most 20")
+		w.get("/v1/jobs/"+id+"/"+path+"?"+many).wantField("where", "21 times; at most 20")
 	}
 }
 

@@ -57,7 +57,7 @@ func (p *PropertyValue) isIn(output string) bool {
 	if p.cannotBeIn(output) {
 		return false // without the time to decode JSON
 	}
-	answer := contentOf(output)
+	answer := WithoutReasoning(output)
 	if p.Property == "" {
 		return strings.TrimSpace(answer) == p.Value
 	}
@@ -105,21 +105,4 @@ func isValue(value []byte, text string) bool {
 	a, errA := strconv.ParseFloat(string(value), 64)
 	b, errB := strconv.ParseFloat(text, 64)
 	return errA == nil && errB == nil && a == b
-}
-
-// contentOf returns the answer in an output cell: for a reasoning model the text after the
-// reasoning.
-func contentOf(output string) string {
-	const reasoning = `"reasoning_content"`
-	if !strings.HasPrefix(output, "{") || !strings.Contains(output, reasoning) {
-		return output
-	}
-	var row struct {
-		Reasoning *string `json:"reasoning_content"`
-		Content   *string `json:"content"`
-	}
-	if json.Unmarshal([]byte(output), &row) != nil || row.Reasoning == nil || row.Content == nil {
-		return output
-	}
-	return *row.Content
 }

@@ -76,7 +76,7 @@ func (c *PropertyCounter) Add(out *rowmill.RowOutput) {
 		}
 		c.finishes[string(out.Finish)]++
 	}
-	answer := strings.TrimSpace(contentOf(out.Text))
+	answer := strings.TrimSpace(WithoutReasoning(out.Text))
 	switch object := []byte(answer); {
 	case isObject(object):
 		textfmt.VisitMembers(object, func(name string, _, value []byte) { c.valuesOf(name).addJSON(value) })

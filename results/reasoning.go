@@ -16,6 +16,9 @@ func SplitReasoning(output []byte) (reasoning string, content json.RawMessage, o
 }
 
 func splitReasoning(output []byte) (reasoning, content string, ok bool) {
+	if !bytes.Contains(output, []byte(`"reasoning_content"`)) {
+		return "", "", false // without the time to decode JSON
+	}
 	var row struct {
 		Reasoning *string `json:"reasoning_content"`
 		Content   *string `json:"content"`

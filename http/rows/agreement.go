@@ -8,33 +8,33 @@ import (
 )
 
 const (
-	// maxFields limits how many properties of outputs are counted.
-	maxFields = 100
-	// maxFieldValues limits the different values of a field. A field with more values is not
+	// maxComparedProperties limits how many properties of outputs are counted.
+	maxComparedProperties = 100
+	// maxPropertyValues limits the different values of a property. A property with more values is not
 	// counted.
-	maxFieldValues = 20
+	maxPropertyValues = 20
 	// maxValueBytes limits the length of a value that is a text.
 	maxValueBytes = 200
 )
 
-// An agreement counts rows with equal outputs, and equal values of the outputs' fields. Its size
+// An agreement counts rows with equal outputs, and equal values of the outputs' properties. Its size
 // does not depend on the number of rows.
 type agreement struct {
 	jobs                      int
 	equal, different, pending int64
-	fields                    map[string]*fieldCounts // nil for a field that is not counted
+	properties                map[string]*jointCounts // nil for a property that is not counted
 }
 
-// fieldCounts counts the values of a field: a property of outputs that are JSON objects, or the
+// jointCounts counts the values of a property: a property of outputs that are JSON objects, or the
 // whole output if it is not an object.
-type fieldCounts struct {
+type jointCounts struct {
 	rows, equal int64
 	values      map[any]*[maxCompared]int64 // number of rows by value, for each job
 	pairs       map[[2]any]int64            // number of rows by the values of the first two jobs
 }
 
 func newAgreement(jobs int) *agreement {
-	return &agreement{jobs: jobs, fields: map[string]*fieldCounts{}}
+	return &agreement{jobs: jobs, properties: map[string]*jointCounts{}}
 }
 
 // add counts a row.
@@ -56,13 +56,13 @@ func (a *agreement) add(row *jointRow) {
 		a.equal++
 	}
 	if done == a.jobs {
-		a.addFields(row)
+		a.addProperties(row)
 	}
 }
 
-// addFields counts the values of a row that is done in all jobs. A property that one job's output
+// addProperties counts the values of a row that is done in all jobs. A property that one job's output
 // lacks has the value null.
-func (a *agreement) addFields(row *jointRow) {
+func (a *agreement) addProperties(row *jointRow) {
 	names, values, objects := map[string]bool{}, make([]any, a.jobs), 0
 	for i, o := range row.outcomes {
 		values[i] = o.value
@@ -87,20 +87,20 @@ func (a *agreement) addFields(row *jointRow) {
 	}
 }
 
-// count counts the values of a field in one row, by job.
+// count counts the values of a property in one row, by job.
 func (a *agreement) count(name string, values []any) {
-	f, known := a.fields[name]
-	if !known && len(a.fields) < maxFields && len(name) <= maxValueBytes {
-		f = &fieldCounts{values: map[any]*[maxCompared]int64{}, pairs: map[[2]any]int64{}}
-		a.fields[name] = f
+	f, known := a.properties[name]
+	if !known && len(a.properties) < maxComparedProperties && len(name) <= maxValueBytes {
+		f = &jointCounts{values: map[any]*[maxCompared]int64{}, pairs: map[[2]any]int64{}}
+		a.properties[name] = f
 	}
 	if f == nil {
 		return
 	}
 	equal := true
 	for i, v := range values {
-		if !isCountable(v) || f.values[v] == nil && len(f.values) == maxFieldValues {
-			a.fields[name] = nil
+		if !isCountable(v) || f.values[v] == nil && len(f.values) == maxPropertyValues {
+			a.properties[name] = nil
 			return
 		}
 		if f.values[v] == nil {
@@ -127,9 +127,9 @@ func isCountable(value any) bool {
 	return false
 }
 
-// fieldView is a field in the summary of a comparison.
-type fieldView struct {
-	Field     string    `json:"field"`
+// propertyView is a property in the summary of a comparison.
+type propertyView struct {
+	Property  string    `json:"property"`
 	Rows      int64     `json:"rows"`
 	Equal     int64     `json:"equal"`
 	Values    []any     `json:"values"`
@@ -137,16 +137,16 @@ type fieldView struct {
 	Confusion [][]int64 `json:"confusion"` // of two jobs: a line for each value of the first job, a column for each value of the second; else null
 }
 
-// views returns the counted fields by name.
-func (a *agreement) views() []fieldView {
-	views := []fieldView{}
-	for _, name := range slices.Sorted(maps.Keys(a.fields)) {
-		f := a.fields[name]
+// views returns the counted properties by name.
+func (a *agreement) views() []propertyView {
+	views := []propertyView{}
+	for _, name := range slices.Sorted(maps.Keys(a.properties)) {
+		f := a.properties[name]
 		if f == nil {
 			continue
 		}
 		values := slices.SortedFunc(maps.Keys(f.values), compareValues)
-		view := fieldView{Field: name, Rows: f.rows, Equal: f.equal, Values: values, Counts: make([][]int64, a.jobs)}
+		view := propertyView{Property: name, Rows: f.rows, Equal: f.equal, Values: values, Counts: make([][]int64, a.jobs)}
 		for i := range view.Counts {
 			for _, v := range values {
 				view.Counts[i] = append(view.Counts[i], f.values[v][i])

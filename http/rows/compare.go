@@ -126,7 +126,7 @@ func (r *Rows) summarize(c *gin.Context) (any, error) {
 	}
 	return gin.H{
 		"jobs": r.viewCompared(c, all.records), "num_rows": all.numRows(), "counted": next,
-		"equal": counts.equal, "different": counts.different, "pending": counts.pending, "fields": counts.views(),
+		"equal": counts.equal, "different": counts.different, "pending": counts.pending, "properties": counts.views(),
 	}, nil
 }
 

@@ -33,7 +33,7 @@ func (c *jobCommands) compare() *cobra.Command {
 		Long: `Compare two to four jobs on one input: their cost, tokens and time, how many of their
 rows are equal, and rows with different outputs side by side.
 
-JSON is compared by its value, not by its text. For fields of the outputs with at most
+JSON is compared by its value, not by its text. For properties of the outputs with at most
 20 different values, VALUES has each value with its number of rows in each job.`,
 		Example: `  rowmill jobs compare job-… job-…
   rowmill jobs compare job-… job-… job-… --rows 0 --csv compared.csv`,
@@ -109,7 +109,7 @@ func nameJobs(jobs []client.ComparedJob) (names []string) {
 	return names
 }
 
-// printComparison prints a table of the jobs, a table of their fields, and rows side by side.
+// printComparison prints a table of the jobs, a table of their properties, and rows side by side.
 func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSummary, rows []client.ComparedRow) error {
 	names := nameJobs(summary.Jobs)
 	err := terminal.WriteTable(w, func(row terminal.RowWriter) {
@@ -143,12 +143,12 @@ func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSum
 	if summary.Counted < summary.NumRows {
 		fmt.Fprintf(w, "counted: the first %s of %s rows\n", terminal.FormatCount(summary.Counted), terminal.FormatCount(summary.NumRows))
 	}
-	if len(summary.Fields) > 0 {
+	if len(summary.Properties) > 0 {
 		fmt.Fprintln(w)
 		err = terminal.WriteTable(w, func(row terminal.RowWriter) {
-			row("FIELD", "EQUAL ROWS", "VALUES")
-			for _, field := range summary.Fields {
-				row(cmp.Or(field.Field, "(answer)"), formatShare(field.Equal, field.Rows), formatValues(field))
+			row("PROPERTY", "EQUAL ROWS", "VALUES")
+			for _, property := range summary.Properties {
+				row(cmp.Or(property.Property, "(answer)"), formatShare(property.Equal, property.Rows), formatValues(property))
 			}
 		})
 	}
@@ -229,14 +229,14 @@ func formatShare(n, all int64) string {
 	return fmt.Sprintf("%s of %s (%.1f %%)", terminal.FormatCount(n), terminal.FormatCount(all), 100*float64(n)/float64(all))
 }
 
-// formatValues formats the values of a field with the number of rows in each job, such as
+// formatValues formats the values of a property with the number of rows in each job, such as
 // true 7 | 9, false 3 | 1.
-func formatValues(field client.ComparedField) string {
-	values := make([]string, len(field.Values))
-	for i, value := range field.Values {
-		counts := make([]string, len(field.Counts))
-		for j := range field.Counts {
-			counts[j] = terminal.FormatCount(field.Counts[j][i])
+func formatValues(property client.ComparedProperty) string {
+	values := make([]string, len(property.Values))
+	for i, value := range property.Values {
+		counts := make([]string, len(property.Counts))
+		for j := range property.Counts {
+			counts[j] = terminal.FormatCount(property.Counts[j][i])
 		}
 		values[i] = string(value) + " " + strings.Join(counts, " | ")
 	}

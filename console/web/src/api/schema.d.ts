@@ -119,8 +119,8 @@ export interface paths {
         /**
          * Count the equal rows of two to four jobs on one input
          * @description Counts up to 100,000 rows; fewer if many outputs are longer than 16 KiB. counted says how
-         *     many. Fields are the properties of outputs that are JSON objects; the field "" is the
-         *     whole output if it is no object. Only fields with at most 20 different values are listed:
+         *     many. The property "" is the whole output if it is not a
+         *     JSON object. Only properties with at most 20 different values are listed:
          *     booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
          */
         get: operations["summarizeComparison"];
@@ -3374,9 +3374,9 @@ export interface operations {
                         different: number;
                         /** @description Rows that are pending in a job. */
                         pending: number;
-                        fields: {
-                            field: string;
-                            /** @description Rows that are done in all jobs and have the field in a job. */
+                        properties: {
+                            property: string;
+                            /** @description Rows that are done in all jobs and have the property in a job. */
                             rows: number;
                             /** @description Those of the rows with the same value in all jobs. */
                             equal: number;

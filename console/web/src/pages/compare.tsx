@@ -86,30 +86,30 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
         ]}
       />
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {number(s.num_rows)} rows are counted.</p>}
-      {s.fields.map((f) => (
-        <details key={f.field} open={s.fields.length === 1}>
+      {s.properties.map((f) => (
+        <details key={f.property} open={s.properties.length === 1}>
           <summary>
-            {f.field ? <code>{f.field}</code> : 'Answer'}: {number(f.equal)} of {number(f.rows)} rows are equal ({percent(f.equal, f.rows)})
+            {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {number(f.rows)} rows are equal ({percent(f.equal, f.rows)})
           </summary>
-          <Values jobs={s.jobs} field={f} />
+          <Values jobs={s.jobs} property={f} />
         </details>
       ))}
     </Card>
   )
 }
 
-type Field = ComparisonSummary['fields'][number]
+type Property = ComparisonSummary['properties'][number]
 
 // Values shows for two jobs which values occur together, and for more jobs how often each
 // value occurs.
-function Values({ jobs, field: f }: { jobs: ComparedJob[]; field: Field }) {
+function Values({ jobs, property: f }: { jobs: ComparedJob[]; property: Property }) {
   const names = columns(jobs)
   const values = f.values.map((v) => JSON.stringify(v))
   const rows = f.confusion ?? f.values.map((_, i) => f.counts.map((counts) => counts[i]!))
   return (
     <>
       {f.confusion && <p className="small">Each line is a value in {names[0]}, each column a value in {names[1]}.</p>}
-      <Table label={`Values of ${f.field || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
+      <Table label={`Values of ${f.property || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
         {rows.map((counts, i) => (
           <tr key={i}>
             <td className="wide">{values[i]}</td>
