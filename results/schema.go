@@ -160,6 +160,19 @@ func (s Schema) Validate() error {
 	return nil
 }
 
+// FieldColumns returns the names of the columns that show the fields of a prompt; none for nil.
+func FieldColumns(p *rowmill.FunctionPrompt) (names []string) {
+	if p == nil {
+		return nil
+	}
+	for _, in := range p.Inputs {
+		if !IsReservedName(in.Name) {
+			names = append(names, in.Name)
+		}
+	}
+	return names
+}
+
 // IsReservedName reports whether neither an ID nor a Function's field can have a column with
 // this name, because another column or a member of JSON results has the same name.
 func IsReservedName(name string) bool { return name == memberOutputs || isFixedName(name) }

@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/results"
 )
 
 // tailBytes is the number of bytes of a running download that stay in memory for a
@@ -274,7 +275,7 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 	}
 	if err == nil {
 		g.size = d.size.Load()
-		whole, err = g.cutRows(ctx, rows, fieldColumns(&g.spec))
+		whole, err = g.cutRows(ctx, rows, results.FieldColumns(g.spec.Function))
 	}
 	err = errors.Join(err, g.follower.Close())
 	g.follower = nil

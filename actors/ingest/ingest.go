@@ -180,7 +180,7 @@ func (g *ingester) cutInput(ctx context.Context, source store.Record) (m shard.M
 	if err != nil {
 		return m, err
 	}
-	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
+	if m, err = g.cutRows(ctx, rows, results.FieldColumns(source.Spec.Function)); err != nil {
 		return m, err
 	}
 	return m, g.writeManifestAndLists(ctx, &m)
@@ -255,6 +255,9 @@ func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object
 // open returns a reader of the stored input of source, which is this job or the job
 // that this job continues.
 func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
+	if job := source.Spec.FromJob; job != "" {
+		return g.openJobInput(ctx, job)
+	}
 	own := source.Job.ID == g.rec.Job.ID
 	o, err := g.Bucket.Open(ctx, inputKey(&source))
 	if !own && errors.Is(err, rowmill.ErrNotFound) {
@@ -352,21 +355,7 @@ func renderRow(template *function.Prompt, row int64, object []byte, limit int64)
 	return template.Render(values), keptFields(template, values), nil
 }
 
-// fieldColumns returns the names of the columns in the results that show the fields of
-// a row.
-func fieldColumns(spec *rowmill.Spec) (names []string) {
-	if spec.Function == nil {
-		return nil
-	}
-	for _, in := range spec.Function.Inputs {
-		if !results.IsReservedName(in.Name) {
-			names = append(names, in.Name)
-		}
-	}
-	return names
-}
-
-// keptFields returns the values of a row for the columns of fieldColumns, in the
+// keptFields returns the values of a row for the columns of results.FieldColumns, in the
 // encoding of rowmill.Row.Fields.
 func keptFields(template *function.Prompt, values []string) string {
 	shown := make([]string, 0, len(values))

@@ -25,8 +25,12 @@ const (
 	maxReported = 20
 )
 
-// filePrefix is the beginning of the field inputs if inputs names an uploaded file.
-const filePrefix = "file:"
+// filePrefix and jobPrefix are the beginning of the field inputs if inputs names an uploaded file,
+// or a job whose stored input is to run again.
+const (
+	filePrefix = "file:"
+	jobPrefix  = "job:"
+)
 
 // decode reads the whole body of a submission: the rows, and the other fields as JSON
 // texts.
@@ -186,6 +190,11 @@ func (sub *Submission) readInputs(s *jsonScanner, first byte) error {
 		if id, isFile := strings.CutPrefix(sub.url, filePrefix); isFile {
 			if sub.url, sub.file = "", id; id == "" {
 				sub.problems.Add(fieldInputs, "names no file; send file: and the id of an uploaded file")
+			}
+		}
+		if id, isJob := strings.CutPrefix(sub.url, jobPrefix); isJob {
+			if sub.url, sub.fromJob = "", id; id == "" {
+				sub.problems.Add(fieldInputs, "names no job; send job: and the id of a job")
 			}
 		}
 		return err

@@ -31,6 +31,7 @@ type Parser struct {
 	Functions function.Library
 	Bucket    blob.Bucket // has the rows that are too large for a record, and the uploaded files
 	Files     FileFinder
+	Jobs      JobFinder
 	Now       func() time.Time
 	MaxRow    int  // limit of a decoded row, in bytes
 	MaxInline int  // limit of the rows in the record, in bytes of JSON
@@ -42,6 +43,12 @@ type FileFinder interface {
 	// GetFile returns the record of a file, even if the file has expired, or
 	// rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (store.File, error)
+}
+
+// JobFinder reads the records of jobs.
+type JobFinder interface {
+	// Get returns the record of a job, or rowmill.ErrNotFound.
+	Get(ctx context.Context, id string) (store.Record, error)
 }
 
 // A Submission is a decoded request body with its stored rows. The caller must call
@@ -63,6 +70,9 @@ type Submission struct {
 	inline bool      // true if inputs is an array of rows
 	seen   rowFacts  // facts about the rows
 	rows   *rowSpool // storage of the rows
+
+	fromJob string       // the job id in inputs; empty if there is none
+	source  store.Record // the record of this job; empty if it cannot be used
 }
 
 // newSubmission returns an empty submission with a new job id.
@@ -100,6 +110,9 @@ func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, 
 	}
 	file, err := sub.findFile(ctx, account)
 	if err != nil {
+		return nil, err
+	}
+	if err := sub.findSource(ctx, account); err != nil {
 		return nil, err
 	}
 	job, err := sub.buildJob(call)
@@ -212,6 +225,9 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Labels = job.labels
+	if spec.FromJob != "" {
+		made.InputOf = &spec.FromJob
+	}
 	made.Warnings = append(made.Warnings, job.warnings...)
 	if job.sub.inline {
 		rows := job.sub.rows.count

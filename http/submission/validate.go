@@ -56,7 +56,11 @@ type field struct {
 func (sub *Submission) listFields(job *CheckedJob) []field {
 	spec := &job.Spec
 	requireFile := func(rule error) error { // returns rule if the rows are in a file
-		return cmp.Or(refuseIf(sub.inline, "is only for files, uploaded or given by a URL; leave it out"), rule)
+		return cmp.Or(
+			refuseIf(sub.inline, "is only for files, uploaded or given by a URL; leave it out"),
+			refuseIf(sub.fromJob != "", "is the same as in the job that inputs names; leave it out"),
+			rule,
+		)
 	}
 	fields := []field{
 		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
@@ -73,6 +77,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		{name: fieldIDColumn, want: "a string", into: &spec.IDColumn, rule: func() error { return requireFile(checkIDColumn(job)) }},
 		{name: "messages", want: "a boolean", into: &spec.Messages, rule: func() error {
 			return cmp.Or(
+				refuseIf(sub.fromJob != "", "is the same as in the job that inputs names; leave it out"),
 				refuseIf(spec.Messages && job.prompt != nil, "cannot be used with a prompt, which makes one message of each row; leave one of the two out"),
 				refuseIf(spec.Messages && spec.Model.Kind == rowmill.KindEmbedding, "cannot be used with %s, which is an embedding model; leave it out", spec.Model.ID),
 			)
@@ -240,12 +245,16 @@ func (sub *Submission) copyFunction(job *CheckedJob) {
 // checkInputs checks the rows and the field inputs.
 func (sub *Submission) checkInputs(job *CheckedJob) {
 	sub.checkRows(job)
+	if sub.fromJob != "" {
+		sub.useSource(job)
+		return
+	}
 	if sub.url != "" {
 		if err := input.ValidateURL(sub.url); err != nil {
 			sub.problems.Add(fieldInputs, "%s", err)
 		}
 	} else if sub.file == "" && !sub.inline && !sub.problems.Has(fieldInputs) {
-		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
+		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, file: and the id of an uploaded file, or job: and the id of a job")
 	}
 }
 
@@ -275,6 +284,9 @@ func (sub *Submission) readKeep(job *CheckedJob) {
 			sub.problems.Add(field, `must be "*" or an array of names of columns`)
 			return
 		}
+	}
+	if sub.fromJob != "" {
+		sub.problems.Add(field, "is only for files and rows in the request; the stored input of a job has no other columns, so leave it out")
 	}
 	if sub.inline && sub.seen.objects == 0 {
 		sub.problems.Add(field, "is only for files and for rows that are objects: strings have no columns; leave it out")

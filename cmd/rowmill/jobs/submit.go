@@ -52,7 +52,7 @@ type submitFlags struct {
 func (c *jobCommands) submit() *cobra.Command {
 	var s submitFlags
 	cmd := &cobra.Command{
-		Use:   "submit FILE|URL|-",
+		Use:   "submit FILE|URL|job:JOB|-",
 		Short: "Run a model over every row of a file",
 		Long: `Run a model over every row of a file and write the results in its order.
 
@@ -75,7 +75,8 @@ upload, run the same command again. The uploaded copy is removed from the servic
 after the job is created.
 
 A URL (http or https, of a file in one of these formats) is downloaded by the
-service, once.
+service, once. job:JOB runs the stored input of a job again, with other settings: its rows
+have their IDs and the columns of their prompt.
 
 The command follows the job, and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach the command prints the job's ID
@@ -95,6 +96,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
   rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
   rowmill jobs submit reviews.csv --column text --estimate
+  rowmill jobs submit job:job-… --model llama-3.1-8b --system-prompt 'One word: positive or negative?'
   printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -162,13 +164,13 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 		return err
 	}
 	created := func() {} // called after the job was created
-	if isURL(source) {
+	if isURL(source) || strings.HasPrefix(source, "job:") {
 		if err := s.setURL(source); err != nil {
 			return exit.WithCode(exit.Usage, err)
 		}
 		if s.Priority == bySize {
 			s.Priority = rowmill.Production
-			c.Term.Say("using priority %d, because the number of rows at the URL is not known yet; --priority overrides", s.Priority)
+			c.Term.Say("using priority %d, because the number of rows is not known yet; --priority overrides", s.Priority)
 		}
 	} else {
 		in, sent, err := c.prepareLocalInput(ctx, api, source, s)

@@ -463,10 +463,10 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.unrouteAll({ behavior: 'wait' })
   })
 
-  await step('a new job begins with the settings of another job', async (page) => {
+  await step('a job runs again with changes, on its stored input', async (page) => {
     await page.goto(at(`jobs/${job}`))
     await logIn(page)
-    await page.getByRole('link', { name: 'New job like this' }).click()
+    await page.getByRole('link', { name: 'Run again with changes' }).click()
     const system = page.getByLabel('System prompt')
     await page.waitForFunction(() => [...document.querySelectorAll('textarea')].some((t) => t.value === 'Be brief.'))
     await system.fill('Be long.')
@@ -474,6 +474,14 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await system.waitFor()
     if ((await system.inputValue()) !== 'Be long.') throw new Error(`after a reload the system prompt is ${await system.inputValue()}`)
     await page.waitForFunction((model) => [...document.querySelectorAll('select')].some((s) => s.value === model), model)
+    await page.getByText('The 301 stored rows of').waitFor()
+    await page.getByRole('button', { name: 'Submit 301 rows' }).click()
+    await page.waitForURL(/\/jobs\/job-/)
+    const again = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
+    if (again.input_of !== job || again.num_rows !== 301 || again.system_prompt !== 'Be long.') throw new Error(`the job is ${JSON.stringify(again)}`)
+    await page.getByText('Reads the input of').waitFor()
+    await page.getByRole('button', { name: 'Compare with…' }).click()
+    await page.getByText(', whose input this job reads').waitFor()
   })
 
   await step('a session that has expired asks for a key, and leads back', async (page) => {

@@ -119,9 +119,8 @@ export interface paths {
         /**
          * Count the equal rows of two to four jobs on one input
          * @description Counts up to 100,000 rows; fewer if many outputs are longer than 16 KiB. counted says how
-         *     many. The property "" is the whole output if it is not a
-         *     JSON object. Only properties with at most 20 different values are listed:
-         *     booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
+         *     many. The property "" is the whole output if it is not a JSON object. Only properties with
+         *     at most 20 different values are listed: booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
          */
         get: operations["summarizeComparison"];
         put?: never;
@@ -2685,6 +2684,8 @@ export interface components {
             rows_taken_over: number;
             /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
+            /** @description The job whose stored input this job reads. */
+            input_of: string | null;
             /** @description The job that this one continues. */
             continues: string | null;
             /** @description The last job that continues this one. */

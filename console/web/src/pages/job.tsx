@@ -166,7 +166,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
         </Confirm>
       )}
       {can.act && ended && !gone && <Resume job={job} />}
-      {can.act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="default" size="sm">New job like this</LinkButton>}
+      {can.act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="default" size="sm">Run again with changes</LinkButton>}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
           This deletes input, results and failures now and for ever. The record with its figures stays.
@@ -383,6 +383,7 @@ function Events({ job }: { job: Job }) {
           </ol>
         )}
       </Load>
+      {job.input_of && <p className="small">Reads the input of <Link href={`/jobs/${job.input_of}`}>{job.input_of}</Link></p>}
       {job.continues && <p className="small">Continues <Link href={`/jobs/${job.continues}`}>{job.continues}</Link></p>}
     </Card>
   )

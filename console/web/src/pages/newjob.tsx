@@ -1,7 +1,7 @@
 import { useEffect, useMemo } from 'react'
 import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
-import { useLocation, useSearchParams } from 'wouter'
+import { Link, useLocation, useSearchParams } from 'wouter'
 import { get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
 import type { Fn, Job, Model, Quota, Row, Submitted } from '../api/types'
@@ -19,13 +19,16 @@ import { Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
 import { Try } from '../parts/try'
 
-type Source = 'rows' | 'file' | 'url'
+type Source = 'rows' | 'file' | 'url' | 'job'
 type Form = {
   source: Source
   rows: string
   url: string
   fileID: string
   fileRows?: number // if known without reading the whole file
+  job: string // id of the job whose stored input runs again
+  jobName: string
+  jobRows?: number
   column: string
   prompt: string // makes the prompts from columns
   idColumn: string
@@ -46,7 +49,7 @@ type Form = {
 }
 
 const blank: Form = {
-  source: 'rows', rows: '', url: '', fileID: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
+  source: 'rows', rows: '', url: '', fileID: '', job: '', jobName: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
   output: '', name: '', description: '', priority: '', equal: '',
 }
 
@@ -56,9 +59,12 @@ const option = (m: Model) => ({
   label: [m.id, m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · '),
 })
 
-// settingsOf returns the fields of the form that another job has, without its rows.
+// settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 const settingsOf = (j: Job): Partial<Form> => ({
-  source: j.prompt ? 'file' : 'rows',
+  source: 'job',
+  job: j.job_id,
+  jobName: j.name ?? j.job_id,
+  jobRows: (j.input_rows ?? j.num_rows) ?? undefined,
   model: j.function?.name ?? j.model,
   prompt: j.prompt ?? '',
   system: j.system_prompt ?? '',
@@ -144,7 +150,7 @@ export default function NewJob() {
 
   const [, go] = useLocation()
   const body = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
-  const sent = Array.isArray(body.inputs) ? Math.min(body.inputs.length, Number(form.limit) || Infinity) : 0
+  const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
   const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
   const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
   const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
@@ -270,14 +276,28 @@ export default function NewJob() {
   )
 }
 
+function inputsOf(f: Form, fn: boolean): unknown[] | string {
+  switch (f.source) {
+    case 'rows':
+      return rowsOf(f.rows, fn) ?? []
+    case 'url':
+      return f.url.trim()
+    case 'file':
+      return f.fileID && `file:${f.fileID}`
+    case 'job':
+      return f.job && `job:${f.job}`
+  }
+}
+
 function submission(f: Form, fn: boolean, priority: string) {
-  const file = f.source !== 'rows'
+  const file = f.source === 'file' || f.source === 'url'
+  const prompt = f.source !== 'rows' && !fn && !!f.prompt.trim()
   return {
-    inputs: f.source === 'rows' ? (rowsOf(f.rows, fn) ?? []) : f.source === 'url' ? f.url.trim() : f.fileID && `file:${f.fileID}`,
+    inputs: inputsOf(f, fn),
     model: f.model,
-    ...(file && !fn && f.prompt.trim() ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
+    ...(prompt ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
-    ...(f.chats && !fn && !(file && f.prompt.trim()) ? { messages: true } : {}),
+    ...(f.chats && !fn && !prompt && f.source !== 'job' ? { messages: true } : {}),
     ...(file && f.keep ? { keep_columns: '*' } : {}),
     ...(f.output ? { output_name: f.output } : {}),
     ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
@@ -293,7 +313,7 @@ function submission(f: Form, fn: boolean, priority: string) {
 
 // countRows returns the number of rows that the job will run, if it is known.
 function countRows(f: Form): number | undefined {
-  const rows = f.source === 'rows' ? (rowsOf(f.rows, false)?.length ?? 0) : f.source === 'file' ? f.fileRows : undefined
+  const rows = f.source === 'rows' ? (rowsOf(f.rows, false)?.length ?? 0) : f.source === 'file' ? f.fileRows : f.source === 'job' ? f.jobRows : undefined
   const limit = Number(f.limit)
   return limit > 0 ? Math.min(limit, rows ?? limit) : rows
 }
@@ -319,6 +339,7 @@ function beyond(f: Form, priority: string, quotas: Quota[]): string[] {
 
 function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
   const { seen } = form
+  const file = form.source === 'file' || form.source === 'url'
   const columns = seen?.columns ?? []
   return (
     <>
@@ -326,8 +347,13 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
         aria-label="Source of the rows"
         value={form.source}
         onChange={(source) => set({ source: source as Source })}
-        data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }]}
+        data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }, ...(form.job ? [{ value: 'job', label: 'Input of a job' }] : [])]}
       />
+      {form.source === 'job' && (
+        <p>
+          The {form.jobRows == null ? '' : number(form.jobRows)} stored rows of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> run again.
+        </p>
+      )}
       {form.source === 'rows' && (
         <Textarea
           label="One row per line"
@@ -352,7 +378,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       {form.source === 'url' && (
         <TextInput label="URL of a file" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
       )}
-      {form.source !== 'rows' && !fn && (
+      {(file || (form.source === 'job' && !!form.prompt)) && !fn && (
         <Textarea
           label="Prompt from several columns"
           description={`{{column}} is replaced by the value of the column.${columns.length > 0 ? ` Columns: ${columns.join(', ')}.` : ''} Empty: one column has the prompts.`}
@@ -364,7 +390,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           onChange={(e) => set({ prompt: e.currentTarget.value })}
         />
       )}
-      {form.source !== 'rows' && (
+      {file && (
         <div className="fields">
           {fn ? (
             <p className="small">Its columns must have the names of the Function’s fields: {fn.inputs.map((i) => i.name).join(', ')}.</p>
@@ -391,8 +417,8 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
         )}
       </div>
-      {!fn && (form.source === 'rows' ? form.chats : !form.prompt.trim()) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
-      {form.source !== 'rows' && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
+      {!fn && (form.source === 'rows' ? form.chats : file && !form.prompt.trim()) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
+      {file && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
       {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
     </>
   )

@@ -9,8 +9,7 @@ import { Empty, Load } from './load'
 
 export const compareHref = (...ids: string[]) => `/jobs/compare?jobs=${ids.join(',')}`
 
-// CompareWith offers jobs with as many rows as a job, first those that the job continues or
-// that continue it.
+// CompareWith offers jobs with as many rows as a job, first the jobs of its lineage.
 export function CompareWith({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   if (!job.num_rows) return null
@@ -26,12 +25,13 @@ export function CompareWith({ job }: { job: Job }) {
 
 function Others({ job }: { job: Job }) {
   const newest = useGet<JobPage>('/v1/list-jobs?limit=100')
+  const source = useGet<{ job: Job }>(`/v1/jobs/${job.input_of}`, { enabled: !!job.input_of })
   const before = useGet<{ job: Job }>(`/v1/jobs/${job.continues}`, { enabled: !!job.continues })
   const after = useGet<{ job: Job }>(`/v1/jobs/${job.continued_by}`, { enabled: !!job.continued_by })
   return (
     <Load query={newest}>
       {({ jobs }) => {
-        const line = [before.data?.job, after.data?.job].filter((j) => !!j)
+        const line = [source.data?.job, before.data?.job, after.data?.job].filter((j) => !!j)
         const offered = [...line, ...jobs.filter((j) => line.every((l) => l.job_id !== j.job_id))].filter(
           (j) => j.job_id !== job.job_id && j.run_type === 'FULL' && j.num_rows === job.num_rows,
         )
@@ -44,7 +44,7 @@ function Others({ job }: { job: Job }) {
                 <Status is={j.status} />
                 <span className="small">
                   {j.model}, <Ago t={j.datetime_created} />
-                  {line.includes(j) && (j.job_id === job.continues ? ', which this job continues' : ', which continues this job')}
+                  {line.includes(j) && (j.job_id === job.input_of ? ', whose input this job reads' : j.job_id === job.continues ? ', which this job continues' : ', which continues this job')}
                 </span>
               </li>
             ))}

@@ -1,0 +1,57 @@
+package http
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/must"
+)
+
+// TestSubmit_FromJob submits jobs that read the stored input of other jobs.
+func TestSubmit_FromJob(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	plain := w.submitted(`{"inputs":["a","b"]}`)
+	again := w.record(w.submitted(`{"inputs":"job:` + plain + `","system_prompt":"Be brief."}`))
+	if again.Spec.FromJob != plain || again.Job.InputOf == nil || *again.Job.InputOf != plain || again.Job.NumRows != nil {
+		t.Errorf("the job reads %q, the record says %v", again.Spec.FromJob, again.Job.InputOf)
+	}
+	columns := w.running(`{"inputs":[{"title":"T","body":"B"}],"prompt":"{{title}}: {{body}}"}`, 1).JobID
+	changed := w.record(w.submitted(`{"inputs":"job:` + columns + `","prompt":"Is {{body}} good?"}`))
+	if f := changed.Spec.Function; f == nil || !slices.ContainsFunc(f.Inputs, func(in rowmill.FunctionInput) bool { return in.Name == "body" }) {
+		t.Errorf("the job has the prompt %+v", f)
+	}
+	chats := w.running(`{"inputs":["[{\"role\":\"user\",\"content\":\"Hello\"}]"],"messages":true}`, 1).JobID
+	if w.record(w.submitted(`{"inputs":"job:`+chats+`"}`)).Spec.Messages != true {
+		t.Error("the rows are no chats any more")
+	}
+
+	refused := func(inputs, more, field, piece string) {
+		t.Helper()
+		w.post(`{"inputs":"job:`+inputs+`"`+more+`}`).wantField(field, piece)
+	}
+	refused("", "", "inputs", "names no job")
+	refused("job-unknown", "", "inputs", "does not exist")
+	refused(plain, `,"prompt":"{{title}}"`, "prompt", "texts without columns")
+	refused(columns, `,"prompt":"{{title}} {{author}}"`, "prompt", `needs the column "author"`)
+	refused(plain, `,"column_name":"title"`, "column_name", "is the same as in the job")
+	refused(plain, `,"id_column_name":"id"`, "id_column_name", "is the same as in the job")
+	refused(plain, `,"messages":true`, "messages", "is the same as in the job")
+	refused(plain, `,"keep_columns":"*"`, "keep_columns", "has no other columns")
+	refused(w.submitted(`{"inputs":"https://example.org/a.csv"}`), "", "inputs", "still being read")
+	gone := w.submitted(`{"inputs":["a"]}`)
+	w.get("/v1/job-cancel/" + gone).want(200)
+	must.Succeed(t, w.store.MarkInputRemoved(t.Context(), gone, time.Now()))
+	refused(gone, "", "inputs", "its input was removed")
+}
+
+// TestSubmit_FromJobOfAnotherAccount tests that the input of another account's job cannot be read.
+func TestSubmit_FromJobOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	theirs := w.submitted(`{"inputs":["a"]}`)
+	w.post(`{"inputs":"job:`+theirs+`"}`, "Authorization", "Key "+w.keyOf("other", caller.RoleUser)).wantField("inputs", "does not exist")
+}

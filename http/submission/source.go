@@ -1,0 +1,82 @@
+package submission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/textfmt"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/store"
+)
+
+// findSource reads the record of the job whose stored input the submission names. If the input
+// cannot be read, findSource adds a problem.
+func (sub *Submission) findSource(ctx context.Context, account string) error {
+	if sub.fromJob == "" {
+		return nil
+	}
+	record, err := sub.Jobs.Get(ctx, sub.fromJob)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound) || err == nil && record.Spec.Account != account:
+		sub.problems.Add(fieldInputs, "names the job %q, which does not exist; send job: and the id of a job of your account", textfmt.Shorten(sub.fromJob, 64))
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the job in inputs: %w", err)
+	}
+	if problem := sourceProblem(record); problem != "" {
+		sub.problems.Add(fieldInputs, "names the job %s: %s", record.Job.ID, problem)
+		return nil
+	}
+	sub.source = record
+	return nil
+}
+
+// sourceProblem returns why the stored input of a job cannot be read by another job; empty if it
+// can.
+func sourceProblem(record store.Record) string {
+	switch {
+	case record.Spec.Raw != nil:
+		return "its rows are requests of a batch; send them as a new batch"
+	case record.DataRemoved != nil || record.InputRemoved != nil:
+		return "its input was removed, because jobs.input_retention or the retention ended; send the rows again"
+	case record.SpecDamaged:
+		return "its specification is damaged in the record store; send the rows again"
+	case record.Spec.Inline != nil || record.IsCutIntoShards():
+		return ""
+	case record.Job.Status.IsTerminal():
+		return "it ended before its input was read; send the rows again"
+	}
+	return "its input is still being read; try again later"
+}
+
+// useSource makes the job read the stored input of another job. The stored rows have their IDs,
+// and the columns of their prompt.
+func (sub *Submission) useSource(job *CheckedJob) {
+	was := &sub.source.Spec
+	if sub.source.Job.ID == "" {
+		return // a problem says why
+	}
+	job.Spec.FromJob, job.Spec.IDColumn = sub.source.Job.ID, was.IDColumn
+	if job.prompt == nil {
+		job.Spec.Messages = was.Messages
+		return
+	}
+	field := fieldPrompt
+	if job.call != nil {
+		field = fieldModel
+	}
+	if was.Function == nil {
+		sub.problems.Add(field, "needs columns, but the rows of job %s are texts without columns; send the file again", sub.source.Job.ID)
+		return
+	}
+	columns := results.FieldColumns(was.Function)
+	for _, in := range job.prompt.Inputs() {
+		if in.Required && !slices.Contains(columns, in.Name) {
+			sub.problems.Add(field, "needs the column %q, which the stored input of job %s lacks; it has %s", in.Name, sub.source.Job.ID, strings.Join(columns, ", "))
+		}
+	}
+}
