@@ -242,7 +242,9 @@ type EventType = string
 
 // File defines model for File.
 type File struct {
-	Bytes int64 `json:"bytes"`
+	// Account The account of the file, in a list whose request names an account.
+	Account *string `json:"account,omitempty"`
+	Bytes   int64   `json:"bytes"`
 
 	// CreatedAt Unix time in seconds.
 	CreatedAt int64 `json:"created_at"`
@@ -1146,6 +1148,9 @@ type ListJobsParams struct {
 
 	// Since The earliest time of creation; empty for any.
 	Since string `form:"since,omitempty" json:"since,omitempty"`
+
+	// Account The account. Only administrators of the account default may name an account other than their own.
+	Account Account `form:"account,omitempty" json:"account,omitempty"`
 }
 
 // JobList is a part of ListJobs.
@@ -1291,6 +1296,8 @@ type UsageTotal struct {
 
 // UsageLine is a part of GetUsage.
 type UsageLine struct {
+	// Account Only with account=*.
+	Account *string `json:"account,omitempty"`
 	CostUSD float64 `json:"cost_usd"`
 	Day     *Day    `json:"day,omitempty"`
 
@@ -1639,6 +1646,7 @@ func (c *Client) ListJobs(ctx context.Context, params ListJobsParams) (out JobLi
 	r.setQuery("model", params.Model)
 	r.setQuery("q", params.Q)
 	r.setQuery("since", params.Since)
+	r.setQuery("account", params.Account)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

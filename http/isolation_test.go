@@ -157,7 +157,8 @@ var visits = map[string]visit{
 		return fmt.Sprintf(`{"account":%q,"quotas":[{"priority":1,"row_quota":%d}]}`, of.account, of.number)
 	}},
 
-	"GET /v1/keys": {admin: true, shows: true, query: account},
+	"GET /v1/accounts": {operators: true},
+	"GET /v1/keys":     {admin: true, shows: true, query: account},
 	"POST /v1/keys": {admin: true, shows: true, audited: true, body: func(of *tenant) string {
 		return fmt.Sprintf(`{"account":%q,"name":"%s's"}`, of.account, of.account)
 	}},

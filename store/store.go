@@ -76,6 +76,7 @@ type Store interface {
 	Retention
 	Files
 	Deliveries
+	Accounts
 
 	// Time returns the time of the store's own clock, which also decides when sessions
 	// expire. All nodes get the time of this one clock, even if their own clocks differ.

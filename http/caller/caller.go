@@ -148,6 +148,31 @@ func ResolveReadAccount(c *gin.Context) (string, error) {
 	return own, nil
 }
 
+// AllAccounts is the value of the query parameter account that means all accounts.
+const AllAccounts = "*"
+
+// ResolveReadAccountOrAll is ResolveReadAccount for lists, with one difference: an operator may
+// name AllAccounts, and the result is then "".
+func ResolveReadAccountOrAll(c *gin.Context) (string, error) {
+	if c.Query("account") == AllAccounts {
+		return "", CheckOperator(c)
+	}
+	return ResolveReadAccount(c)
+}
+
+// CheckOwnAccount returns an error if the query names another account than the caller's: the
+// request cannot be about another account.
+func CheckOwnAccount(c *gin.Context) error {
+	named, given := c.GetQuery("account")
+	if !given || named == PrincipalOf(c).Account {
+		return nil
+	}
+	if account, err := ResolveReadAccountOrAll(c); err != nil || account == PrincipalOf(c).Account {
+		return err
+	}
+	return request.Errorf(http.StatusForbidden, "forbidden", "this request works only for your own account; for another account use a key of that account")
+}
+
 // ResolveAdminAccountOrAll is ResolveAdminAccount for lists, with one difference: if an
 // administrator of the account "default" names no account, it returns "", which means all
 // accounts.

@@ -47,6 +47,9 @@ type bulkView struct {
 // cancelSelected answers POST /v1/jobs/cancel: it cancels all selected jobs that have not
 // ended.
 func (j *Jobs) cancelSelected(c *gin.Context) (any, error) {
+	if err := caller.CheckOwnAccount(c); err != nil {
+		return nil, err
+	}
 	asked, err := j.readBulkCancel(c)
 	if err != nil {
 		return nil, err
@@ -117,11 +120,11 @@ func (j *Jobs) selectOpen(c *gin.Context, asked bulkCancelRequest, view *bulkVie
 		}
 		return open, nil
 	}
-	_, view.All, err = j.scanJobs(c.Request.Context(), caller.PrincipalOf(c).Account, "", listPage, func(job *rowmill.Job) bool {
-		if asked.filter.matches(job) {
-			take(job)
+	_, view.All, err = j.scanJobs(c.Request.Context(), caller.PrincipalOf(c).Account, "", listPage, func(job listedJob) bool {
+		if asked.filter.matches(job.Job) {
+			take(job.Job)
 		}
-		return asked.filter.isTooOld(job)
+		return asked.filter.isTooOld(job.Job)
 	})
 	return open, err
 }

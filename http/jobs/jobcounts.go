@@ -25,10 +25,13 @@ type jobCounts struct {
 	OfAll   bool                   `json:"of_all"` // false if the oldest jobs were not counted
 }
 
-// showCounts answers GET /v1/jobs/counts with the number of the account's jobs by
-// status.
+// showCounts answers GET /v1/jobs/counts with the number of the jobs of an account, or of all
+// accounts, by status.
 func (j *Jobs) showCounts(c *gin.Context) (any, error) {
-	account := caller.PrincipalOf(c).Account
+	account, err := caller.ResolveReadAccountOrAll(c)
+	if err != nil {
+		return nil, err
+	}
 	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.countByStatus(ctx, account) })
 }
 
@@ -39,7 +42,7 @@ func (j *Jobs) countByStatus(ctx context.Context, account string) (counted jobCo
 	for _, status := range rowmill.Statuses() {
 		counted.Counts[status] = 0
 	}
-	_, counted.OfAll, err = j.scanJobs(ctx, account, "", listPage, func(job *rowmill.Job) bool {
+	_, counted.OfAll, err = j.scanJobs(ctx, account, "", listPage, func(job listedJob) bool {
 		if _, known := counted.Counts[job.Status]; known { // unknown: the status of a newer version
 			counted.Counts[job.Status]++
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/textfmt"
+	"github.com/rowmill/rowmill/store"
 )
 
 const (
@@ -118,28 +119,55 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 	})
 }
 
-// scanJobs calls visit for each job of an account, newest first, from a cursor on. It stops
+// A listedJob is a job with its account.
+type listedJob struct {
+	*rowmill.Job
+	account string
+}
+
+// listPage returns a page of the jobs of an account, or of all accounts if account is empty.
+func (j *Jobs) listPage(ctx context.Context, account string, limit int, cursor string) (page []listedJob, next string, err error) {
+	if account == "" {
+		var heads []*store.JobHead
+		heads, next, err = j.Store.ListAll(ctx, limit, cursor)
+		for _, head := range heads {
+			page = append(page, listedJob{&head.Job, head.Account})
+		}
+	} else {
+		var found []*rowmill.Job
+		found, next, err = j.Store.List(ctx, account, limit, cursor)
+		for _, job := range found {
+			page = append(page, listedJob{job, account})
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	return page, next, nil
+}
+
+// scanJobs calls visit for each job of an account (empty: of all), newest first, from a cursor on. It stops
 // when visit returns true, or after maxScanned jobs. next is the cursor of the job after
 // the last one that visit got, empty if there is none. scannedAll is false if scanJobs
 // stopped because of maxScanned. firstPageSize is how many jobs the first read of the store
 // asks for if there is no cursor.
-func (j *Jobs) scanJobs(ctx context.Context, account, cursor string, firstPageSize int, visit func(*rowmill.Job) (stop bool)) (next string, scannedAll bool, err error) {
+func (j *Jobs) scanJobs(ctx context.Context, account, cursor string, firstPageSize int, visit func(listedJob) (stop bool)) (next string, scannedAll bool, err error) {
 	for scanned := 0; ; {
 		size := listPage
 		if cursor == "" {
 			size = firstPageSize
 		}
-		page, after, err := j.Store.List(ctx, account, min(size, maxScanned-scanned), cursor)
+		page, after, err := j.listPage(ctx, account, min(size, maxScanned-scanned), cursor)
 		if err != nil {
-			return "", false, fmt.Errorf("list jobs: %w", err)
+			return "", false, err
 		}
 		for i := range page {
 			if !visit(page[i]) {
 				continue
 			}
 			if i < len(page)-1 { // get a cursor for this job
-				if _, after, err = j.Store.List(ctx, account, i+1, cursor); err != nil {
-					return "", false, fmt.Errorf("list jobs: %w", err)
+				if _, after, err = j.listPage(ctx, account, i+1, cursor); err != nil {
+					return "", false, err
 				}
 			}
 			return after, true, nil
@@ -153,14 +181,14 @@ func (j *Jobs) scanJobs(ctx context.Context, account, cursor string, firstPageSi
 
 // filteredPage returns one page of the jobs that a filter selects, and the cursor of
 // the next page. all is false if maxScanned ended the search.
-func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
+func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []listedJob, next string, all bool, err error) {
 	older := false
-	page = make([]*rowmill.Job, 0, limit)
-	next, all, err = j.scanJobs(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
-		if f.matches(job) {
+	page = make([]listedJob, 0, limit)
+	next, all, err = j.scanJobs(ctx, account, cursor, limit, func(job listedJob) bool {
+		if f.matches(job.Job) {
 			page = append(page, job)
 		}
-		older = f.isTooOld(job)
+		older = f.isTooOld(job.Job)
 		return older || len(page) == limit
 	})
 	if older {

@@ -94,39 +94,45 @@ func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 
 // Find returns a job, or a 404 if the job does not exist or belongs to another account.
 func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
-	if !isJobID(id) {
-		return store.Record{}, jobNotFoundError(id)
-	}
-	record, err := j.Store.Get(c.Request.Context(), id)
-	if err = jobReadError(c, id, record.Spec.Account, err); err != nil {
-		return store.Record{}, err
-	}
-	return record, nil
+	return find(c, id, ownAccount, j.Store.Get, func(r store.Record) string { return r.Spec.Account })
 }
 
 // FindHead returns the part of a job that clients see, or a 404 if the job does not exist or
 // belongs to another account. Callers must not modify the result.
 func (j *Jobs) FindHead(c *gin.Context, id string) (*store.JobHead, error) {
-	if !isJobID(id) {
-		return nil, jobNotFoundError(id)
-	}
-	head, err := j.Store.Head(c.Request.Context(), id)
-	if err != nil {
-		return nil, jobReadError(c, id, "", err)
-	}
-	return head, jobReadError(c, id, head.Account, nil)
+	return find(c, id, ownAccount, j.Store.Head, func(h *store.JobHead) string { return h.Account })
 }
 
-// jobReadError returns the error of a request that reads a job: a 404 if the job does not
-// exist or belongs to another account than the caller's, nil if the caller may see it.
-func jobReadError(c *gin.Context, id, account string, err error) error {
-	switch {
-	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.PrincipalOf(c).Account:
-		return jobNotFoundError(id)
-	case err != nil:
-		return fmt.Errorf("read a job: %w", err)
+// FindReadable is FindInPath for requests that only read the job's record: an operator may name
+// the account of the job in the query.
+func (j *Jobs) FindReadable(c *gin.Context) (store.Record, error) {
+	return find(c, c.Param("job_id"), caller.ResolveReadAccountOrAll, j.Store.Get, func(r store.Record) string { return r.Spec.Account })
+}
+
+// ownAccount returns the caller's account, or an error if the query names another one.
+func ownAccount(c *gin.Context) (string, error) {
+	return caller.PrincipalOf(c).Account, caller.CheckOwnAccount(c)
+}
+
+// find returns what read returns for a job. The error is a 404 if the job does not exist, or if its
+// account is not the one that resolve returns; "" allows all accounts.
+func find[T any](c *gin.Context, id string, resolve func(*gin.Context) (string, error), read func(context.Context, string) (T, error), accountOf func(T) string) (found T, err error) {
+	var none T
+	allowed, err := resolve(c)
+	if err != nil {
+		return none, err
 	}
-	return nil
+	if !isJobID(id) {
+		return none, jobNotFoundError(id)
+	}
+	found, err = read(c.Request.Context(), id)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && allowed != "" && accountOf(found) != allowed:
+		return none, jobNotFoundError(id)
+	case err != nil:
+		return none, fmt.Errorf("read a job: %w", err)
+	}
+	return found, nil
 }
 
 func jobNotFoundError(id string) error {
@@ -144,12 +150,22 @@ func isJobID(id string) bool {
 
 // show answers GET /v1/jobs/{job_id} with one job.
 func (j *Jobs) show(c *gin.Context) (any, error) {
-	head, err := j.FindHead(c, c.Param("job_id"))
+	head, err := find(c, c.Param("job_id"), caller.ResolveReadAccountOrAll, j.Store.Head, func(h *store.JobHead) string { return h.Account })
 	if err != nil {
 		return nil, err
 	}
-	who := caller.PrincipalOf(c)
-	return gin.H{"job": NewView(who, j.WithWaitReason(&head.Job, who.Account))}, nil
+	view := NewView(caller.PrincipalOf(c), j.WithWaitReason(&head.Job, head.Account))
+	view.Account = namedAccount(c, head.Account)
+	return gin.H{"job": view}, nil
+}
+
+// namedAccount returns the account of a job if the query has the parameter account, else "":
+// the answer shows the account only then.
+func namedAccount(c *gin.Context, account string) string {
+	if c.Query("account") == "" {
+		return ""
+	}
+	return account
 }
 
 // WithWaitReason returns the job with its current message. If the job waits for a reason that
@@ -302,7 +318,7 @@ const maxJobsPage = 100
 func (j *Jobs) list(c *gin.Context) error {
 	_, paginated := c.GetQuery("limit")
 	if text := readQueryFilter(c); !paginated && text == (rawJobFilter{}) {
-		return j.streamAllJobs(c, caller.PrincipalOf(c))
+		return j.streamAllJobs(c)
 	}
 	j.Handle(j.CacheAnswers(j.showJobsPage))(c)
 	return nil
@@ -317,7 +333,11 @@ func (j *Jobs) showJobsPage(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	page, next, all, err := j.filteredPage(c.Request.Context(), who.Account, c.Query("cursor"), limit, filter)
+	account, err := caller.ResolveReadAccountOrAll(c)
+	if err != nil {
+		return nil, err
+	}
+	page, next, all, err := j.filteredPage(c.Request.Context(), account, c.Query("cursor"), limit, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +346,7 @@ func (j *Jobs) showJobsPage(c *gin.Context) (any, error) {
 		if i > 0 {
 			pieces = append(pieces, comma)
 		}
-		encoded, err := j.encode(who, j.WithWaitReason(job, who.Account))
+		encoded, err := j.encode(who, j.WithWaitReason(job.Job, job.account), namedAccount(c, job.account))
 		if err != nil {
 			return nil, err
 		}
@@ -336,21 +356,32 @@ func (j *Jobs) showJobsPage(c *gin.Context) (any, error) {
 	return append(pieces, []byte("],"), bytes.TrimPrefix(rest, []byte("{"))), err
 }
 
-// streamAllJobs answers with all jobs of an account. Only one page of jobs is in memory at a
-// time.
-func (j *Jobs) streamAllJobs(c *gin.Context, who caller.Principal) error {
+// streamAllJobs answers with all jobs of an account, or of all accounts. Only one page of jobs is
+// in memory at a time.
+func (j *Jobs) streamAllJobs(c *gin.Context) error {
+	who := caller.PrincipalOf(c)
+	account, err := caller.ResolveReadAccountOrAll(c)
+	if err != nil {
+		return err
+	}
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
 	return j.StreamList(c, head, func(yield func(any) error) error {
 		for cursor := ""; ; {
-			page, next, err := j.Store.List(c.Request.Context(), who.Account, listPage, cursor)
+			page, next, err := j.listPage(c.Request.Context(), account, listPage, cursor)
 			if err != nil {
-				return fmt.Errorf("list jobs: %w", err)
+				return err
 			}
 			if cursor == "" && who.Dialect == sdk.Name {
-				page = sdk.WithCompletionTime(page)
+				jobs := make([]*rowmill.Job, len(page))
+				for i, job := range page {
+					jobs[i] = job.Job
+				}
+				for i, dated := range sdk.WithCompletionTime(jobs) {
+					page[i].Job = dated
+				}
 			}
 			for _, job := range page {
-				view, err := newListItem(who, j.WithWaitReason(job, who.Account))
+				view, err := newListItem(who, j.WithWaitReason(job.Job, job.account), namedAccount(c, job.account))
 				if err == nil {
 					err = yield(view)
 				}

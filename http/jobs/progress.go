@@ -99,7 +99,7 @@ type RowDistribution struct {
 // showProgress answers GET /v1/jobs/{job_id}/progress with the done rows, the rate and the
 // remaining time of a job.
 func (j *Jobs) showProgress(c *gin.Context) (any, error) {
-	record, err := j.FindInPath(c)
+	record, err := j.FindReadable(c)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ type timelineEvent struct {
 
 // showTimeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
 func (j *Jobs) showTimeline(c *gin.Context) (any, error) {
-	record, err := j.FindInPath(c)
+	record, err := j.FindReadable(c)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 // fields with the same JSON names.
 type View struct {
 	rowmill.Job
+	Account      string            `json:"account,omitempty"` // set if the request names an account
 	JobCost      *exchange.Decimal `json:"job_cost"`
 	CostEstimate *exchange.Decimal `json:"cost_estimate"`
 	Estimate     *estimateView     `json:"estimate"`
@@ -44,12 +45,15 @@ func NewView(who caller.Principal, record *rowmill.Job) View {
 	return view
 }
 
-// newListItem returns a job in the form that lists have in the caller's dialect.
-func newListItem(who caller.Principal, job *rowmill.Job) (any, error) {
+// newListItem returns a job in the form that lists have in the caller's dialect. account is the
+// account of the job that the answer shows, or empty.
+func newListItem(who caller.Principal, job *rowmill.Job, account string) (any, error) {
+	view := NewView(who, job)
+	view.Account = account
 	if who.Dialect == sdk.Name {
-		return sdk.ToSDKListItem(NewView(who, job))
+		return sdk.ToSDKListItem(view)
 	}
-	return NewView(who, job), nil
+	return view, nil
 }
 
 const (
@@ -64,12 +68,12 @@ const (
 // encode returns the result of newListItem as JSON. It caches the texts of ended jobs. The
 // cache key is the pointer to the job, because the store returns the same pointer until
 // the job changes (see store.Jobs).
-func (j *Jobs) encode(who caller.Principal, job *rowmill.Job) ([]byte, error) {
-	cached := who.Dialect != sdk.Name && job.Status.IsTerminal()
+func (j *Jobs) encode(who caller.Principal, job *rowmill.Job, account string) ([]byte, error) {
+	cached := who.Dialect != sdk.Name && account == "" && job.Status.IsTerminal()
 	if text, known := j.encoded.Get(job); cached && known {
 		return text, nil
 	}
-	view, err := newListItem(who, job)
+	view, err := newListItem(who, job, account)
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ func isFileID(id string) bool {
 // returns a file that has expired.
 func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 	none := batch.NotFoundError("file", textfmt.Shorten(id, 64))
+	if err := caller.CheckOwnAccount(c); err != nil {
+		return store.File{}, err
+	}
 	if !isFileID(id) {
 		return store.File{}, none
 	}
@@ -162,13 +165,23 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
+	account, err := caller.ResolveReadAccountOrAll(c)
+	if err != nil {
+		return nil, err
+	}
 	if asked.After != "" {
-		if err := d.checkCursor(c, asked.After); err != nil {
+		if err := d.checkCursor(c, account, asked.After); err != nil {
 			return nil, batch.AddNotFoundField(err, "after")
 		}
 	}
+	accounts := []string{account}
+	if account == "" {
+		if accounts, err = d.Store.Accounts(c.Request.Context()); err != nil {
+			return nil, err
+		}
+	}
 	files, more, err := batch.ReadVisiblePage(asked, d.isExpired, func(f store.File) string { return f.ID }, func(page store.PageRequest) ([]store.File, bool, error) {
-		return d.Store.ListFiles(c.Request.Context(), caller.PrincipalOf(c).Account, c.Query("purpose"), page)
+		return d.readFiles(c.Request.Context(), accounts, c.Query("purpose"), page)
 	})
 	if err != nil {
 		return nil, err
@@ -176,22 +189,50 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	views := make([]client.File, len(files))
 	for i, f := range files {
 		views[i] = viewFile(f)
+		if c.Query("account") != "" {
+			views[i].Account = exchange.NilIfZero(f.Account)
+		}
 	}
 	return newListPage(views, more, func(v client.File) string { return v.ID }), nil
 }
 
-// checkCursor returns an error if a cursor is not the id of a file of the account. It
-// also accepts the id of a deleted file: a client that lists files and deletes each of
-// them sends such an id as the cursor of the next page.
-func (d *Dialect) checkCursor(c *gin.Context, id string) error {
-	_, err := d.Store.GetFile(c.Request.Context(), id)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); wrong == nil && made.Version() == 7 {
-			return nil
+// readFiles returns a page of the files of accounts.
+func (d *Dialect) readFiles(ctx context.Context, accounts []string, purpose string, page store.PageRequest) (files []store.File, more bool, err error) {
+	for _, account := range accounts {
+		found, further, err := d.Store.ListFiles(ctx, account, purpose, page)
+		if err != nil {
+			return nil, false, err
 		}
+		files, more = append(files, found...), more || further
 	}
-	_, err = d.findFile(c, id)
-	return err
+	if len(accounts) > 1 {
+		slices.SortFunc(files, func(a, b store.File) int {
+			if page.Ascending {
+				return strings.Compare(a.ID, b.ID)
+			}
+			return strings.Compare(b.ID, a.ID)
+		})
+	}
+	kept := files[:min(page.Limit, len(files))]
+	return kept, more || len(kept) < len(files), nil
+}
+
+// checkCursor returns an error if a cursor is not the id of a file of the account, or of any
+// account if account is empty. It also accepts the id of a deleted file: a client that lists files and deletes each of
+// them sends such an id as the cursor of the next page.
+func (d *Dialect) checkCursor(c *gin.Context, account, id string) error {
+	f, err := d.Store.GetFile(c.Request.Context(), id)
+	gone := errors.Is(err, rowmill.ErrNotFound)
+	if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); gone && wrong == nil && made.Version() == 7 {
+		return nil
+	}
+	switch {
+	case gone, err == nil && account != "" && f.Account != account:
+		return batch.NotFoundError("file", textfmt.Shorten(id, 64))
+	case err != nil:
+		return fmt.Errorf("read the record of a file: %w", err)
+	}
+	return nil
 }
 
 // newListPage returns a page of a list as OpenAI's API shows it. If the page is empty,

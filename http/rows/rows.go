@@ -68,10 +68,14 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// jobWithRows returns the job whose id is in the path. It refuses an estimate job,
-// because the rows of an estimate job are not stored.
+// jobWithRows returns the job whose id is in the path, if its rows are stored.
 func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
-	record, err := r.Jobs.FindInPath(c)
+	return withRows(r.Jobs.FindInPath(c))
+}
+
+// withRows returns a job that was found. It refuses an estimate job, because the rows of an
+// estimate job are not stored.
+func withRows(record store.Record, err error) (store.Record, error) {
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
 		err = request.CheckHasPartialRows(record, results.FileVariant{})
 	}
@@ -130,7 +134,7 @@ type failureCount struct {
 // countFailures answers GET /v1/jobs/{job_id}/errors/counts: the number of failed rows by
 // code, the most frequent first.
 func (r *Rows) countFailures(c *gin.Context) (any, error) {
-	record, err := r.jobWithRows(c)
+	record, err := withRows(r.Jobs.FindReadable(c))
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,8 @@ type usageGrouping struct{ day, model, key bool }
 type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
+	// Account is set if the usage is that of all accounts.
+	Account string `json:"account,omitempty"`
 	*usageKey
 	usageTotals
 }
@@ -85,34 +87,48 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	account, err := caller.ResolveReadAccount(c)
+	account, err := caller.ResolveReadAccountOrAll(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.Request.Context()
-	used, err := u.readUsage(ctx, account, from, to, by.key || key != "")
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		used = slices.DeleteFunc(used, func(k store.KeyUsage) bool { return k.Key != key })
-	}
-	names := map[string]string{}
-	if by.key {
-		if names, err = u.keyNames(ctx, account); err != nil {
+	accounts := []string{account}
+	if account == "" {
+		if accounts, err = u.Store.Accounts(ctx); err != nil {
 			return nil, err
 		}
 	}
-	groups := by.sumGroups(used)
-	lines := make([]usageLine, len(groups))
+	lines := []usageLine{}
 	var totals store.RowTotals
 	var cost rowmill.Money
-	for i, g := range groups {
-		lines[i] = by.newUsageLine(g, names)
-		totals, cost = totals.Plus(g.Totals), cost.Plus(g.Cost)
+	for _, of := range accounts {
+		used, err := u.readUsage(ctx, of, from, to, by.key || key != "")
+		if err != nil {
+			return nil, err
+		}
+		if key != "" {
+			used = slices.DeleteFunc(used, func(k store.KeyUsage) bool { return k.Key != key })
+		}
+		names := map[string]string{}
+		if by.key {
+			if names, err = u.keyNames(ctx, of); err != nil {
+				return nil, err
+			}
+		}
+		for _, g := range by.sumGroups(used) {
+			line := by.newUsageLine(g, names)
+			if account == "" {
+				line.Account = of
+			}
+			lines = append(lines, line)
+			totals, cost = totals.Plus(g.Totals), cost.Plus(g.Cost)
+		}
+	}
+	if account == "" {
+		slices.SortStableFunc(lines, func(a, b usageLine) int { return strings.Compare(a.Day, b.Day) })
 	}
 	return gin.H{
-		"account": account, "from": from.Format(time.DateOnly), "to": to.Format(time.DateOnly),
+		"account": cmp.Or(account, caller.AllAccounts), "from": from.Format(time.DateOnly), "to": to.Format(time.DateOnly),
 		"usage": lines, "total": newUsageTotals(totals, cost),
 	}, nil
 }

@@ -2,7 +2,6 @@ package records
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -364,71 +363,4 @@ func pageStart(account string, limit int, cursor string) ([]byte, error) {
 		return []byte(account + "\x01"), nil // above all keys of the account
 	}
 	return append([]byte(account+"\x00"), after...), nil
-}
-
-// listAtOnce is the largest number of jobs for which List allocates memory in advance: a
-// usual page of a client.
-const listAtOnce = 100
-
-// appendHeads appends the jobs with these ids to jobs. It skips an id if the record is damaged or
-// missing.
-func (s *Store) appendHeads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
-	t.prefetchIDs(ids, tableJobs, tableTexts)
-	for _, id := range ids {
-		head, err := s.readHead(t, id)
-		switch {
-		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
-			continue
-		case err != nil:
-			return nil, err
-		}
-		jobs = append(jobs, &head.Job)
-	}
-	return jobs, nil
-}
-
-// List returns an account's jobs, newest first. Jobs that were created in the same
-// nanosecond are ordered by id, the larger first.
-func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
-	start, err := pageStart(account, limit, cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	jobs := make([]*rowmill.Job, 0, min(limit, listAtOnce))
-	var next string
-	prefix := []byte(account + "\x00")
-	err = s.view(ctx, func(t *tx) error {
-		jobs, next = jobs[:0], ""
-		for r := (kv.Range{Table: tableAccounts, From: prefix, To: start, Reverse: true}); ; {
-			most := limit - len(jobs) + 1
-			positions, err := t.scanIDs(r, len(prefix), most)
-			if err := cmp.Or(err, ctx.Err()); err != nil {
-				return err
-			}
-			more := len(positions) == most
-			if more {
-				positions = positions[:most-1]
-			}
-			ids := make([]string, len(positions))
-			for i, at := range positions {
-				if len(at) < positionBytes {
-					return fmt.Errorf("a key of table %s is cut off", tableAccounts)
-				}
-				ids[i] = at[positionBytes:]
-			}
-			if jobs, err = s.appendHeads(t, jobs, ids); err != nil || !more {
-				return err
-			}
-			last := positions[len(positions)-1]
-			if len(jobs) == limit {
-				next = store.EncodeCursor([]byte(last))
-				return nil
-			}
-			r = r.RestAfter(append(bytes.Clone(prefix), last...)) // some records were damaged
-		}
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("list jobs: %w", err)
-	}
-	return jobs, next, nil
 }

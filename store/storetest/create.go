@@ -304,6 +304,39 @@ func testListNewestFirst(s *suite) {
 	s.wantError("a limit of 0 is accepted", errAny)(s.List(s.Context(), "a", 0, ""))
 }
 
+// testListAll lists the jobs of all accounts, in the order of their times, with the accounts.
+func testListAll(s *suite) {
+	type owned struct{ ID, Account string }
+	var want []owned
+	for i := range 40 { // more jobs of an account than a scan for accounts reads
+		account := []string{"a", "a\x01", "b"}[i%7%3]
+		want = slices.Insert(want, 0, owned{s.create(account), account})
+	}
+	slices.SortStableFunc(want, func(x, y owned) int {
+		return s.get(y.ID).Job.Created.Compare(s.get(x.ID).Job.Created)
+	})
+	for _, limit := range []int{1, 7, 39, 40, 41} {
+		var got []owned
+		for cursor := ""; ; {
+			jobs, next, err := s.ListAll(s.Context(), limit, cursor)
+			if err != nil || len(jobs) > limit {
+				s.Fatalf("limit %d: %d jobs, %v", limit, len(jobs), err)
+			}
+			for _, head := range jobs {
+				got = append(got, owned{head.Job.ID, head.Account})
+			}
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+		s.wantEqual(fmt.Sprintf("limit %d", limit), want, got)
+	}
+	s.createFile(s.file("of files", "batch", 1))
+	s.must(s.PutKey(s.Context(), store.APIKey{ID: "k", Account: "of keys", Hash: []byte("h"), Created: s.Now()}))
+	s.wantEqual("accounts", []string{"a", "a\x01", "b", "of files", "of keys"}, must.Get(s.Accounts(s.Context()))(s))
+	s.wantError("a limit of 0 is accepted", errAny)(s.ListAll(s.Context(), 0, ""))
+}
+
 // testListUnderInserts lists pages while jobs are created, some of them with earlier times.
 func testListUnderInserts(s *suite) {
 	round := 0

@@ -225,6 +225,8 @@ var otherOperations = []Operation{
 	{"Head", Reads, func(c *Caller) error { return last(c.Head(c.Ctx, c.JobID)) }, nil},
 	{"Revisions", Reads, func(c *Caller) error { return last(c.Revisions(c.Ctx, []string{c.JobID}, "w")) }, nil},
 	{"List", Reads, func(c *Caller) error { return last(c.List(c.Ctx, "a", 1, "")) }, nil},
+	{"ListAll", Reads, func(c *Caller) error { return last(c.ListAll(c.Ctx, 1, "")) }, nil},
+	{"Accounts", Reads, func(c *Caller) error { return last(c.Accounts(c.Ctx)) }, nil},
 	{"ListActiveJobs", Reads, func(c *Caller) error { return last(c.ListActiveJobs(c.Ctx, []string{"a"}, time.Now(), 1)) }, nil},
 	{"ListBatches", Reads, func(c *Caller) error { return last(c.ListBatches(c.Ctx, "a", "d", store.PageRequest{Limit: 1})) }, nil},
 	{"Orphans", Reads, func(c *Caller) error { return last(c.Orphans(c.Ctx, 1)) }, nil},

@@ -59,6 +59,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"IdempotencyRace", testIdempotencyRace},
 		{"ContinuedOnce", testContinuedOnce},
 		{"ListNewestFirst", testListNewestFirst},
+		{"ListAll", testListAll},
 		{"ListUnderInserts", testListUnderInserts},
 		{"ListCursor", testListCursor},
 		{"Sessions", testSessions},

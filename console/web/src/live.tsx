@@ -1,7 +1,7 @@
 import { createContext, useContext, useEffect, useState, type ReactNode } from 'react'
 import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
 import { useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
-import { useRoute } from 'wouter'
+import { useRoute, useSearch } from 'wouter'
 import { apiURL, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
 import type { Job, JobPage } from './api/types'
@@ -30,7 +30,8 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const [open, setOpen] = useState(false)
   const [attempt, setAttempt] = useState(0)
   const [, params] = useRoute('/jobs/:id/*?')
-  const job = params?.id?.startsWith('job-') ? params.id : undefined
+  const other = new URLSearchParams(useSearch()).has('account') // there are no events of other accounts
+  const job = params?.id?.startsWith('job-') && !other ? params.id : undefined
   const active = wanted && visible
 
   useEffect(() => {
@@ -87,7 +88,7 @@ function take(client: QueryClient, job: Job, read: (path: string) => void) {
     const at = page.jobs.findIndex((j) => j.job_id === job.job_id)
     if (at < 0) return page
     known ||= page.jobs[at]!.status === job.status
-    return { ...page, jobs: page.jobs.with(at, job) }
+    return { ...page, jobs: page.jobs.with(at, { ...job, account: page.jobs[at]!.account }) }
   }
   client.setQueriesData<InfiniteData<JobPage> | JobPage>({ predicate: (q) => String(q.queryKey[0]).startsWith('/v1/list-jobs') }, (list) => {
     if (!list) return list

@@ -5,6 +5,7 @@
 // BASE is the node's address, KEY an administrator's key of the account default, OUTDIR
 // the folder for a picture of each page. The node should be simulated and new. Without
 // a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
+import { accounts } from './accounts.mjs'
 import { api, browser, failures } from './drive.mjs'
 import { comparison } from './compare.mjs'
 import { failing } from './failing.mjs'
@@ -30,6 +31,7 @@ if (runs('rows')) {
 if (runs('scenarios')) {
   await scenarios(things)
   await failing(things)
+  await accounts(things)
 }
 
 await browser.close()

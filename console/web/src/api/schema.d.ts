@@ -58,7 +58,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Fetch a job */
+        /**
+         * Fetch a job
+         * @description An operator (an administrator of the account default) may name the account of the job, or * for any.
+         */
         get: operations["getJob"];
         put?: never;
         post?: never;
@@ -77,7 +80,7 @@ export interface paths {
         };
         /**
          * Count the account's jobs by status
-         * @description Counts the newest 10,000 jobs. The counts may be two seconds old.
+         * @description Counts the newest 10,000 jobs. The counts may be two seconds old. An operator may name another account, or * for all.
          */
         get: operations["countJobs"];
         put?: never;
@@ -225,7 +228,7 @@ export interface paths {
         };
         /**
          * List the account's jobs, newest first
-         * @description With status, model, q or since, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs.
+         * @description With status, model, q or since, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs. An operator may name another account, or * for the jobs of all accounts; each job then has its account.
          */
         get: operations["listJobs"];
         put?: never;
@@ -352,7 +355,7 @@ export interface paths {
         };
         /**
          * Count the failed rows of a job by code
-         * @description The most frequent code comes first. Up to 100,000 failed rows are read.
+         * @description The most frequent code comes first. Up to 100,000 failed rows are read. An operator may name the account of the job, or * for any.
          */
         get: operations["countErrors"];
         put?: never;
@@ -377,7 +380,8 @@ export interface paths {
          * @description Rates cover up to the last 5 minutes if this node was asked about the job in this time,
          *     else the time since the start of the job. For an ended job they cover its whole time. A
          *     node keeps only the counts from the times when it was asked. For shards and nodes, this
-         *     node asks the job's owner at most once per second.
+         *     node asks the job's owner at most once per second. An operator may name the account of
+         *     the job, or * for any.
          */
         get: operations["getProgress"];
         put?: never;
@@ -401,7 +405,7 @@ export interface paths {
          * Show the history of a job
          * @description Before a node runs a job it claims the job, with an epoch that grows with each claim. If
          *     an owner ends without giving the job back, it counts as lost. The next claim records
-         *     that.
+         *     that. An operator may name the account of the job, or * for any.
          */
         get: operations["getTimeline"];
         put?: never;
@@ -568,7 +572,8 @@ export interface paths {
          * Show the account's usage, by day, model and key
          * @description A row counts on the UTC day on which it was done. Failed rows have no tokens. Estimate
          *     jobs are not included. Every key of the account sees the usage of all its keys, with
-         *     their ids and names.
+         *     their ids and names. An operator may name another account, or * for all accounts; each
+         *     line then has its account.
          */
         get: operations["getUsage"];
         put?: never;
@@ -855,7 +860,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the files of the account */
+        /**
+         * List the files of the account
+         * @description An operator may name another account, or * for the files of all accounts; each file then has its account.
+         */
         get: operations["listFiles"];
         put?: never;
         /**
@@ -1225,6 +1233,26 @@ export interface paths {
         };
         /** Check the API key, under an older name */
         get: operations["tryAuthentication"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the accounts that have jobs, files or API keys
+         * @description For administrators of the account default.
+         */
+        get: operations["listAccounts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1937,6 +1965,8 @@ export interface components {
             purpose: "batch" | "user_data" | "batch_output";
             /** @enum {string} */
             status: "processed";
+            /** @description The account of the file, in a list whose request names an account. */
+            account?: string;
         };
         Upload: {
             id: string;
@@ -2672,6 +2702,8 @@ export interface components {
              * @enum {string}
              */
             sample?: "first" | "random";
+            /** @description The account of the job, if the request names an account. */
+            account?: string;
             /** @description Rows of the whole input; only with limit. Absent until the service has read the input. */
             input_rows?: number;
             rows_done: number;
@@ -3217,7 +3249,10 @@ export interface operations {
     };
     getJob: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
+            };
             header?: never;
             path: {
                 job_id: components["parameters"]["JobID"];
@@ -3239,6 +3274,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             404: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
@@ -3246,7 +3282,10 @@ export interface operations {
     };
     countJobs: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3277,6 +3316,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };
@@ -3584,6 +3624,8 @@ export interface operations {
                 q?: string;
                 /** @description The earliest time of creation; empty for any. */
                 since?: string;
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
             };
             header?: never;
             path?: never;
@@ -3611,6 +3653,7 @@ export interface operations {
             };
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };
@@ -3855,7 +3898,10 @@ export interface operations {
     };
     countErrors: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
+            };
             header?: never;
             path: {
                 job_id: components["parameters"]["JobID"];
@@ -3887,6 +3933,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             404: components["responses"]["Error"];
             409: components["responses"]["Error"];
             410: components["responses"]["Error"];
@@ -3896,7 +3943,10 @@ export interface operations {
     };
     getProgress: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
+            };
             header?: never;
             path: {
                 job_id: components["parameters"]["JobID"];
@@ -3956,6 +4006,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             404: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
@@ -3963,7 +4014,10 @@ export interface operations {
     };
     getTimeline: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
+            };
             header?: never;
             path: {
                 job_id: components["parameters"]["JobID"];
@@ -3995,6 +4049,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             404: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
@@ -4379,6 +4434,8 @@ export interface operations {
                         usage: {
                             day?: components["schemas"]["Day"];
                             model?: string;
+                            /** @description Only with account=*. */
+                            account?: string;
                             /** @description Null for a configured key, and for usage from before keys were recorded. */
                             key_id?: components["schemas"]["KeyIdentifier"] | null;
                             /** @description Null if the key has no name or was revoked. */
@@ -4928,6 +4985,8 @@ export interface operations {
                 after?: string;
                 order?: "asc" | "desc";
                 purpose?: string;
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
+                account?: components["parameters"]["Account"];
             };
             header?: never;
             path?: never;
@@ -4949,6 +5008,7 @@ export interface operations {
             };
             400: components["responses"]["DialectError"];
             401: components["responses"]["DialectError"];
+            403: components["responses"]["DialectError"];
             404: components["responses"]["DialectError"];
             503: components["responses"]["DialectError"];
             default: components["responses"]["DialectError"];
@@ -5565,6 +5625,33 @@ export interface operations {
         responses: {
             200: components["responses"]["Authenticated"];
             401: components["responses"]["Unauthorized"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    listAccounts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The names, sorted. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        accounts: string[];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };

@@ -1,13 +1,14 @@
 import { useState, type JSX } from 'react'
 import { Button, Checkbox, Modal, NativeSelect } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { Link, useLocation, useParams } from 'wouter'
+import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Preview, Progress, Row, RowError, Submitted, Timeline } from '../api/types'
 import { isSimulated } from '../lib/answer'
 import { compact, duration, none, number, percent, rate, text, time, usd } from '../lib/format'
 import { useEvery } from '../live'
+import { jobHref, useIsOther } from '../parts/account'
 import { CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
@@ -18,17 +19,24 @@ import { cutCode, Retry, RetryLonger } from '../parts/retry'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
-  const job = useGet<{ job: Job }>(`/v1/jobs/${id}`)
+  const account = useSearchParams()[0].get('account')
+  const every = useEvery(5_000)
+  const job = useGet<{ job: Job }>(`/v1/jobs/${id}${query({ account })}`, { every: !!account && every }) // there are no events of other accounts
   return <Load query={job} title="Job">{({ job }) => <Detail job={job} />}</Load>
 }
 
+// recordPath is the path of a part of a job's record, which an operator reads of other accounts too.
+const recordPath = (job: Job, part: string) => `/v1/jobs/${job.job_id}/${part}${query({ account: job.account })}`
+
 function Detail({ job }: { job: Job }) {
+  const other = useIsOther()(job.account)
   const estimate = job.run_type === 'COST_ESTIMATE'
   const timeline = useTimeline(job)
   const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // undefined until loaded
   return (
-    <Page title={job.name || job.job_id} actions={<Actions job={job} gone={gone} />} lead={job.description}>
-      <Now job={job} gone={gone} />
+    <Page title={job.name || job.job_id} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
+      {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
+      <Now job={job} gone={gone || other} />
       {job.failure_reason && (
         <div className="problem" role="note">
           <p>
@@ -48,8 +56,8 @@ function Detail({ job }: { job: Job }) {
       )}
       {gone && <p className="warning" role="note">The data of this job was deleted. Its record stays.</p>}
       {job.status === 'running' && <Where job={job} />}
-      {estimate ? <Estimate job={job} /> : !gone && <Downloads job={job} />}
-      {job.failed_rows > 0 && !gone && <Failures job={job} />}
+      {estimate ? <Estimate job={job} /> : !gone && !other && <Downloads job={job} />}
+      {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
       <div className="two">
         <Events job={job} />
         <Specification job={job} />
@@ -58,12 +66,12 @@ function Detail({ job }: { job: Job }) {
   )
 }
 
-const useTimeline = (job: Job) => useGet<Timeline>(`/v1/jobs/${job.job_id}/timeline`)
+const useTimeline = (job: Job) => useGet<Timeline>(recordPath(job, 'timeline'))
 
 function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const ended = over(job.status)
   const every = useEvery(2_000)
-  const progress = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { every: !ended && every })
+  const progress = useGet<Progress>(recordPath(job, 'progress'), { every: !ended && every })
   const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0 && gone === false, fresh: 60_000 })
   const p = progress.data
   const cost = job.job_cost ?? p?.cost_so_far
@@ -103,7 +111,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
 }
 
 function Where({ job }: { job: Job }) {
-  const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`)
+  const { data: p } = useGet<Progress>(recordPath(job, 'progress'))
   if (!p) return null
   return (
     <Card title="Progress by node">
@@ -274,17 +282,17 @@ function Estimate({ job }: { job: Job }) {
   )
 }
 
-function Failures({ job }: { job: Job }) {
+function Failures({ job, other }: { job: Job; other: boolean }) {
   const every = useEvery(10_000)
-  const can = useCan()
-  const counts = useGet<ErrorCounts>(`/v1/jobs/${job.job_id}/errors/counts`, { every: !over(job.status) && every })
-  const byCode = useSamples(job)
+  const act = useCan().act && !other
+  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { every: !over(job.status) && every })
+  const byCode = useSamples(job, !other)
   const cut = counts.data?.counts.find((e) => e.code === cutCode)
   return (
     <Card
       title="Failures"
       actions={
-        <>
+        !other && <>
           <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
           {job.status === 'succeeded' && <Retry job={job} />}
         </>
@@ -293,7 +301,7 @@ function Failures({ job }: { job: Job }) {
       <Load query={counts}>
         {(c) => (
           <>
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(can.act ? ['Actions'] : [])]}>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
@@ -301,12 +309,14 @@ function Failures({ job }: { job: Job }) {
                   </td>
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">
-                    <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
-                      {number(e.first_row)}
-                    </Link>
+                    {other ? number(e.first_row) : (
+                      <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
+                        {number(e.first_row)}
+                      </Link>
+                    )}
                   </td>
                   <td className="wide">{e.message}</td>
-                  {can.act && (
+                  {act && (
                     <td>
                       <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, tryRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Open in Try: ${e.code}`}>
                         Open in Try
@@ -316,7 +326,7 @@ function Failures({ job }: { job: Job }) {
                 </tr>
               ))}
             </Table>
-            {cut && over(job.status) && <RetryLonger job={job} cut={cut.rows} />}
+            {act && cut && over(job.status) && <RetryLonger job={job} cut={cut.rows} />}
             {c.counted < c.failed_rows && (
               <p className="small">
                 {number(c.counted)} of {number(c.failed_rows)} failures are counted.
@@ -333,8 +343,8 @@ function Failures({ job }: { job: Job }) {
 const samplesOfCode = 3
 
 // useSamples returns the first failed rows of a job, by code.
-function useSamples(job: Job) {
-  const errors = useGet<{ errors: RowError[] }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, { fresh: 60_000 })
+function useSamples(job: Job, enabled: boolean) {
+  const errors = useGet<{ errors: RowError[] }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, { fresh: 60_000, enabled })
   return Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
 }
 
@@ -364,6 +374,7 @@ function Sample({ job, error: e }: { job: Job; error: RowError }) {
 
 function Events({ job }: { job: Job }) {
   const timeline = useTimeline(job)
+  const other = useIsOther()(job.account) ? job.account : undefined
   return (
     <Card title="Timeline">
       <Load query={timeline}>
@@ -376,15 +387,15 @@ function Events({ job }: { job: Job }) {
                   {time(e.at)}
                   {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
                 </span>
-                {e.what === 'continued' ? <Link href={`/jobs/${e.detail}`}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
+                {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
               </li>
             ))}
             {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
           </ol>
         )}
       </Load>
-      {job.input_of && <p className="small">Reads the input of <Link href={`/jobs/${job.input_of}`}>{job.input_of}</Link></p>}
-      {job.continues && <p className="small">Continues <Link href={`/jobs/${job.continues}`}>{job.continues}</Link></p>}
+      {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
+      {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
     </Card>
   )
 }
@@ -406,7 +417,7 @@ function Specification({ job }: { job: Job }) {
             : []),
           ['Priority', String(job.job_priority)],
           ...(job.servers ? [['Servers', job.servers.join('; '), 'long'] as [string, string, 'long']] : []),
-          ...(job.key_id ? ([['API key', <Link key="k" href={`/usage?key=${job.key_id}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
+          ...(job.key_id ? ([['API key', <Link key="k" href={`/usage${query({ key: job.key_id, account: job.account })}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
         ]}
       />
       {job.prompt && <><h3>Prompt</h3><Code label="Prompt" text={job.prompt} /></>}

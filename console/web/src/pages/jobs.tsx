@@ -7,6 +7,7 @@ import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
 import { compact, duration, none, number, time, usd } from '../lib/format'
 import { useEvery } from '../live'
+import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
 import { Done, JobLink, over, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
@@ -40,8 +41,12 @@ export default function Jobs() {
       return s
     }, { replace: true })
 
-  const counts = useGet<Counts>('/v1/jobs/counts', { every: useEvery(15_000) })
-  const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter })}`, (p) => p.next_cursor)
+  const account = search.get('account') ?? ''
+  const own = !useIsOther()(account)
+  const change = can.act && own
+  const counts = useGet<Counts>(`/v1/jobs/counts${query({ account })}`, { every: useEvery(15_000) })
+  const every = useEvery(5_000)
+  const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter, account })}`, (p) => p.next_cursor, 'cursor', account ? every : false) // there are no events of other accounts
   const jobs = pages.data?.pages.flatMap((p) => p.jobs) ?? []
   const filtered = Object.values(filter).some(Boolean)
   const partly = pages.data?.pages.some((p) => p.scanned_all === false)
@@ -58,7 +63,7 @@ export default function Jobs() {
           )}
         </div>
       )}
-      {can.act && (
+      {change && (
         <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0} done={() => setMarked(new Set())} />
       )}
       <Load query={pages}>
@@ -67,9 +72,9 @@ export default function Jobs() {
             <Empty
               next={
                 filtered ? (
-                  <Button variant="default" onClick={() => setSearch({}, { replace: true })}>Show all jobs</Button>
+                  <Button variant="default" onClick={() => setSearch(account ? { account } : {}, { replace: true })}>Show all jobs</Button>
                 ) : (
-                  can.act && <LinkButton href="/jobs/new">Submit your first job</LinkButton>
+                  change && <LinkButton href="/jobs/new">Submit your first job</LinkButton>
                 )
               }
             >
@@ -77,7 +82,7 @@ export default function Jobs() {
             </Empty>
           ) : (
             <>
-              <JobTable jobs={jobs} marked={marked} mark={setMarked} />
+              <JobTable jobs={jobs} marked={marked} mark={own ? setMarked : undefined} accounts={account === allAccounts} />
               <More of={pages} count={shown(jobs.length, pages.hasNextPage, filter, counts.data, partly)} />
             </>
           )
@@ -115,6 +120,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
         ))}
       </div>
       <div className="fields">
+        <AccountSelect value={search.get('account') ?? ''} choose={(account) => set('account', account)} />
         <TextInput label="Search" placeholder="name, id or description" type="search" value={q} onChange={(e) => setQ(e.currentTarget.value)} />
         <NativeSelect
           label="Model"
@@ -133,15 +139,15 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   )
 }
 
-function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<string>; mark: (m: ReadonlySet<string>) => void }) {
+function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: ReadonlySet<string>; mark?: (m: ReadonlySet<string>) => void; accounts: boolean }) {
   const markable = jobs.filter((j) => !over(j.status))
   const toggle = (id: string) => {
     const next = new Set(marked)
     if (!next.delete(id)) next.add(id)
-    mark(next)
+    mark?.(next)
   }
   const all = markable.length > 0 && markable.every((j) => marked.has(j.job_id))
-  const box = (
+  const box = mark && (
     <input
       type="checkbox"
       aria-label="Mark all open jobs"
@@ -151,18 +157,21 @@ function JobTable({ jobs, marked, mark }: { jobs: Job[]; marked: ReadonlySet<str
     />
   )
   return (
-    <Table label="Jobs" heads={[box, 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
+    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
-          <td>
-            <input
-              type="checkbox"
-              aria-label={`Mark ${j.name || j.job_id}`}
-              disabled={j.run_type !== 'FULL' && over(j.status)}
-              checked={marked.has(j.job_id)}
-              onChange={() => toggle(j.job_id)}
-            />
-          </td>
+          {mark && (
+            <td>
+              <input
+                type="checkbox"
+                aria-label={`Mark ${j.name || j.job_id}`}
+                disabled={j.run_type !== 'FULL' && over(j.status)}
+                checked={marked.has(j.job_id)}
+                onChange={() => toggle(j.job_id)}
+              />
+            </td>
+          )}
+          {accounts && <td>{j.account}</td>}
           <td>
             <JobLink job={j} />
           </td>

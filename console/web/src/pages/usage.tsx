@@ -6,6 +6,7 @@ import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { compact, number, usd } from '../lib/format'
+import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 
@@ -27,7 +28,9 @@ export default function UsagePage() {
   const asked = search.get('by') ?? ''
   const by = asked in groupings ? asked : 'day,model'
   const key = search.get('key') ?? ''
-  const usage = useGet<Usage>(`/v1/usage${query({ from, to, group_by: by, key_id: key })}`)
+  const account = search.get('account') ?? ''
+  const usage = useGet<Usage>(`/v1/usage${query({ from, to, group_by: by, key_id: key, account })}`)
+  const groups = account === allAccounts ? `account,${by}` : by
   const set = (name: string, value: string) =>
     setSearch((s) => {
       if (value) s.set(name, value)
@@ -39,12 +42,13 @@ export default function UsagePage() {
       title="Usage"
       lead="Completed rows by UTC day. A row counts for the API key that submitted its job."
       actions={
-        <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data, by))}>
+        <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data, groups))}>
           Export as CSV
         </Button>
       }
     >
       <div className="fields">
+        <AccountSelect value={account} choose={(a) => set('account', a)} />
         <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set('from', e.currentTarget.value)} />
         <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set('to', e.currentTarget.value)} />
         <NativeSelect label="By" value={by} onChange={(e) => set('by', e.currentTarget.value)} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
@@ -55,7 +59,7 @@ export default function UsagePage() {
           <Button size="xs" variant="default" onClick={() => set('key', '')}>Of all keys</Button>
         </div>
       )}
-      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No usage in these days.</Empty> : <Report usage={u} by={by} />)}</Load>
+      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No usage in these days.</Empty> : <Report usage={u} by={groups} />)}</Load>
     </Page>
   )
 }
@@ -65,6 +69,7 @@ const figures = ['rows', 'failed_rows', 'deduplicated_rows', 'input_tokens', 'ou
 // columns are the columns of a grouping: head, cell, and the names and values in a CSV
 // file.
 const columns: Record<string, { head: string; cell: (l: UsageLine) => ReactNode; names: (keyof UsageLine)[] }> = {
+  account: { head: 'Account', cell: (l) => l.account, names: ['account'] },
   day: { head: 'Day', cell: (l) => l.day, names: ['day'] },
   model: { head: 'Model', cell: (l) => l.model, names: ['model'] },
   key: { head: 'API key', cell: (l) => <OfKey line={l} />, names: ['key_id', 'key_name'] },
@@ -121,7 +126,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
       </Card>
       <Table label="Usage" heads={[...apart.map((c) => c.head), 'Rows', 'Failed', 'Tokens in', 'Tokens out', 'Cost']}>
         {usage.map((l) => (
-          <tr key={[l.day, l.model, l.key_id].join()}>
+          <tr key={[l.account, l.day, l.model, l.key_id].join()}>
             {apart.map((c) => <td key={c.head}>{c.cell(l)}</td>)}
             <td className="number">{number(l.rows)}</td>
             <td className="number">{number(l.failed_rows)}</td>

@@ -1,6 +1,7 @@
 import { Link } from 'wouter'
 import type { Job, JobStatus } from '../api/types'
 import { number, percent } from '../lib/format'
+import { jobHref, useIsOther } from './account'
 
 export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
 
@@ -19,12 +20,15 @@ export const Status = ({ is, children }: { is: string; children?: string }) => (
   </span>
 )
 
-export const JobLink = ({ job }: { job: Pick<Job, 'job_id' | 'name'> }) => (
-  <span className="job">
-    <Link href={`/jobs/${job.job_id}`}>{job.name || job.job_id}</Link>
-    {job.name && <span className="id">{job.job_id.slice(0, 12)}…</span>}
-  </span>
-)
+export function JobLink({ job }: { job: Pick<Job, 'job_id' | 'name' | 'account'> }) {
+  const isOther = useIsOther()
+  return (
+    <span className="job">
+      <Link href={jobHref(job.job_id, isOther(job.account) ? job.account : undefined)}>{job.name || job.job_id}</Link>
+      {job.name && <span className="id">{job.job_id.slice(0, 12)}…</span>}
+    </span>
+  )
+}
 
 // A bar of a job that is over is quiet, so that running jobs stand out.
 export function Bar({ done, failed, all, label, ended }: { done: number; failed: number; all: number | null; label: string; ended?: boolean }) {

@@ -17,7 +17,7 @@ export function Retry({ job, params, disabled, text }: { job: Job; params?: { ma
   if (!can.act) return null
   const rows = (job.num_rows ?? 0) - job.rows_done + job.failed_rows
   return (
-    <Button variant="default" size="xs" disabled={disabled} loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
+    <Button variant="default" size="xs" className="wraps" disabled={disabled} loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
       Retry {rows === 1 ? 'this row' : `these ${number(rows)} rows`}{text}
     </Button>
   )

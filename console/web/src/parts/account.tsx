@@ -1,0 +1,33 @@
+import { NativeSelect } from '@mantine/core'
+import { query } from '../api/client'
+import { useCan, useGet, useMe } from '../api/hooks'
+
+// allAccounts stands for all accounts in addresses and requests.
+export const allAccounts = '*'
+
+// useIsOther returns a function that reports whether an account, as answers name it, is another
+// than the one of the signed-in key. An operator can only read such an account.
+export function useIsOther() {
+  const { data: me } = useMe()
+  return (account?: string) => !!account && account !== me?.account
+}
+
+// jobHref is the address of a job's page. other is the account of the job, if it is another one.
+export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ account: other })}`
+
+// AccountSelect lets an operator choose an account, or all. The empty value is the own account.
+export function AccountSelect({ value, choose }: { value: string; choose: (account: string) => void }) {
+  const can = useCan()
+  const { data: me } = useMe()
+  const { data } = useGet<{ accounts: string[] }>('/v1/accounts', { enabled: can.operate, fresh: 60_000 })
+  if (!data || !me || (data.accounts.length < 2 && !value)) return null
+  const others = data.accounts.filter((a) => a !== me.account)
+  return (
+    <NativeSelect
+      label="Account"
+      value={value}
+      onChange={(e) => choose(e.currentTarget.value)}
+      data={[{ value: '', label: me.account }, { value: allAccounts, label: 'all accounts' }, ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
+    />
+  )
+}

@@ -1,0 +1,60 @@
+// What an operator sees of other accounts.
+import { api, at, base, check, logIn, step } from './drive.mjs'
+
+export async function accounts({ model }) {
+  await step('an operator sees jobs, usage and files of all accounts', async (page) => {
+    const guest = await api('POST', '/v1/keys', { name: 'of a guest', role: 'user', account: 'guests' })
+    try {
+      const { results: job } = await api('POST', '/v1/batch-inference', { model, inputs: ['a', '[[sim:fail=500]] b'], name: 'of the guests' }, guest.key)
+      const form = new FormData()
+      form.set('purpose', 'user_data')
+      form.set('file', new Blob(['text\nrow\n']), 'guests.csv')
+      const file = await fetch(new URL('/v1/files', base), { method: 'POST', headers: { Authorization: `Key ${guest.key}` }, body: form })
+      if (!file.ok) throw new Error(`upload: ${file.status}`)
+      for (let status = ''; !['succeeded', 'failed'].includes(status); await page.waitForTimeout(100))
+        status = (await api('GET', `/v1/jobs/${job}?account=guests`)).job.status
+
+      await page.goto(at('jobs'))
+      await logIn(page)
+      const account = page.getByRole('combobox', { name: 'Account', exact: true })
+      await account.selectOption('all accounts')
+      const row = page.getByRole('row').filter({ has: page.locator(`a[href*="${job}"]`) })
+      await row.getByRole('cell', { name: 'guests', exact: true }).waitFor()
+      await check(page, 'jobs of all accounts')
+      await row.getByRole('link', { name: 'of the guests' }).click()
+      await page.getByText('This job belongs to the account guests.').waitFor()
+      await page.getByRole('heading', { name: 'Failures' }).waitFor()
+      await page.getByText('created', { exact: true }).waitFor()
+      for (const name of ['Resume', 'Delete data', 'Cancel', /^Retry/])
+        if (await page.getByRole('button', { name }).count()) throw new Error(`the job of another account has the button ${name}`)
+      for (const name of ['See rows', 'JSON', 'New job like this'])
+        if (await page.getByRole('link', { name, exact: true }).count()) throw new Error(`the job of another account has the link ${name}`)
+      await check(page, 'a job of another account')
+
+      await page.goto(at('usage'))
+      await account.selectOption('all accounts')
+      await page.getByRole('cell', { name: 'guests', exact: true }).first().waitFor()
+      await account.selectOption('guests')
+      await page.waitForURL(/account=guests/)
+      await page.goto(at('files'))
+      await account.selectOption('guests')
+      await page.getByRole('cell', { name: 'guests.csv' }).first().waitFor()
+      if (await page.getByRole('link', { name: 'guests.csv' }).count()) throw new Error('a file of another account has a link')
+      await check(page, 'files of another account')
+    } finally {
+      await api('DELETE', `/v1/keys/${guest.id}`)
+    }
+  })
+
+  await step('others have no choice of accounts', async (page) => {
+    const guest = await api('POST', '/v1/keys', { name: 'of a guest', role: 'admin', account: 'guests' })
+    try {
+      await page.goto(at('jobs'))
+      await logIn(page, guest.key)
+      await page.getByRole('region', { name: 'Jobs' }).waitFor()
+      if (await page.getByRole('combobox', { name: 'Account', exact: true }).count()) throw new Error('an administrator of another account can choose an account')
+    } finally {
+      await api('DELETE', `/v1/keys/${guest.id}`)
+    }
+  })
+}
