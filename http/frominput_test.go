@@ -29,6 +29,10 @@ func TestSubmit_FromJob(t *testing.T) {
 		t.Error("the rows are no chats any more")
 	}
 
+	ended := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	must.Succeed(t, w.store.MarkInputRemoved(t.Context(), ended, time.Now()))
+	w.submitted(`{"inputs":"job:` + ended + `"}`) // the results have the input
+
 	refused := func(inputs, more, field, piece string) {
 		t.Helper()
 		w.post(`{"inputs":"job:`+inputs+`"`+more+`}`).wantField(field, piece)

@@ -65,7 +65,11 @@ func TestSearchResults(t *testing.T) {
 		all := sampleEntries(s, 0, 3000)
 		part := writePart(t, s, all)
 		for _, filter := range []RowFilter{
-			{}, {Text: "29"}, {Finish: "length"}, {Code: "schema_violation"}, {Text: "99", Finish: "stop"},
+			{},
+			{Text: "29"},
+			{Finish: "length"},
+			{Code: "schema_violation"},
+			{Text: "99", Finish: "stop"},
 			{Where: []PropertyValue{{"", all[7].out.Text}}},
 		} {
 			var want []int64

@@ -19,14 +19,20 @@ import (
 
 // jobInput is the input.Reader of the stored input of another job.
 type jobInput struct {
-	in       *archive.InputReader
-	job      string // id of the other job
-	types    rowmill.IDType
-	rows     int64
+	storedRows
+	job      string           // id of the other job
 	next     int64            // index of the next row
-	columns  []string         // names of the columns of the stored rows
 	template *function.Prompt // makes the prompts; nil: the stored texts are the prompts
 	limit    int64            // size of a prompt in bytes
+}
+
+// storedRows are the rows of a job's input: in its shards, or in its result file.
+type storedRows struct {
+	row     func(index int64) (rowmill.Row, error)
+	rows    int64
+	types   rowmill.IDType
+	columns []string // names of the columns of the rows
+	close   func() error
 }
 
 // openJobInput returns a reader of the stored input of a job. A job with a limit has the rows that
@@ -38,39 +44,57 @@ func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, 
 		return nil, sourceGoneFailure(job)
 	case err != nil:
 		return nil, fmt.Errorf("read the job with the input: %w", err)
-	case record.DataRemoved != nil || record.InputRemoved != nil:
+	case record.DataRemoved != nil:
 		return nil, sourceGoneFailure(job)
 	}
-	name, m, err := g.findJobInput(ctx, &record)
-	if err != nil {
-		return nil, err
-	}
-	r := &jobInput{
-		in:  archive.NewInputReader(ctx, g.Bucket, name, &record.Spec, m),
-		job: job, types: m.IDType, rows: m.Rows, columns: results.FieldColumns(record.Spec.Function), limit: g.Limits.WithDefaults().MaxRowBytes,
-	}
+	r := &jobInput{job: job, limit: g.Limits.WithDefaults().MaxRowBytes}
 	if g.spec.Function != nil {
-		r.template, err = promptOf(&g.spec)
+		if r.template, err = promptOf(&g.spec); err != nil {
+			return nil, err
+		}
+	}
+	_, hasResults := record.Artifacts[layout.Full]
+	if hasResults && record.Spec.Limit == 0 { // then the shards are removed, or soon will be
+		r.storedRows, err = g.openResultInputs(ctx, &record)
+	} else if r.storedRows, err = g.openShards(ctx, &record); hasResults && errors.Is(err, rowmill.ErrNotFound) {
+		r.storedRows, err = g.openResultInputs(ctx, &record)
+	}
+	if errors.Is(err, rowmill.ErrNotFound) {
+		err = errors.Join(sourceGoneFailure(job), err)
 	}
 	return r, err
 }
 
-// findJobInput returns the list of the shards of a job's input, and the name of the job in their
-// keys.
-func (g *ingester) findJobInput(ctx context.Context, record *store.Record) (name string, m shard.Manifest, err error) {
+// openShards opens the shards of a job's input. If they are removed, the error is
+// rowmill.ErrNotFound.
+func (g *ingester) openShards(ctx context.Context, record *store.Record) (s storedRows, err error) {
+	name, m := record.Job.ID, shard.Manifest{}
 	if texts := record.Spec.Inline; texts != nil {
-		return record.Job.ID, shard.InlineManifest(texts), nil
-	}
-	name = layout.WholeInput(record.Job.ID)
-	m, err = archive.ReadWholeManifest(ctx, g.Bucket, record.Job.ID)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		name = record.Job.ID
+		m = shard.InlineManifest(texts)
+	} else if m, err = archive.ReadWholeManifest(ctx, g.Bucket, name); err == nil {
+		name = layout.WholeInput(name)
+	} else if errors.Is(err, rowmill.ErrNotFound) {
 		m, err = archive.ReadManifest(ctx, g.Bucket, record)
 	}
-	if errors.Is(err, rowmill.ErrNotFound) {
-		err = sourceGoneFailure(record.Job.ID)
+	in := archive.NewInputReader(ctx, g.Bucket, name, &record.Spec, m)
+	return storedRows{
+		row: in.Row, rows: m.Rows, types: m.IDType, columns: results.FieldColumns(record.Spec.Function),
+		close: func() error { in.Close(); return nil },
+	}, err
+}
+
+// openResultInputs opens the inputs in the result file of a job that succeeded: its shards are
+// removed at its end.
+func (g *ingester) openResultInputs(ctx context.Context, record *store.Record) (s storedRows, err error) {
+	file, err := g.Bucket.Open(ctx, record.Artifacts[layout.Full].Key)
+	if err != nil {
+		return s, fmt.Errorf("open the result file of job %s: %w", record.Job.ID, err)
 	}
-	return name, m, err
+	in, err := results.OpenInputs(file)
+	if err != nil {
+		return s, errors.Join(err, file.Close())
+	}
+	return storedRows{row: in.Row, rows: in.Rows, types: in.Schema.IDType, columns: in.Schema.Fields, close: file.Close}, nil
 }
 
 // sourceGoneFailure returns the failure of a job that reads the stored input of the job id, which
@@ -84,7 +108,7 @@ func (r *jobInput) Next(row *rowmill.Row) (err error) {
 	if r.next == r.rows {
 		return io.EOF
 	}
-	*row, err = r.in.Row(r.next)
+	*row, err = r.row(r.next)
 	if errors.Is(err, results.ErrInputRemoved) {
 		return errors.Join(sourceGoneFailure(r.job), err)
 	}
@@ -123,8 +147,5 @@ func (r *jobInput) namedFields(fields string) ([]byte, error) {
 // IDType returns the type of the IDs of the stored rows.
 func (r *jobInput) IDType() rowmill.IDType { return r.types }
 
-// Close closes the open shard.
-func (r *jobInput) Close() error {
-	r.in.Close()
-	return nil
-}
+// Close closes the open shard or file.
+func (r *jobInput) Close() error { return r.close() }

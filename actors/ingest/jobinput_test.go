@@ -1,12 +1,16 @@
 package ingest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
 )
 
 // templateOf returns a prompt with these columns, all required.
@@ -47,6 +51,41 @@ func TestJobInput(t *testing.T) {
 	read("prompts", old, nil, true, "T1: B1", "a prompt", "T2: B2")
 	read("another prompt", old, templateOf("Is {{body}} good?", "body"), true, "Is B1 good?", "a prompt", "Is B2 good?")
 	read("the whole input", &rowmill.Spec{Spooled: r.spool(t, "1", "2", "3"), RowChoice: rowmill.RowChoice{Limit: 1, Sample: rowmill.SampleFirst}}, nil, true, "1", "2", "3")
+}
+
+// TestJobInput_OfResults reads the rows of a job that succeeded from its result file, with their
+// IDs and columns.
+func TestJobInput_OfResults(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.put(t, "objects", `{"title":"T1","body":"B1"}`+"\n")
+	prompt := templateOf("{{title}}: {{body}}", "title", "body")
+	first, fence := r.job(t, rowmill.Spec{Spooled: "objects", Function: prompt})
+	r.runs(t, first, fence)
+	id := first.Job.ID
+	schema := results.Schema{JobID: id, Model: "m", IDColumn: "sku", IDType: rowmill.IDType{IDKind: rowmill.IDInt}, Fields: []string{"title", "body"}}
+	key := layout.NewPartKey(id, 0, 1)
+	size := must.Get(archive.WritePart(t.Context(), r.Bucket, key, schema, func(file *results.PartWriter) error {
+		for i, fields := range []string{`["T1","B1"]`, ``, `["T3","B3"]`} {
+			row := rowmill.Row{Index: int64(i), Text: fmt.Sprint("prompt ", i), Fields: fields, ID: rowmill.ID{Kind: rowmill.IDInt, Int: int64(70 + i)}}
+			if err := file.Add(&row, &rowmill.RowOutput{Text: "answer"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))(t)
+	r.cancel(t, id)
+	must.Get(r.store.AddArtifact(t.Context(), id, layout.Full, store.Artifact{Key: key, Size: size}))(t)
+	must.Succeed(t, r.Bucket.Delete(t.Context(), layout.ManifestKey(id)))
+
+	again, fence := r.job(t, rowmill.Spec{FromJob: id, Function: templateOf("{{body}}?", "body"), ColumnChoice: rowmill.ColumnChoice{IDColumn: "sku"}})
+	m := r.runs(t, again, fence)
+	if got, want := r.texts(t, again, m), []string{"B1?", "prompt 1", "B3?"}; !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	if m.IDType.IDKind != rowmill.IDInt || !slices.Equal(m.Fields, []string{"body"}) {
+		t.Errorf("the rows have IDs of type %v and the columns %v", m.IDType, m.Fields)
+	}
 }
 
 // TestJobInput_ThatIsGone tests that a job fails if the stored input is removed before it is read.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -38,13 +39,16 @@ func (sub *Submission) findSource(ctx context.Context, account string) error {
 // sourceProblem returns why the stored input of a job cannot be read by another job; empty if it
 // can.
 func sourceProblem(record store.Record) string {
+	_, hasResults := record.Artifacts[layout.Full]
 	switch {
 	case record.Spec.Raw != nil:
 		return "its rows are requests of a batch; send them as a new batch"
-	case record.DataRemoved != nil || record.InputRemoved != nil:
-		return "its input was removed, because jobs.input_retention or the retention ended; send the rows again"
 	case record.SpecDamaged:
 		return "its specification is damaged in the record store; send the rows again"
+	case record.DataRemoved == nil && hasResults: // they have the inputs, and the input itself is removed at the end of the job
+		return ""
+	case record.DataRemoved != nil || record.InputRemoved != nil:
+		return "its input was removed, because jobs.input_retention or the retention ended; send the rows again"
 	case record.Spec.Inline != nil || record.IsCutIntoShards():
 		return ""
 	case record.Job.Status.IsTerminal():
