@@ -76,7 +76,7 @@ type JobTimes struct {
 
 // Lineage holds the IDs of the jobs before and after a job.
 type Lineage struct {
-	InputOf     *string `json:"input_of"`     // the job whose stored input this job reads
+	InputOf     *string `json:"input_of"`     // this job reads the stored input of that job
 	Continues   *string `json:"continues"`    // the ended job from which this job takes over committed rows
 	ContinuedBy *string `json:"continued_by"` // the newest job that takes over rows from this job
 }
@@ -196,7 +196,7 @@ type Spec struct {
 	Inline   []string      `json:"inline,omitempty"`   // rows of a small submission (at most 64 KiB in all)
 	Spooled  string        `json:"spooled,omitempty"`  // blob key of the rows of a larger submission, one JSON string (or object for Function) per line
 	Continue *Continuation `json:"continue,omitempty"` // take the input from another job
-	FromJob  string        `json:"from_job,omitempty"` // id of the job whose stored input is read; no rows are taken over
+	FromJob  string        `json:"from_job,omitempty"` // read the stored input of the job with this id; no rows are taken over
 
 	// File is the id of an uploaded file that was copied to Spooled; empty for none.
 	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the

@@ -17,7 +17,7 @@ import (
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
 // sent; the service then uses its defaults.
 type Submission struct {
-	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file; or "job:" and the id of a job, whose stored input is read
+	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file; or "job:" and the id of a job, to read its stored input
 	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8; they are read once, while they are sent
 	Column   string                   `json:"column_name,omitempty"`    // name of the column with the rows; only with URL
 	IDColumn string                   `json:"id_column_name,omitempty"` // name of the column with the row ids; only with URL

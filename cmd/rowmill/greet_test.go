@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/internal/must"
 )
 
-// Only on a terminal, a node whose administrator key is known prints a login link, which
-// starts one session.
+// TestLoginLink tests that a node prints a login link only on a terminal, and only if it knows an
+// administrator key. The link starts one session.
 func TestLoginLink(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -26,7 +26,7 @@ const (
 )
 
 // filePrefix and jobPrefix are the beginning of the field inputs if inputs names an uploaded file,
-// or a job whose stored input is to run again.
+// or a job with a stored input.
 const (
 	filePrefix = "file:"
 	jobPrefix  = "job:"

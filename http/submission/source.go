@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// findSource reads the record of the job whose stored input the submission names. If the input
-// cannot be read, findSource adds a problem.
+// findSource reads the record of the job that inputs names. If its stored input cannot be read,
+// findSource adds a problem.
 func (sub *Submission) findSource(ctx context.Context, account string) error {
 	if sub.fromJob == "" {
 		return nil

@@ -108,7 +108,7 @@ func fitColumns(rows [][]string, width int) (widths []int, fits bool) {
 	return widths, true
 }
 
-// isNumber reports whether a cell has a number or a time, of which a part would mislead.
+// isNumber reports whether a cell has a number or a time: a part of it would mislead.
 func isNumber(cell string) bool {
 	return cell == "" || cell == "-" || '0' <= cell[0] && cell[0] <= '9'
 }

@@ -482,7 +482,7 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     if (again.input_of !== job || again.num_rows !== 301 || again.system_prompt !== 'Be long.') throw new Error(`the job is ${JSON.stringify(again)}`)
     await page.getByText('Reads the input of').waitFor()
     await page.getByRole('button', { name: 'Compare with…' }).click()
-    await page.getByText(', whose input this job reads').waitFor()
+    await page.getByText('source of the input').waitFor()
   })
 
   await step('a session that has expired asks for a key, and leads back', async (page) => {

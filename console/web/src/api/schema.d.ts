@@ -2716,7 +2716,7 @@ export interface components {
             rows_taken_over: number;
             /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
-            /** @description The job whose stored input this job reads. */
+            /** @description This job reads the stored input of that job. */
             input_of: string | null;
             /** @description The job that this one continues. */
             continues: string | null;

@@ -26,7 +26,7 @@ type Form = {
   url: string
   fileID: string
   fileRows?: number // if known without reading the whole file
-  job: string // id of the job whose stored input runs again
+  job: string // id of the job with the stored input
   jobName: string
   jobRows?: number
   column: string

@@ -44,7 +44,7 @@ function Others({ job }: { job: Job }) {
                 <Status is={j.status} />
                 <span className="small">
                   {j.model}, <Ago t={j.datetime_created} />
-                  {line.includes(j) && (j.job_id === job.input_of ? ', whose input this job reads' : j.job_id === job.continues ? ', which this job continues' : ', which continues this job')}
+                  {line.includes(j) && (j.job_id === job.input_of ? ' · source of the input' : j.job_id === job.continues ? ' · the job before' : ' · the job after')}
                 </span>
               </li>
             ))}
