@@ -38,7 +38,12 @@ func (r *call) setQuery(name string, value any) {
 	if r.query == nil {
 		r.query = url.Values{}
 	}
-	if !reflect.ValueOf(value).IsZero() {
+	v := reflect.ValueOf(value)
+	if v.Kind() == reflect.Slice {
+		for i := range v.Len() {
+			r.query.Add(name, fmt.Sprint(v.Index(i)))
+		}
+	} else if !v.IsZero() {
 		r.query.Set(name, fmt.Sprint(value))
 	}
 }

@@ -678,6 +678,18 @@ type MessageBatchID = string
 // Partial defines model for Partial.
 type Partial = Boolean
 
+// RowCode defines model for RowCode.
+type RowCode = string
+
+// RowFinish defines model for RowFinish.
+type RowFinish = string
+
+// RowText defines model for RowText.
+type RowText = string
+
+// RowWhere defines model for RowWhere.
+type RowWhere = []string
+
 // Unpack defines model for Unpack.
 type Unpack = Boolean
 
@@ -971,6 +983,67 @@ type FailedRow struct {
 type FailedRows struct {
 	Errors     []FailedRow `json:"errors"`
 	NextCursor string      `json:"next_cursor"`
+}
+
+// PreviewParams is a part of Preview.
+type PreviewParams struct {
+	// Offset The number of the first row.
+	Offset int64 `form:"offset,omitempty" json:"offset,omitempty"`
+	Limit  int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Done true: leave out rows that are not committed. Anything Go's strconv.ParseBool accepts.
+	Done Boolean `form:"done,omitempty" json:"done,omitempty"`
+
+	// Text Only rows whose input or answer contains this text; upper and lower case are equal.
+	Text RowText `form:"text,omitempty" json:"text,omitempty"`
+
+	// Where PROPERTY=VALUE: only rows whose answer is a JSON object with this value; a list has the
+	// value if one of its elements has it. =VALUE: only rows with this answer. If there are
+	// several, all must be true.
+	Where RowWhere `form:"where,omitempty" json:"where,omitempty"`
+
+	// FinishReason Only rows whose answer has this finish reason.
+	FinishReason RowFinish `form:"finish_reason,omitempty" json:"finish_reason,omitempty"`
+
+	// Code Only rows that failed with this error code.
+	Code RowCode `form:"code,omitempty" json:"code,omitempty"`
+}
+
+// PreviewRow is a part of Preview.
+type PreviewRow struct {
+	Row int64 `json:"row"`
+
+	// ID The ID of the row as text; null without an ID column.
+	ID     *string `json:"id"`
+	Status string  `json:"status"`
+
+	// Code The error code of a failed row.
+	Code *string `json:"code"`
+
+	// Input Null while the row is pending.
+	Input *string `json:"input"`
+
+	// Output Null unless the row is done.
+	Output json.RawMessage `json:"output"`
+
+	// Cut Input or output is longer than the 16 KiB in this answer.
+	Cut bool `json:"cut"`
+
+	// DurationSeconds The time of the last counted attempt.
+	DurationSeconds float64 `json:"duration_seconds"`
+	FinishReason    *string `json:"finish_reason"`
+	InputTokens     int64   `json:"input_tokens"`
+	OutputTokens    int64   `json:"output_tokens"`
+}
+
+// Preview is a part of Preview.
+type Preview struct {
+	// NextOffset The offset of the next page; null at the last row.
+	NextOffset *int64       `json:"next_offset"`
+	NumRows    *int64       `json:"num_rows"`
+	Rows       []PreviewRow `json:"rows"`
+	RowsDone   int64        `json:"rows_done"`
+	Status     string       `json:"status"`
 }
 
 // NodeRows is a part of GetProgress.
@@ -1555,6 +1628,20 @@ func (c *Client) ListErrors(ctx context.Context, jobID JobID, params ListErrorsP
 	r.setQuery("limit", params.Limit)
 	r.setQuery("cursor", params.Cursor)
 	r.setQuery("not_run", params.NotRun)
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// Preview calls GET /v1/jobs/{job_id}/preview: Show committed rows of a range, during the job or after it.
+func (c *Client) Preview(ctx context.Context, jobID JobID, params PreviewParams) (out Preview, answer Answer, err error) {
+	r := call{operation: "Preview", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/preview", escape(jobID))}
+	r.setQuery("offset", params.Offset)
+	r.setQuery("limit", params.Limit)
+	r.setQuery("done", params.Done)
+	r.setQuery("text", params.Text)
+	r.setQuery("where", params.Where)
+	r.setQuery("finish_reason", params.FinishReason)
+	r.setQuery("code", params.Code)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

@@ -232,31 +232,6 @@ func (c *jobCommands) printPartialHint(job client.Job) {
 	}
 }
 
-func (c *jobCommands) rows() *cobra.Command {
-	return c.SetBody(c.withJobCompletion(&cobra.Command{
-		Use:     "rows JOB N...",
-		Short:   "Show single rows: input, output, tokens, attempts",
-		Long:    "Show single rows as JSON, one document for each. Rows are numbered from 0.",
-		Example: "  rowmill jobs rows job-… 0 17",
-		Args:    cobra.MinimumNArgs(2),
-	}), func(ctx context.Context, api *client.Client, args []string) error {
-		for _, arg := range args[1:] {
-			n, err := strconv.ParseInt(arg, 10, 64)
-			if err != nil || n < 0 {
-				return exit.WithCode(exit.Usage, fmt.Errorf("%q is not a row number; rows are numbered from 0", arg))
-			}
-			row, _, err := api.GetRow(ctx, args[0], n)
-			if err != nil {
-				return fmt.Errorf("row %d of %s: %w", n, args[0], err)
-			}
-			if err := terminal.WriteJSON(c.Term.Out, row); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 func formatCount(n *int64) string {
 	if n == nil {
 		return ""
