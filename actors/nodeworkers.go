@@ -36,19 +36,52 @@ type nodeWorkers struct {
 // onInvite handles an owner's request to work for a job. It starts a worker, or gives
 // the present worker its new owner, or refuses.
 func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
+	if h := n.workers.running[m.Job]; h != nil && m.Epoch > h.epoch {
+		n.checkClaim(c, m, c.Sender())
+		return
+	}
+	n.admitInvite(c, m, c.Sender())
+}
+
+// checkClaim admits an invite from a new owner unless the records do not have its claim. In a split
+// of Redis the losing side may claim the job again, with a later epoch than the real owner: a
+// worker that followed it would refuse the real owner. If the records do not answer, the later
+// epoch wins.
+func (n *nodeWorkers) checkClaim(c actor.Context, m *invite, asker *actor.PID) {
+	n.tasks.run(c, "check a claim", func(ctx context.Context) mailboxStep {
+		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
+		defer cancel()
+		rec, err := n.cfg.Store.Get(ctx, m.Job)
+		return func(c actor.Context) {
+			if err == nil && rec.Epoch < m.Epoch {
+				answer(c, asker, unknownClaim(&rec))
+				return
+			}
+			n.admitInvite(c, m, asker)
+		}
+	})
+}
+
+// unknownClaim refuses an owner whose claim the records do not have.
+func unknownClaim(rec *store.Record) *peer.Refusal {
+	return refuse(codeStale, "the records do not have this claim; they have epoch %d", rec.Epoch)
+}
+
+// admitInvite does the work of onInvite after the check of the claim. asker may be nil.
+func (n *nodeWorkers) admitInvite(c actor.Context, m *invite, asker *actor.PID) {
 	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {
 	case refused != nil:
-		respondIfAsked(c, refused)
+		answer(c, asker, refused)
 	case h != nil:
 		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
-		respondIfAsked(c, &invited{Working: true})
+		answer(c, asker, &invited{Working: true})
 	case n.reach.bucketState() == nodes.Away:
 		n.workers.recordStartResult(m.Job, nil)
-		respondIfAsked(c, refuse(codeAway, "this node cannot use object storage now"))
+		answer(c, asker, refuse(codeAway, "this node cannot use object storage now"))
 	default:
-		respondIfAsked(c, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
+		answer(c, asker, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
 		n.startWorker(c, m)
 	}
 }
@@ -96,6 +129,8 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 		return nil, refuse(codeUnknownJob, "job %s is over", m.Job)
 	case rec.Epoch > m.Epoch:
 		return nil, refuse(codeStale, "the record has epoch %d", rec.Epoch)
+	case rec.Epoch < m.Epoch:
+		return nil, unknownClaim(&rec)
 	}
 	count, err := n.counters.NewCounter(&rec.Spec)
 	if err != nil {

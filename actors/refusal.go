@@ -41,9 +41,12 @@ func refusalCode(err error) string {
 	return ""
 }
 
-// respondIfAsked responds to the sender, if the sender waits for an answer.
-func respondIfAsked(c actor.Context, body any) {
-	if c.Sender() != nil {
-		c.Respond(body)
+// answer sends body to asker, unless asker is nil.
+func answer(c actor.Context, asker *actor.PID, body any) {
+	if asker != nil {
+		c.Send(asker, body)
 	}
 }
+
+// respondIfAsked responds to the sender, if the sender waits for an answer.
+func respondIfAsked(c actor.Context, body any) { answer(c, c.Sender(), body) }
