@@ -14,6 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -150,8 +151,10 @@ func (c *Cluster) redisClient() *goredis.Client {
 var errLeft = errors.New("there are leftovers")
 
 // An excuse says which leftovers of a job are allowed: objects without a record, which the
-// sweep removes after retention.orphan_age, and records of parts.
-type excuse struct{ objects, records bool }
+// sweep removes after retention.orphan_age, and records of parts. losers are objects with a later
+// epoch than the job's: the losing side of a split wrote them, and no owner removes objects of a
+// later epoch.
+type excuse struct{ objects, records, losers bool }
 
 // left returns the names of leftovers of a job.
 func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Client, job string, may excuse) (found []string, err error) {
@@ -173,7 +176,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 		return nil, err
 	}
 	for _, key := range objects {
-		if !named[key] && !may.objects {
+		if !named[key] && !may.objects && (!may.losers || layout.EpochFromKey(key) <= rec.Epoch) {
 			found = append(found, "object "+key)
 		}
 		delete(named, key)

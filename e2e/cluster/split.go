@@ -124,7 +124,7 @@ func splitBrain(lasts time.Duration) func(context.Context, *Trial) error {
 			}
 		}
 		t.struck(strike)
-		began := time.Now()
+		struck, began := &t.strikes[len(t.strikes)-1], time.Now()
 		if err := t.network.Partition(ctx, []*faultnet.Host{own.host.net, old.host.net}, rest); err != nil {
 			return err
 		}
@@ -132,6 +132,9 @@ func splitBrain(lasts time.Duration) func(context.Context, *Trial) error {
 		time.Sleep(lasts - time.Since(began))
 		if err := errors.Join(err, t.heal(ctx)); err != nil {
 			return err
+		}
+		if lasted := time.Since(began); lasted > lasts { // an election can take longer
+			struck.Rows = int(t.config.rate() * lasted.Seconds())
 		}
 		t.Redis, t.replica = next, old
 		return old.await(ctx, "follows the new primary", old.follows)

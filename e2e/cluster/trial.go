@@ -217,6 +217,7 @@ func (t *Trial) excuse() (may excuse) {
 	if t.removed != nil {
 		return excuse{}
 	}
+	may.losers = slices.ContainsFunc(t.strikes, func(s Strike) bool { return s.Forgets > 0 })
 	may.records = slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.odd() })
 	end := slices.IndexFunc(t.watched.stop(), func(g Glimpse) bool { return g.Over })
 	may.objects = may.records || slices.ContainsFunc(t.strikes, func(s Strike) bool {
