@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,18 +24,39 @@ import (
 // node, an expired session, and the login link.
 func TestConsole(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
-		unable(t, "what drives a browser is not there (`.ci/tools console`): %v", err)
-	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		unable(t, "there is no browser (Debian's chromium): %v", err)
-	}
+	needBrowser(t)
 	for _, part := range []string{"states", "newjob", "rows", "scenarios"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms")).start(t)
 			runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir(), part)
 		})
+	}
+}
+
+// TestSiteSearch builds the website of the docs and searches in it, in a real browser, from a disk.
+func TestSiteSearch(t *testing.T) {
+	t.Parallel()
+	needBrowser(t)
+	hugo := must.Get(filepath.Glob("../bin/tools/hugo-*/bin/hugo"))(t)
+	if len(hugo) == 0 {
+		unable(t, "hugo is not here (`.ci/tools docs`)")
+	}
+	site := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), hugo[0], "build", "--source", "../docs/site", "--destination", site, "--noBuildLock", "--quiet").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	runClient(t, "node", "../console/web/test/site.mjs", site)
+}
+
+// needBrowser skips a test on a machine without a browser, or fails it in CI.
+func needBrowser(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
+		unable(t, "what drives a browser is not there (`.ci/tools console`): %v", err)
+	}
+	if _, err := exec.LookPath("chromium"); err != nil {
+		unable(t, "there is no browser (Debian's chromium): %v", err)
 	}
 }
 

@@ -217,8 +217,8 @@ var (
 	identity = regexp.MustCompile(` id="?([^" >]+)`)
 )
 
-// TestSite makes the site and follows its links. It loads nothing from elsewhere and
-// runs no script, and works from a disk.
+// TestSite makes the site and follows its links. It loads nothing from elsewhere, runs only the
+// scripts of the search, and works from a disk. The search knows every page.
 func TestSite(t *testing.T) {
 	t.Parallel()
 	env := must.Get(os.ReadFile(filepath.Join(root, ".ci/tools.env")))(t)
@@ -255,8 +255,16 @@ func TestSite(t *testing.T) {
 			t.Errorf("the site has no page for %s", name)
 		}
 	}
+	index := must.Get(fs.Glob(os.DirFS(site), "sections*.js"))(t)
+	if len(index) != 1 {
+		t.Fatalf("the site has %d indexes for the search, want 1", len(index))
+	}
+	sections := string(must.Get(os.ReadFile(filepath.Join(site, index[0])))(t))
 	for name, text := range pages {
-		if strings.Contains(text, "<script") || strings.Contains(text, "raw HTML omitted") || !strings.Contains(text, "<h1") || strings.Contains(text, "<title> ") {
+		if !strings.Contains(sections, `"path":"`+name+`"`) && name != "index.html" {
+			t.Errorf("the search does not know %s", name)
+		}
+		if strings.Count(text, "<script") != 2 || strings.Contains(text, "raw HTML omitted") || !strings.Contains(text, "<h1") || strings.Contains(text, "<title> ") {
 			t.Errorf("%s has a script, HTML that is left out, or no heading", name)
 		}
 		if !strings.Contains(text, `aria-current="page"`) && !strings.HasPrefix(name, "docs/adr/0") && name != "docs/README.html" {
