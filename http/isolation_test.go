@@ -97,11 +97,12 @@ var visits = map[string]visit{
 	"GET /v1/jobs/:job_id/rows/:row": {
 		shows: true,
 	},
-	"GET /v1/jobs/:job_id/results":     {shows: true, query: all("include_inputs=true&include_cumulative_logprobs=true")},
-	"GET /v1/jobs/:job_id/results-url": {shows: true, query: all("include_inputs=true")},
-	"GET /v1/jobs/:job_id/preview":     {shows: true},
-	"GET /v1/jobs/compare":             {shows: true, path: compared("")},
-	"GET /v1/jobs/compare/summary":     {shows: true, path: compared("/summary")},
+	"GET /v1/jobs/:job_id/results":        {shows: true, query: all("include_inputs=true&include_cumulative_logprobs=true")},
+	"GET /v1/jobs/:job_id/results-url":    {shows: true, query: all("include_inputs=true")},
+	"GET /v1/jobs/:job_id/preview":        {shows: true},
+	"GET /v1/jobs/:job_id/preview/counts": {shows: true},
+	"GET /v1/jobs/compare":                {shows: true, path: compared("")},
+	"GET /v1/jobs/compare/summary":        {shows: true, path: compared("/summary")},
 	"DELETE /v1/jobs/:job_id/data": {path: func(_, of *tenant) string {
 		user := of.as(of.user)
 		id := user.submitted(`{"inputs":["a"]}`)

@@ -2,8 +2,8 @@ import { lazy, Suspense, useMemo } from 'react'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
-import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Stats, Webhook } from '../api/types'
-import { compact, duration, number, rate } from '../lib/format'
+import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
+import { compact, duration, number, rate, usd } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -59,6 +59,21 @@ function FirstJob() {
   )
 }
 
+// The open jobs: the list below, and the search for jobs that wait.
+const openJobs = '/v1/list-jobs?limit=10&status=running,starting,submitted,pending'
+
+const longWait = 5 * 60_000 // a job that waits so long, in ms, needs a look
+const budgetShare = 0.8 // of the cost quota of a month
+const warnings = ['rows wait', 'job waits', 'budget'] // the others are failures
+
+// useBudget returns the cost of this month and its limit, if the account has a limit.
+function useBudget() {
+  const can = useCan()
+  const limit = useGet<Quotas>('/v1/quotas', { enabled: can.administer, fresh: 60_000 }).data?.cost_quota_usd
+  const used = useGet<Usage>('/v1/usage', { enabled: limit != null, fresh: 60_000 }).data?.total.cost_usd
+  return limit != null && used != null ? { used, limit } : undefined
+}
+
 // Attention lists troubles of the service that the user can see and may repair. It shows nothing
 // if there are none.
 function Attention() {
@@ -66,7 +81,13 @@ function Attention() {
   const every = useEvery(5_000)
   const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { enabled: can.operate, every })
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
+  const waiting = useGet<JobPage>(openJobs).data?.jobs.filter((j) => j.status !== 'running' && Date.now() - Date.parse(j.datetime_created) > longWait) ?? []
+  const budget = useBudget()
   const troubles = [
+    ...waiting.map((j) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: j.name || j.job_id, why: j.message, since: j.datetime_created })),
+    ...(budget && budget.used >= budgetShare * budget.limit
+      ? [{ id: 'budget', to: '/quotas', state: 'budget', what: 'monthly budget', why: `${usd(budget.used)} of ${usd(budget.limit)} are used`, since: null }]
+      : []),
     ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
       id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: e.last_error ?? '', since: e.since,
     })),
@@ -86,7 +107,7 @@ function Attention() {
         {troubles.map((t) => (
           <li key={t.id}>
             <span className="job"><Link href={t.to}>{t.what}</Link></span>
-            <Status is={t.state === 'rows wait' ? 'starting' : 'failed'}>{t.state}</Status>
+            <Status is={warnings.includes(t.state) ? 'starting' : 'failed'}>{t.state}</Status>
             <span className="small grow">{t.why}</span>
             <span className="small"><Ago t={t.since} /></span>
           </li>
@@ -129,7 +150,7 @@ function States() {
 
 function Running() {
   const can = useCan()
-  const jobs = useGet<JobPage>('/v1/list-jobs?limit=10&status=running,starting,submitted,pending')
+  const jobs = useGet<JobPage>(openJobs)
   return (
     <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">View all</Link>}>
       <Load query={jobs}>
