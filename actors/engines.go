@@ -96,7 +96,7 @@ func (e EngineStatus) Waits() []string {
 // the end of the pause.
 func DescribeResting(routes map[engine.Route]string) (all []string) {
 	for _, r := range slices.Sorted(maps.Keys(routes)) {
-		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
+		all = append(all, fmt.Sprintf("%s gets no rows now: %s", r, routes[r]))
 	}
 	return all
 }

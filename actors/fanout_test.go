@@ -74,7 +74,7 @@ func TestAnEngineSaysWhyRowsWait(t *testing.T) {
 		want string
 	}{
 		"limit by the minute": {engine.RateLimit{Requests: 6}, "rows wait: this node sends at most 6 requests a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at "},
-		"rate limit":          {engine.RateLimit{}, "no rows of writer for now: HTTP 429, rate_limited; it is asked again at "},
+		"rate limit":          {engine.RateLimit{}, "writer gets no rows now: HTTP 429, rate_limited; next try at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -298,7 +298,7 @@ func (n *nodeJobs) onLeaseChanged(c actor.Context, m leaseChanged) {
 // onLeaseLost stops all jobs after this node has lost its session, because the node
 // does not own them any more.
 func (n *nodeJobs) onLeaseLost(c actor.Context) {
-	n.log.Error("session lost, so this node's jobs stop; their workers continue and wait for the next owner", "jobs", len(n.claims.owned))
+	n.log.Error("the node lost its session in the record store, so its jobs stop here; other nodes take them", "jobs", len(n.claims.owned))
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil

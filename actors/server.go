@@ -308,7 +308,7 @@ func (s *engineActor) onBreakerOpened(c actor.Context, r engine.Route, pause tim
 	if leftOut, due := s.restLog.ShouldLog(string(r), time.Now()); due {
 		s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err, "left_out", leftOut)
 	}
-	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", briefFault(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
+	next := map[engine.Route]string{r: fmt.Sprintf("%s; next try at %s", briefFault(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
 	for other, why := range s.resting {
 		if other != r {
 			next[other] = why

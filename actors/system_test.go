@@ -530,7 +530,7 @@ func TestAModelThatFailsRestsAlone(t *testing.T) {
 		texts := numbered(50)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 		b.await(id, func(r store.Record) bool {
-			return strings.HasPrefix(r.Job.Message, "Waiting for an engine that serves writer; finished rows are kept. scripted takes no rows now: HTTP 403, Forbidden; it is asked again at ")
+			return strings.HasPrefix(r.Job.Message, "Waiting for an engine that serves writer; finished rows are kept. scripted takes no rows now: HTTP 403, Forbidden; next try at ")
 		})
 		since := b.system.Engines()[0].Since
 		rec := b.end(b.submit(rowmill.Spec{Model: embedder, Inline: numbered(100)}))

@@ -69,7 +69,7 @@ you do not need it any more. If FILE or a flag changed, the run starts again. If
 run failed, the same command runs the rows that are not done.
 
 Try a few rows first with --limit 20. The same command without --limit then runs the
-other rows, and takes over the answers of the 20.
+other rows, and keeps the answers of the 20.
 
 FILE, --column, --prompt and the formats work as in rowmill jobs submit. Several
 files, or a pattern such as 'day=*/*.parquet', are one input: files of one format,

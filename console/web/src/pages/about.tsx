@@ -18,7 +18,7 @@ export default function About() {
                 ['Account', me.account],
                 ['Role', me.operator ? 'operator' : me.role],
                 ['Key', me.key_name || me.key_id || 'that of the configuration'],
-                ['Answers', me.simulated ? 'simulated by an engine' : 'from real engines'],
+                ['Answers', me.simulated ? 'simulated: no real model' : 'from real engines'],
               ]}
             />
             <p>

@@ -180,6 +180,7 @@ function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
       <Load query={pages}>
         {() => (
           <>
+            {rows.some((r) => !r.same_input) && <p className="warning" role="note">These jobs have different inputs in some rows, so their answers cannot be compared there.</p>}
             {rows.length > 0 && (
               <Table label="Rows" heads={['Row', 'Input', ...columns(jobs)]}>
                 {rows.map((r) => <Line key={r.row} jobs={jobs} row={r} />)}

@@ -97,7 +97,7 @@ function Tile({ node, gpu, engines }: { node: string; gpu: NodeGPUs['gpus'][numb
       </p>
       {engines.map((e) => (
         <p key={e.name} className="small">
-          {e.name}: {e.models.map((m) => m.id).slice(0, 2).join(', ')}{e.models.length > 2 && ` and ${e.models.length - 2} more`}, {number(e.in_flight)} in flight, {rate(e.rows_per_second, 'rows/s')}
+          {e.name}: {e.models.map((m) => m.id).slice(0, 2).join(', ') || 'no models'}{e.models.length > 2 && ` and ${e.models.length - 2} more`}, {number(e.in_flight)} in flight, {rate(e.rows_per_second, 'rows/s')}
         </p>
       ))}
       {idle && <p className="small"><strong>Idle:</strong> {whyIdle(engines)}</p>}

@@ -10,7 +10,7 @@ export default function Functions() {
   const functions = useGet<{ functions: Fn[] }>('/v1/functions')
   const publish = can.administer && <LinkButton href="/functions/new">Publish a Function</LinkButton>
   return (
-    <Page title="Functions" lead="A Function is a prompt with fields, with its model, schema and parameters." actions={publish}>
+    <Page title="Functions" lead="A Function is a saved prompt with fields to fill in, a model, a schema and parameters." actions={publish}>
       <Load query={functions}>
         {({ functions }) =>
           functions.length === 0 ? (

@@ -184,17 +184,20 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   )
 }
 
+// The failures that another job on the same input would have too.
+const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exceeded', 'invalid_input_file', 'row_too_long']
+
 function Resume({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   const [, go] = useLocation()
   const estimate = job.run_type === 'COST_ESTIMATE'
   const others = estimate || (job.input_rows ?? 0) > (job.num_rows ?? 0)
-  const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' ? 'failed' : 'missing')
+  const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' || job.failure_reason?.code === 'too_many_failed_rows' ? 'failed' : 'missing')
   const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows }), {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
-  if (job.num_rows == null || (job.status === 'succeeded' ? job.failed_rows === 0 && !others : estimate)) return null
+  if (job.num_rows == null || hopeless.includes(job.failure_reason?.code ?? '') || (job.status === 'succeeded' ? job.failed_rows === 0 && !others : estimate)) return null
   return (
     <>
       <Button variant="default" size="sm" onClick={ask}>
@@ -212,8 +215,8 @@ function Resume({ job }: { job: Job }) {
               ...(estimate
                 ? []
                 : [
-                    { value: 'missing', label: 'rows without an answer or an error' },
-                    { value: 'failed', label: 'these rows, and rows that failed' },
+                    { value: 'missing', label: 'rows not run yet' },
+                    { value: 'failed', label: 'rows not run yet, and failed rows' },
                   ]),
             ]}
           />

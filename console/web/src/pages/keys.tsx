@@ -85,7 +85,7 @@ export default function Keys() {
               </Table>
               {keyless && (
                 <p className="small">
-                  No key is known of {usd(keyless.cost_usd)} and {number(keyless.rows)} rows in these days: the key of the configuration, or before keys were recorded.
+                  {usd(keyless.cost_usd)} and {number(keyless.rows)} rows of these days belong to the key in the configuration, or are older than the record of keys.
                 </p>
               )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} keys`} />

@@ -14,7 +14,7 @@ import { curl, python } from '../lib/snippets'
 import { Code } from '../parts/copy'
 import { EstimateFirst } from '../parts/estimate'
 import { FileInput } from '../parts/fileinput'
-import { nameSize } from '../parts/job'
+import { nameSize, over } from '../parts/job'
 import { Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
 import { Try } from '../parts/try'
@@ -61,8 +61,8 @@ const option = (m: Model) => ({
 
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 const settingsOf = (j: Job): Partial<Form> => ({
-  source: 'job',
-  job: j.job_id,
+  // A job that ended before its input was read has no stored input.
+  ...(over(j.status) && !j.datetime_started ? { source: j.prompt ? 'file' : 'rows' } : { source: 'job', job: j.job_id }),
   jobName: j.name ?? j.job_id,
   jobRows: (j.input_rows ?? j.num_rows) ?? undefined,
   model: j.function?.name ?? j.model,
@@ -161,6 +161,7 @@ export default function NewJob() {
       go(`/jobs/${r.metadata.job_id}`)
     },
   })
+  useEffect(() => submit.reset(), [body]) // an error is about the form as it was sent
   return (
     <Page title="New job">
       {rows.error && <Problem error={rows.error} again={() => void rows.refetch()} />}

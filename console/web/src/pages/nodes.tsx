@@ -57,7 +57,7 @@ function Diagnose() {
   return (
     <Card title="Diagnosis" actions={<Button variant="default" size="xs" loading={diagnosis.isFetching} onClick={() => void diagnosis.refetch()}>Run it</Button>}>
       {diagnosis.error && <Problem error={diagnosis.error} />}
-      {!diagnosis.data && (diagnosis.isFetching ? <Waiting /> : <p className="small">Each node checks its records, its bucket and the other nodes. This may take ten seconds.</p>)}
+      {!diagnosis.data && (diagnosis.isFetching ? <Waiting /> : <p className="small">Each node tests its database, its object storage and the other nodes. This may take ten seconds.</p>)}
       {diagnosis.data?.nodes.map((n) => (
         <div key={n.id}>
           <h3>{n.name}</h3>

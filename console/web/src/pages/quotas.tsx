@@ -89,9 +89,9 @@ function Own({ own: o }: { own: Quotas['own'] }) {
         }}
       >
         <div className="fields">
-          {field('rows0', 'Rows, priority 0')}
+          {field('rows0', 'Maximum rows of a job, priority 0')}
           {field('tokens0', 'Tokens, priority 0')}
-          {field('rows1', 'Rows, priority 1')}
+          {field('rows1', 'Maximum rows of a job, priority 1')}
           {field('tokens1', 'Tokens, priority 1')}
           {field('cost', 'Cost a month, USD')}
         </div>

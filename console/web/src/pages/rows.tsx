@@ -194,7 +194,7 @@ function Window({ job, first, size, target, columns: chosen, show }: WindowProps
 }
 
 function FailedRows({ job, show }: { job: Job; show: (row: number) => void }) {
-  const pages = usePages<{ errors: RowError[]; next_cursor: string | null }>(`/v1/jobs/${job.job_id}/errors?limit=100`, (p) => p.next_cursor)
+  const pages = usePages<{ errors: RowError[]; next_cursor: string | null }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, (p) => p.next_cursor)
   const errors = pages.data?.pages.flatMap((p) => p.errors) ?? []
   return (
     <Load query={pages}>

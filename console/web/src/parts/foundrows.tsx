@@ -55,7 +55,7 @@ export function PropertiesAsColumns() {
   const change = useChange()
   return (
     <Switch
-      label="Properties as columns"
+      label="JSON properties as columns"
       checked={search.get('view') !== 'text'}
       onChange={(e) => {
         const { checked } = e.currentTarget

@@ -20,8 +20,8 @@ const shownJobs = 8
 export function Palette() {
   const [opened, { open, close }] = useDisclosure()
   const [help, { open: showHelp, close: hideHelp }] = useDisclosure()
+  useHotkeys([['mod+K', open]], []) // in fields, too
   useHotkeys([
-    ['mod+K', open],
     ['/', () => document.querySelector<HTMLInputElement>('main input[type="search"]')?.focus()],
     ['j', () => step(1)],
     ['k', () => step(-1)],
