@@ -92,8 +92,11 @@ func (c *accountCommands) listWebhooks() *cobra.Command {
 				if len(w.Events) > 0 {
 					events = strings.Join(w.Events, " ")
 				}
-				if w.Disabled {
+				switch recent := w.RecentDeliveries; {
+				case w.Disabled:
 					state = "disabled: " + terminal.Deref(w.DisabledReason)
+				case recent != nil && recent.Failing:
+					state = fmt.Sprintf("failing: %d of the newest %d deliveries", recent.Failed, recent.Attempted)
 				}
 				row(terminal.FillEmptyCells(w.ID, w.URL, events, state, w.SecretPrefix+"…", formatMinute(&w.CreatedAt), w.Description)...)
 			}

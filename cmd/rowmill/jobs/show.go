@@ -256,3 +256,11 @@ func formatRows(job client.Job) string {
 	}
 	return terminal.FormatCount(job.RowsDone) + "/" + terminal.FormatCount(*job.NumRows)
 }
+
+// formatRowsAndFailed is formatRows with the number of failed rows, if there are any.
+func formatRowsAndFailed(job client.Job) string {
+	if job.FailedRows == 0 {
+		return formatRows(job)
+	}
+	return formatRows(job) + ", " + terminal.FormatCount(job.FailedRows) + " failed"
+}
