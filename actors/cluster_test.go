@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,6 +49,7 @@ type host struct {
 	registry *prometheus.Registry
 	cut      atomic.Bool // no message reaches or leaves it
 	gone     atomic.Bool // it refuses connections
+	blind    atomic.Bool // its records do not answer
 	deaf     atomic.Bool // it has a version without some requests
 	mute     atomic.Bool // it does not answer requests for compactions
 	balks    atomic.Bool // its compactions fail
@@ -155,6 +157,14 @@ func (s cutStore) Claim(ctx context.Context, job, session string, by store.Claim
 		return store.Record{}, errCut
 	}
 	return s.Store.Claim(ctx, job, session, by)
+}
+
+func (s cutStore) Get(ctx context.Context, job string) (store.Record, error) {
+	if s.host.blind.Load() {
+		<-ctx.Done()
+		return store.Record{}, ctx.Err()
+	}
+	return s.Store.Get(ctx, job)
 }
 
 func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
@@ -303,7 +313,7 @@ func TestANodeThatJoinsGetsRowsOfARunningJob(t *testing.T) {
 // The loss of an owner without engines makes no row run again.
 func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"cut off", "gone"} {
+	for _, how := range []string{"cut off", "gone", "gone, and no records for a worker"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inVirtualTime(t, func(t *testing.T) {
@@ -317,7 +327,8 @@ func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 				first := b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 300 })
 				b.join(net, "second", nil) // only now: on a busy machine it could have been faster than the owner
 				owner.cut.Store(true)
-				owner.gone.Store(how == "gone")
+				owner.gone.Store(how != "cut off")
+				two.blind.Store(strings.HasSuffix(how, "no records for a worker"))
 				net.tell()
 				rec := b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
 				if rec.Session == first.Session {

@@ -43,13 +43,17 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	n.admitInvite(c, m, c.Sender())
 }
 
+// claimPatience is how long checkClaim waits for the records: less than an owner waits for the
+// answer to an invite. An owner that waits longer gives the rows of the worker to others.
+const claimPatience = 500 * time.Millisecond
+
 // checkClaim admits an invite from a new owner unless the records do not have its claim. In a split
 // of Redis the losing side may claim the job again, with a later epoch than the real owner: a
 // worker that followed it would refuse the real owner. If the records do not answer, the later
 // epoch wins.
 func (n *nodeWorkers) checkClaim(c actor.Context, m *invite, asker *actor.PID) {
 	n.tasks.run(c, "check a claim", func(ctx context.Context) mailboxStep {
-		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
+		ctx, cancel := context.WithTimeout(ctx, claimPatience)
 		defer cancel()
 		rec, err := n.cfg.Store.Get(ctx, m.Job)
 		return func(c actor.Context) {
