@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -139,24 +139,22 @@ type comparison struct {
 
 // openComparison finds the jobs in the query. It refuses jobs that cannot be compared.
 func (r *Rows) openComparison(c *gin.Context, p *request.Problems) (*comparison, error) {
-	ids := strings.FieldsFunc(c.Query("jobs"), func(char rune) bool { return char == ',' })
+	var ids []string
+	if list := c.Query("jobs"); list != "" {
+		ids = strings.Split(list, ",")
+	}
 	if len(ids) < minCompared || len(ids) > maxCompared {
 		p.Add("jobs", "has %d ids; it must have the ids of %d to %d jobs, separated by commas", len(ids), minCompared, maxCompared)
-	}
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if seen[id] {
-			p.Add("jobs", "has the id %s twice; name different jobs", textfmt.Shorten(id, 64))
-			break
-		}
-		seen[id] = true
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
 	all := &comparison{Archive: r.Archive}
-	for _, id := range ids {
+	for i, id := range ids {
 		record, err := r.Jobs.Find(c, id)
+		if err == nil && slices.Contains(ids[:i], id) {
+			err = rowmill.Invalid("jobs", "has the id %s twice; name different jobs", id)
+		}
 		if err != nil {
 			return nil, err
 		}
