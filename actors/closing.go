@@ -94,6 +94,24 @@ func (e *jobEnder) release(ctx context.Context) any {
 	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
 }
 
+// parkForInput parks a job that reads the input of another job, because the other job has not read
+// its input yet. A parked job takes no place on a node.
+func (e *jobEnder) parkForInput(ctx context.Context, source string, pause time.Duration) any {
+	message := "Waiting until " + source + ", whose input this job reads, has read its input."
+	err := e.storage.Retry(ctx, func() error { return e.cfg.Store.Park(ctx, e.fence, pause, message) })
+	if err != nil {
+		e.log.Warn("parking the job failed; a node will claim it again", "err", err)
+	}
+	return jobOver{id: e.fence.JobID, unsure: err != nil}
+}
+
+// inputPause returns how long a job that waits for the input of another job stays parked. The pause
+// grows with the age of the job: a job that waits long then causes few writes, and it starts late by
+// at most a quarter of its wait.
+func inputPause(age time.Duration) time.Duration {
+	return min(max(age/4, time.Second), time.Minute)
+}
+
 // waitForWrites returns when all writes of the job's objects, and all requests to stop workers,
 // have ended.
 func (e *jobEnder) waitForWrites() {

@@ -141,6 +141,11 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 			return g.whole, nil
 		}
 	}
+	if rec.Spec.FromJob != "" { // first: the other job may need the turn
+		if err := g.awaitJobInput(ctx, rec.Spec.FromJob); err != nil {
+			return m, err
+		}
+	}
 	leave, ok := cfg.Turn(ctx)
 	if !ok {
 		return m, ctx.Err()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -35,6 +36,44 @@ type storedRows struct {
 	close   func() error
 }
 
+// ErrInputNotReady means that a job reads the stored input of another job, and the other job has not
+// yet read its input.
+var ErrInputNotReady = errors.New("the other job has not read its input yet")
+
+const (
+	// inputPatience is how long a job waits for another job to read its input, before the job returns
+	// ErrInputNotReady. Meanwhile it keeps its place on the node. Most inputs are read in this time.
+	inputPatience = 5 * time.Second
+	inputLook     = 100 * time.Millisecond // time between two looks at the other job
+)
+
+// awaitJobInput waits until another job has read its input or has ended. After inputPatience it
+// returns ErrInputNotReady.
+func (g *ingester) awaitJobInput(ctx context.Context, job string) error {
+	for began := g.Clock(); ; {
+		var source store.Record
+		err := g.Wait(ctx, func() (err error) {
+			source, err = g.Jobs.Get(ctx, job)
+			return err
+		})
+		switch {
+		case errors.Is(err, rowmill.ErrNotFound):
+			return nil // openJobInput says that the input is gone
+		case err != nil:
+			return fmt.Errorf("read the job with the input: %w", err)
+		case source.Spec.Inline != nil || source.IsCutIntoShards() || source.Job.Status.IsTerminal():
+			return nil
+		case g.Clock().Sub(began) >= inputPatience:
+			return ErrInputNotReady
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(inputLook):
+		}
+	}
+}
+
 // openJobInput returns a reader of the stored input of a job. A job with a limit has the rows that
 // its limit left out, too.
 func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, error) {
@@ -60,7 +99,11 @@ func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, 
 		r.storedRows, err = g.openResultInputs(ctx, &record)
 	}
 	if errors.Is(err, rowmill.ErrNotFound) {
-		err = errors.Join(sourceGoneFailure(job), err)
+		gone := sourceGoneFailure(job)
+		if !record.IsCutIntoShards() && record.InputRemoved == nil {
+			gone = rowmill.Failf(rowmill.CodeDownloadFailed, "The job %s, whose input this job reads, ended before it had read its input. Send the rows again.", job)
+		}
+		err = errors.Join(gone, err)
 	}
 	return r, err
 }

@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -88,6 +90,47 @@ func TestJobInput_OfResults(t *testing.T) {
 	}
 }
 
+// countShards records that the input of a job is cut into shards.
+func (r *rig) countShards(t *testing.T, fence store.Fence) {
+	t.Helper()
+	must.Get(r.store.Update(t.Context(), fence, func(r *store.Record) error {
+		r.Shards = 1
+		return nil
+	}))(t)
+}
+
+// TestJobInput_ThatIsNotRead tests that a job waits a while for another job to read its input, and
+// then returns ErrInputNotReady. If the other job ends first, the job fails.
+func TestJobInput_ThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	first, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, "x", "y")})
+	began, looks := time.Now(), 0
+	r.Clock = func() time.Time {
+		looks++
+		return began.Add(time.Duration(looks) * inputPatience / 10)
+	}
+	waits, waitsFence := r.job(t, rowmill.Spec{FromJob: first.Job.ID})
+	if _, err := r.run(t, waits, waitsFence); !errors.Is(err, ErrInputNotReady) || looks < 10 {
+		t.Errorf("the job got %v after %d looks", err, looks)
+	}
+	r.Clock = time.Now
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		r.runs(t, first, fence)
+		r.countShards(t, fence)
+	}()
+	if got := r.texts(t, waits, r.runs(t, waits, waitsFence)); !slices.Equal(got, []string{"x", "y"}) {
+		t.Errorf("read %q", got)
+	}
+	<-read
+
+	ended, _ := r.job(t, rowmill.Spec{Spooled: r.spool(t, "x", "y")})
+	r.cancel(t, ended.Job.ID)
+	r.fails(t, rowmill.Spec{FromJob: ended.Job.ID}, rowmill.CodeDownloadFailed, "ended before it had read its input")
+}
+
 // TestJobInput_ThatIsGone tests that a job fails if the stored input is removed before it is read.
 func TestJobInput_ThatIsGone(t *testing.T) {
 	t.Parallel()
@@ -95,6 +138,7 @@ func TestJobInput_ThatIsGone(t *testing.T) {
 	r.fails(t, rowmill.Spec{FromJob: "job-unknown"}, rowmill.CodeDownloadFailed, "is not kept any more. Send the rows again.")
 	first, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, "x", "y")})
 	r.runs(t, first, fence)
+	r.countShards(t, fence)
 	must.Succeed(t, r.Bucket.Delete(t.Context(), layout.ShardKey(first.Job.ID, 0)))
 	r.fails(t, rowmill.Spec{FromJob: first.Job.ID}, rowmill.CodeDownloadFailed, "is not kept any more")
 	must.Succeed(t, r.Bucket.Delete(t.Context(), layout.ManifestKey(first.Job.ID)))
