@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -54,6 +55,22 @@ const codeJobNotOver = "job_not_over"
 // bytes. A broken transfer cannot be resumed.
 func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Writer) (int64, error) {
 	return c.streamAnswer(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.queryParams(), w)
+}
+
+// SaveJoint writes the results of two to four jobs on one input to the Parquet file path, and returns
+// its size in bytes. The file appears only when it is complete.
+func (c *Client) SaveJoint(ctx context.Context, ids []string, path string) (int64, error) {
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return 0, fmt.Errorf("save the results: %w", err)
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	size, err := c.streamAnswer(ctx, http.MethodGet, "/v1/jobs/compare/results", url.Values{"jobs": {strings.Join(ids, ",")}}, part)
+	if err != nil {
+		return 0, err
+	}
+	return size, publishPart(part, path)
 }
 
 // streamAnswer sends a request and copies the answer to w.

@@ -75,7 +75,7 @@ func (w *world) part(f store.Fence, schema results.Schema, shard int, first int6
 
 func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
 	return results.Schema{
-		JobID: record.Job.ID, Model: record.Spec.Model.ID, IDColumn: record.Spec.IDColumn, IDType: rowmill.IDType{IDKind: kind},
+		JobID: record.Job.ID, Output: record.Spec.Output, Model: record.Spec.Model.ID, IDColumn: record.Spec.IDColumn, IDType: rowmill.IDType{IDKind: kind},
 		Embedding: record.Spec.Model.Kind == rowmill.KindEmbedding,
 	}
 }

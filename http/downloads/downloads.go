@@ -44,6 +44,7 @@ type Downloads struct {
 // Route adds the routes of result files.
 func (d *Downloads) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/results", d.HandleRaw(d.sendResults))
+	v1.GET("/jobs/compare/results", d.HandleRaw(d.sendJoint))
 	v1.GET("/jobs/:job_id/results-url", d.Handle(d.showResultURLs))
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/rowmill/rowmill/http/jobs"
 )
 
 const (
@@ -29,8 +31,8 @@ type agreement struct {
 // whole output if it is not an object.
 type jointCounts struct {
 	rows, equal int64
-	values      map[any]*[maxCompared]int64 // number of rows by value, for each job
-	pairs       map[[2]any]int64            // number of rows by the values of the first two jobs
+	values      map[any]*[jobs.MaxCompared]int64 // number of rows by value, for each job
+	pairs       map[[2]any]int64                 // number of rows by the values of the first two jobs
 }
 
 func newAgreement(jobs int) *agreement {
@@ -91,7 +93,7 @@ func (a *agreement) addProperties(row *jointRow) {
 func (a *agreement) count(name string, values []any) {
 	f, known := a.properties[name]
 	if !known && len(a.properties) < maxComparedProperties && len(name) <= maxValueBytes {
-		f = &jointCounts{values: map[any]*[maxCompared]int64{}, pairs: map[[2]any]int64{}}
+		f = &jointCounts{values: map[any]*[jobs.MaxCompared]int64{}, pairs: map[[2]any]int64{}}
 		a.properties[name] = f
 	}
 	if f == nil {
@@ -104,7 +106,7 @@ func (a *agreement) count(name string, values []any) {
 			return
 		}
 		if f.values[v] == nil {
-			f.values[v] = new([maxCompared]int64)
+			f.values[v] = new([jobs.MaxCompared]int64)
 		}
 		f.values[v][i]++
 		equal = equal && v == values[0]

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -22,9 +19,6 @@ import (
 )
 
 const (
-	// minCompared and maxCompared limit the jobs of a comparison.
-	minCompared = 2
-	maxCompared = 4
 	// maxRowsRead limits the rows of each job that a request reads to find different rows.
 	maxRowsRead = 10_000
 	// maxRowsCounted limits the rows of each job that a request reads to count equal rows.
@@ -139,35 +133,8 @@ type comparison struct {
 
 // openComparison finds the jobs in the query. It refuses jobs that cannot be compared.
 func (r *Rows) openComparison(c *gin.Context, p *request.Problems) (*comparison, error) {
-	var ids []string
-	if list := c.Query("jobs"); list != "" {
-		ids = strings.Split(list, ",")
-	}
-	if len(ids) < minCompared || len(ids) > maxCompared {
-		p.Add("jobs", "has %d ids; it must have the ids of %d to %d jobs, separated by commas", len(ids), minCompared, maxCompared)
-	}
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	all := &comparison{Archive: r.Archive}
-	for i, id := range ids {
-		record, err := r.Jobs.Find(c, id)
-		if err == nil && slices.Contains(ids[:i], id) {
-			err = rowmill.Invalid("jobs", "has the id %s twice; name different jobs", id)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := request.CheckHasPartialRows(record, results.FileVariant{}); err != nil {
-			return nil, request.FromError(err).WithField("job_id", id)
-		}
-		all.records = append(all.records, record)
-		if first, n := all.numRows(), *record.Job.NumRows; n != first {
-			return nil, request.Errorf(http.StatusConflict, "different_num_rows",
-				"job %s has %d rows and job %s has %d; only jobs on the same input can be compared", ids[0], first, id, n)
-		}
-	}
-	return all, nil
+	found, err := r.Jobs.FindCompared(c, p, func(record store.Record) error { return request.CheckHasPartialRows(record, results.FileVariant{}) })
+	return &comparison{Archive: r.Archive, records: found}, err
 }
 
 // numRows returns the number of rows, which is the same for all jobs.
