@@ -76,9 +76,10 @@ type JobTimes struct {
 
 // Lineage holds the IDs of the jobs before and after a job.
 type Lineage struct {
-	InputOf     *string `json:"input_of"`     // this job reads the stored input of that job
-	Continues   *string `json:"continues"`    // the ended job from which this job takes over committed rows
-	ContinuedBy *string `json:"continued_by"` // the newest job that takes over rows from this job
+	InputOf     *string  `json:"input_of"`      // this job reads the stored input of that job
+	Set         []string `json:"set,omitempty"` // ids of all jobs that POST /v1/sets created together, in order; empty for other jobs
+	Continues   *string  `json:"continues"`     // the ended job from which this job takes over committed rows
+	ContinuedBy *string  `json:"continued_by"`  // the newest job that takes over rows from this job
 }
 
 // MaxNameRunes is the longest name of a job, in Unicode code points.

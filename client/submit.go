@@ -43,9 +43,23 @@ type Submission struct {
 	Name        string           `json:"name,omitempty"`
 	Description string           `json:"description,omitempty"`
 
+	Variants []Variant `json:"variants,omitempty"` // only for SubmitSet
+
 	// IdempotencyKey makes it safe to repeat a submission: with an equal key and an equal
 	// submission the service creates no second job.
 	IdempotencyKey string `json:"-"`
+}
+
+// A Variant has the fields in which a job of a set differs from the submission. Empty fields are the
+// same as in the submission.
+type Variant struct {
+	Model    string          `json:"model,omitempty"`
+	Output   string          `json:"output_name,omitempty"`
+	Prompt   string          `json:"prompt,omitempty"`
+	System   string          `json:"system_prompt,omitempty"`
+	Schema   json.RawMessage `json:"json_schema,omitempty"`
+	Sampling map[string]any  `json:"sampling_params,omitempty"`
+	Name     string          `json:"name,omitempty"`
 }
 
 // RowsOf returns rows that are in memory in the form of Submission.Rows.
@@ -75,10 +89,39 @@ func (s Submission) marshalHead() ([]byte, error) {
 }
 
 // Submit creates a job. It reads the rows while it sends them.
-func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
+func (c *Client) Submit(ctx context.Context, s Submission) (made Submitted, err error) {
+	if err := c.sendSubmission(ctx, "/v1/batch-inference", s, &made); err != nil {
+		return Submitted{}, err
+	}
+	if made.JobID == "" {
+		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer has no job id")}
+	}
+	return made, nil
+}
+
+// SubmittedSet is the answer to a submission of a set.
+type SubmittedSet struct {
+	Jobs     []string `json:"results"` // ids of the jobs, in the order of the variants
+	Warnings []string `json:"warnings"`
+}
+
+// SubmitSet creates two to four jobs on one input, one for each element of Variants. It reads the rows
+// while it sends them.
+func (c *Client) SubmitSet(ctx context.Context, s Submission) (made SubmittedSet, err error) {
+	if err := c.sendSubmission(ctx, "/v1/sets", s, &made); err != nil {
+		return SubmittedSet{}, err
+	}
+	if len(made.Jobs) != len(s.Variants) {
+		return SubmittedSet{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer has %d job ids, want %d", len(made.Jobs), len(s.Variants))}
+	}
+	return made, nil
+}
+
+// sendSubmission posts a submission to path and decodes the answer into out.
+func (c *Client) sendSubmission(ctx context.Context, path string, s Submission, out any) error {
 	head, err := s.marshalHead()
 	if err != nil {
-		return Submitted{}, fmt.Errorf("encode the submission: %w", err)
+		return fmt.Errorf("encode the submission: %w", err)
 	}
 	body, pipe := io.Pipe()
 	written := make(chan struct{})
@@ -88,9 +131,9 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	}()
 	defer func() { _ = body.Close(); <-written }()
 
-	req, err := c.newRequest(ctx, http.MethodPost, "/v1/batch-inference", nil, body)
+	req, err := c.newRequest(ctx, http.MethodPost, path, nil, body)
 	if err != nil {
-		return Submitted{}, err
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Expect", "100-continue")
@@ -99,17 +142,10 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	}
 	resp, err := c.sendRequest(req)
 	if err != nil {
-		return Submitted{}, err
+		return err
 	}
 	defer resp.Body.Close()
-	var made Submitted
-	if err := c.decodeAnswer(ctx, resp, &made); err != nil {
-		return Submitted{}, err
-	}
-	if made.JobID == "" {
-		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer has no job id")}
-	}
-	return made, nil
+	return c.decodeAnswer(ctx, resp, out)
 }
 
 // writeBody writes the body of a submission: head, with the rows as its last field. If

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/wait"
 )
@@ -184,6 +185,31 @@ func TestRun_Limit(t *testing.T) {
 	if calls := w.calls.Load(); calls != 20+rows {
 		t.Errorf("%d requests after a few rows were asked for again, want %d", calls, 20+rows)
 	}
+}
+
+// TestRun_Models runs the same rows with two models. The table has a column of answers for each, and
+// the answers of the first rows are kept when the rest runs.
+func TestRun_Models(t *testing.T) {
+	t.Parallel()
+	r := &localRun{dir: t.TempDir()}
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "rows.csv"), csvOf(t, 300), 0o600))
+	r.args = []string{"rows.csv", "--column", "text", "--keep", "id", "--simulate", "--model", "llama-3.1-8b", "--model", "qwen-3-4b", "-o", "answers.parquet"}
+	r.end(t, 2, []string{"name a file that ends in .parquet"}, "-o", "answers.csv")
+	r.end(t, 2, []string{"may be given at most 4 times"}, "--model", "3", "--model", "4", "--model", "5")
+	r.end(t, 2, []string{"names qwen-3-4b twice"}, "--model", "qwen-3-4b")
+	r.end(t, 1, []string{`variants[2].model: "nobody" is neither a model`}, "--model", "nobody", "-o", "nobody.parquet")
+	r.end(t, 0, []string{"llama-3.1-8b: 20 rows in", "qwen-3-4b: 20 rows in"}, "--limit", "20")
+	r.end(t, 0, []string{"qwen-3-4b: running the other rows: 20 are done", "wrote answers.parquet"})
+	file := must.Get(os.ReadFile(filepath.Join(r.dir, "answers.parquet")))(t)
+	table := must.Get(columnar.OpenTable(bytes.NewReader(file), int64(len(file))))(t)
+	var columns []string
+	for _, c := range table.Columns() {
+		columns = append(columns, c.Name)
+	}
+	if want := []string{"id", "inputs", "llama-3.1-8b", "qwen-3-4b"}; !slices.Equal(columns, want) || table.Rows() != 300 {
+		t.Errorf("%d rows with the columns %q, want 300 with %q", table.Rows(), columns, want)
+	}
+	r.end(t, 0, []string{"answers.parquet is complete"})
 }
 
 // TestRun_Files runs several files as one input.

@@ -45,7 +45,10 @@ func TestSubmit_FromJob(t *testing.T) {
 	refused(plain, `,"id_column_name":"id"`, "id_column_name", "is the same as in the job")
 	refused(plain, `,"messages":true`, "messages", "is the same as in the job")
 	refused(plain, `,"keep_columns":"*"`, "keep_columns", "has no other columns")
-	refused(w.submitted(`{"inputs":"https://example.org/a.csv"}`), "", "inputs", "still being read")
+	unread := w.submitted(`{"inputs":"https://example.org/a.csv"}`)
+	w.submitted(`{"inputs":"job:` + unread + `"}`) // waits until the input is read
+	w.get("/v1/job-cancel/" + unread).want(200)
+	refused(unread, "", "inputs", "ended before its input was read")
 	gone := w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/job-cancel/" + gone).want(200)
 	must.Succeed(t, w.store.MarkInputRemoved(t.Context(), gone, time.Now()))

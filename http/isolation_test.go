@@ -103,6 +103,7 @@ var visits = map[string]visit{
 	"GET /v1/jobs/:job_id/preview/counts": {shows: true},
 	"GET /v1/jobs/compare":                {shows: true, path: compared("")},
 	"GET /v1/jobs/compare/summary":        {shows: true, path: compared("/summary")},
+	"GET /v1/jobs/compare/results":        {shows: true, path: compared("/results"), status: 409},
 	"DELETE /v1/jobs/:job_id/data": {path: func(_, of *tenant) string {
 		user := of.as(of.user)
 		id := user.submitted(`{"inputs":["a"]}`)
@@ -121,6 +122,11 @@ var visits = map[string]visit{
 	"GET /v1/stream-job-progress/:job_id": {path: func(_, of *tenant) string { return "/v1/stream-job-progress/" + of.jobs["done"] }},
 	"POST /v1/batch-inference": {
 		body: func(of *tenant) string { return `{"inputs":"file:` + of.file + `","model":"` + of.function() + `"}` },
+	},
+	"POST /v1/sets": {
+		body: func(of *tenant) string {
+			return `{"inputs":"file:` + of.file + `","model":"` + of.function() + `","variants":[{},{}]}`
+		},
 	},
 	"POST /v1/files":                 {form: true, body: func(*tenant) string { return formOf("mine.jsonl", "x") }},
 	"GET /v1/files":                  {shows: true, query: func(of *tenant) string { return "after=" + of.as(of.user).uploaded(of.account+" spare", "x") }},

@@ -17,7 +17,7 @@ import (
 // findSource reads the record of the job that inputs names. If its stored input cannot be read,
 // findSource adds a problem.
 func (sub *Submission) findSource(ctx context.Context, account string) error {
-	if sub.fromJob == "" {
+	if sub.fromJob == "" || sub.inSet {
 		return nil
 	}
 	record, err := sub.Jobs.Get(ctx, sub.fromJob)
@@ -49,12 +49,10 @@ func sourceProblem(record store.Record) string {
 		return ""
 	case record.DataRemoved != nil || record.InputRemoved != nil:
 		return "its input was removed, because jobs.input_retention or the retention ended; send the rows again"
-	case record.Spec.Inline != nil || record.IsCutIntoShards():
-		return ""
-	case record.Job.Status.IsTerminal():
+	case record.Spec.Inline == nil && !record.IsCutIntoShards() && record.Job.Status.IsTerminal():
 		return "it ended before its input was read; send the rows again"
 	}
-	return "its input is still being read; try again later"
+	return "" // the new job waits until the input is read
 }
 
 // useSource makes the job read the stored input of another job. The stored rows have their IDs,
@@ -65,6 +63,9 @@ func (sub *Submission) useSource(job *CheckedJob) {
 		return // a problem says why
 	}
 	job.Spec.FromJob, job.Spec.IDColumn = sub.source.Job.ID, was.IDColumn
+	if was.Limit > 0 && sub.source.InputRemoved != nil {
+		job.warn(fmt.Sprintf("inputs: only the rows that job %s ran are still stored; the job does not read the other rows of its input, because jobs.input_retention ended", sub.source.Job.ID))
+	}
 	if job.prompt == nil {
 		job.Spec.Messages = was.Messages
 		return
@@ -73,13 +74,17 @@ func (sub *Submission) useSource(job *CheckedJob) {
 	if job.call != nil {
 		field = fieldModel
 	}
+	if sub.inSet && was.Function == nil {
+		sub.problems.Add(field, "needs columns, but the rows of the first variant are texts without columns; give the first variant a prompt, too")
+		return
+	}
 	if was.Function == nil {
 		sub.problems.Add(field, "needs columns, but the rows of job %s are texts without columns; send the file again", sub.source.Job.ID)
 		return
 	}
 	columns := results.FieldColumns(was.Function)
 	for _, in := range job.prompt.Inputs() {
-		if in.Required && !slices.Contains(columns, in.Name) {
+		if in.Required && !sub.inSet && !slices.Contains(columns, in.Name) {
 			sub.problems.Add(field, "needs the column %q, which the stored input of job %s lacks; it has %s", in.Name, sub.source.Job.ID, strings.Join(columns, ", "))
 		}
 	}

@@ -73,6 +73,7 @@ type Submission struct {
 
 	fromJob string       // the job id in inputs; empty if there is none
 	source  store.Record // the record of this job; empty if it cannot be used
+	inSet   bool         // true if source is the first job of a set, and this is another job of the set
 }
 
 // newSubmission returns an empty submission with a new job id.
@@ -182,6 +183,7 @@ type CheckedJob struct {
 	prompt   *function.Prompt // makes prompts from rows with fields; nil if rows are prompts
 	file     store.File       // the file that inputs names
 	labels   rowmill.Labels
+	set      []string // ids of all jobs of the set; nil if the job is in no set
 	warnings []string
 }
 
@@ -203,7 +205,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 	if !job.sub.inline {
 		return nil
 	}
-	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || job.Spec.Messages || len(job.Spec.Keep) > 0 // a later job can run the other rows, and ingest reads the columns
+	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || job.Spec.Messages || len(job.Spec.Keep) > 0 || job.set != nil // a later job can run the other rows, and ingest and the jobs of a set read the columns
 	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(job.prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt
@@ -224,7 +226,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
-	made.Labels = job.labels
+	made.Labels, made.Set = job.labels, job.set
 	if spec.FromJob != "" {
 		made.InputOf = &spec.FromJob
 	}

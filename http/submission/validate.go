@@ -83,6 +83,11 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 			)
 		}},
 		{name: "keep_columns", read: func() { sub.readKeep(job) }},
+		{name: fieldVariants, read: func() {
+			if _, given := sub.fields[fieldVariants]; given {
+				sub.problems.Add(fieldVariants, "is only for POST /v1/sets")
+			}
+		}},
 		{name: "limit", want: "an integer", into: &spec.Limit, rule: func() error {
 			return refuseIf(spec.Limit < 1, "must be at least 1; leave it out to run all rows")
 		}},
@@ -149,6 +154,9 @@ func (sub *Submission) validate(job *CheckedJob) {
 	spec.Seed = rand.Int64N(math.MaxInt32 + 1)  // the range that every engine accepts
 	if seed, fixed := spec.Sampling["seed"].(int64); fixed {
 		spec.Seed = seed
+	}
+	if sub.inSet && spec.Sample == rowmill.SampleRandom {
+		spec.Seed = sub.source.Spec.Seed // chooses the same rows as the first job of the set
 	}
 	if len(sub.unknown) > 0 {
 		job.warn(sub.unknownWarning())

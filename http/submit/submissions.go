@@ -6,11 +6,9 @@ package submit
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -65,6 +63,7 @@ type Submissions struct {
 // Route adds the routes that create jobs.
 func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
+	v1.POST("/sets", s.Handle(s.submitSet))
 	resumptions := &resumeHandler{s, jobs, resultArchive}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
@@ -131,19 +130,12 @@ func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.
 // body is written, or nil.
 func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, bodyHash hash.Hash) (record store.Record, repeated bool, err error) {
 	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
-	sent := s.Body(c, s.MaxBody)
-	var body io.Reader = sent
-	if bodyHash != nil {
-		body = io.TeeReader(body, bodyHash)
-	}
-	sub, err := s.Intake.Read(ctx, body)
+	sub, err := s.readBody(c, idem, bodyHash)
 	if err != nil {
 		return record, false, err
 	}
 	defer sub.Close()
-	sent.ClearReadDeadline()
 	if idem != nil {
-		idem.BodyHash = hex.EncodeToString(bodyHash.Sum(nil))
 		record, err = s.Store.Lookup(ctx, who.Account, *idem)
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return record, err == nil, idempotencyError(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,14 +19,14 @@ func (c *jobCommands) attach() *cobra.Command {
 	var s resultFlags
 	var timeout time.Duration
 	cmd := c.withJobCompletion(&cobra.Command{
-		Use:   "attach JOB",
+		Use:   "attach JOB...",
 		Short: "Follow a job and write its results",
 		Long: `Follow a job until it ends and write its results. For an estimate it prints the
-result.
+result. The results of two to four jobs on one input become one Parquet file.
 
 Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		Example: "  rowmill jobs attach job-… --output answers.parquet",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.RangeArgs(1, maxModels),
 	})
 	s.addFlags(cmd, "")
 	addTimeoutFlag(cmd, &timeout)
@@ -33,7 +34,12 @@ Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		if err := s.resolvePath(args[0]); err != nil {
 			return err
 		}
-		return c.followAndSave(ctx, api, args[0], &s, timeout)
+		if len(args) > 1 {
+			if err := s.checkJoint(); err != nil {
+				return exit.WithCode(exit.Usage, fmt.Errorf("several jobs have one result file: %w", err))
+			}
+		}
+		return c.followAndSave(ctx, api, args, &s, timeout)
 	})
 }
 
@@ -41,31 +47,35 @@ func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
-// followAndSave follows a job until it ends, and writes its results. If following stops
-// before the job ends, followAndSave prints how to continue.
-func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, id string, s *resultFlags, timeout time.Duration) error {
+// followAndSave follows a job, or the jobs of a set, until they end, and writes their results. If
+// following stops before that, followAndSave prints how to continue.
+func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, ids []string, s *resultFlags, timeout time.Duration) (err error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			exit.WithCode(exit.Timeout, fmt.Errorf("%s has not ended after %v", id, timeout)))
+			exit.WithCode(exit.Timeout, fmt.Errorf("%s has not ended after %v", strings.Join(ids, ", "), timeout)))
 		defer cancel()
 	}
+	defer func() {
+		if err != nil && (ctx.Err() != nil || client.Temporary(err)) {
+			c.printHowToReattach(ids, s, err)
+		}
+	}()
 	begun := c.Term.Now()
-	job, err := c.followJob(ctx, api, id)
-	if err == nil {
-		if err = outcomeError(job); err != nil {
+	for _, id := range ids {
+		job, err := c.followJob(ctx, api, id)
+		if err == nil {
+			err = outcomeError(job)
+		}
+		if err != nil {
 			return err
 		}
 		if job.RunType == rowmill.RunEstimate {
 			return c.printEstimate(job)
 		}
 		c.printSummary(job, c.Term.Now().Sub(begun))
-		err = c.saveResults(ctx, api, id, s)
 	}
-	if err != nil && (ctx.Err() != nil || client.Temporary(err)) {
-		c.printHowToReattach(id, s, err)
-	}
-	return err
+	return c.saveResults(ctx, api, ids, s)
 }
 
 // printSummary prints how many rows and tokens a succeeded job had, and how long it took.
@@ -103,10 +113,11 @@ func (c *jobCommands) printCuts(job client.Job) {
 
 // printHowToReattach prints that the job continues without this program, and how to follow or
 // cancel the job. It prints even with --quiet.
-func (c *jobCommands) printHowToReattach(id string, s *resultFlags, why error) {
+func (c *jobCommands) printHowToReattach(ids []string, s *resultFlags, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.Term.Err, "detached")
 	}
-	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.formatFlags(), id)
+	all := strings.Join(ids, " ")
+	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", all, s.formatFlags(), all)
 }

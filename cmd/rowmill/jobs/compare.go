@@ -34,7 +34,9 @@ func (c *jobCommands) compare() *cobra.Command {
 rows are equal, and rows with different outputs side by side.
 
 JSON is compared by its value, not by its text. For properties of the outputs with at most
-20 different values, VALUES has each value with its number of rows in each job.`,
+20 different values, VALUES has each value with its number of rows in each job.
+
+rowmill jobs attach JOB JOB... writes the results of the jobs as one Parquet file.`,
 		Example: `  rowmill jobs compare job-… job-…
   rowmill jobs compare job-… job-… job-… --rows 0 --csv compared.csv`,
 		Args: cobra.RangeArgs(2, 4),

@@ -71,6 +71,9 @@ run failed, the same command runs the rows that are not done.
 Try a few rows first with --limit 20. The same command without --limit then runs the
 other rows, and keeps the answers of the 20.
 
+With several --model the same rows run with each model, and the result file has one
+column of answers for each.
+
 FILE, --column, --prompt and the formats work as in rowmill jobs submit. Several
 files, or a pattern such as 'day=*/*.parquet', are one input: files of one format,
 tables with the same columns. The ending of --output is the format of the results:
@@ -114,6 +117,9 @@ func (r *runCommand) run(ctx context.Context, sources []string) (err error) {
 	}
 	name := defaultResultName(sources[0])
 	if err := r.save.setPath(name); err != nil {
+		return err
+	}
+	if err := r.checkSetOutput(); err != nil {
 		return err
 	}
 	if r.node.Dir == "" {
@@ -180,116 +186,152 @@ func (r *runCommand) checkFormat() error {
 	return nil
 }
 
-// finish begins or continues the job of the run, follows it, and writes its results.
+// finish begins or continues the jobs of the run, follows them, and writes their results.
 func (r *runCommand) finish(ctx context.Context, api *client.Client, sources []string, state *runState) error {
-	id, err := r.findOrSubmit(ctx, api, sources, state)
+	ids, err := r.findOrSubmit(ctx, api, sources, state)
 	if err != nil {
 		return err
 	}
-	job, err := r.followJob(ctx, api, id)
-	if err != nil {
-		return err
+	for _, id := range ids {
+		job, err := r.followJob(ctx, api, id)
+		if err == nil {
+			err = r.reportEnd(ctx, api, job)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := r.reportEnd(ctx, api, job); err != nil {
-		return err
-	}
-	if err := r.saveResults(ctx, api, id, &r.save); err != nil {
+	if err := r.saveResults(ctx, api, ids, &r.save); err != nil {
 		return err
 	}
 	state.Written = true
 	return state.save()
 }
 
-// findOrSubmit returns the id of the job of the run: the unfinished or succeeded job of an
-// earlier start of the command, a job that runs the rest of a failed one, or a new job.
-func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sources []string, state *runState) (id string, err error) {
+// findOrSubmit returns the ids of the jobs of the run, one for each model: the unfinished or succeeded
+// jobs of an earlier start of the command, jobs that run the rest of them, or new jobs.
+func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sources []string, state *runState) (ids []string, err error) {
 	if state.Job == "" {
 		state.changed = state.changed || state.RowChoice != r.RowChoice // the key belongs to another submission
 		return r.submitRun(ctx, api, sources, state)
 	}
-	job, err := api.Job(ctx, state.Job)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("find the job of the earlier run in %s: %w", r.node.Dir, err)
-	case state.changed:
-		if !job.Status.IsTerminal() {
-			if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
-				return "", fmt.Errorf("cancel the earlier run: %w", err)
-			}
-		}
-		r.Term.Say("the input or a flag changed, so the run starts again")
-		return r.submitRun(ctx, api, sources, state)
-	case state.RowChoice != r.RowChoice:
-		return r.changeRows(ctx, api, sources, state, job)
-	case job.Status == rowmill.StatusFailed && job.RowsDone == 0:
-		state.changed = true // nothing is done, so a new job is the same as the rest of the old job
-		return r.submitRun(ctx, api, sources, state)
-	case job.Status == rowmill.StatusFailed || job.Status == rowmill.StatusCancelled:
-		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{})
+	var jobs []client.Job
+	for _, id := range state.jobs() {
+		job, err := api.Job(ctx, id)
 		if err != nil {
-			return "", fmt.Errorf("run the rest of the failed run: %w", err)
+			return nil, fmt.Errorf("find the job of the earlier run in %s: %w", r.node.Dir, err)
 		}
-		r.Term.Say("running the rest of the failed run: %s rows are done", terminal.FormatCount(job.RowsDone-job.FailedRows))
-		state.Job = made.JobID
-		return state.Job, state.save()
-	case !job.Status.IsTerminal():
-		r.Term.Say("continuing the run")
+		jobs = append(jobs, job)
 	}
-	return job.ID, nil
-}
-
-// changeRows returns the id of the job to follow after --limit or --sample changed. Without a
-// limit now, it is a job that takes over the rows of the earlier job and runs all others. A run
-// of the whole input is not given up for a few rows.
-func (r *runCommand) changeRows(ctx context.Context, api *client.Client, sources []string, state *runState, job client.Job) (id string, err error) {
-	if state.Limit == 0 && job.RowsDone > 0 {
-		return "", exit.WithCode(exit.Usage, fmt.Errorf("%s rows of the whole input are done in %s: leave out --limit, or try a few rows with another --state", terminal.FormatCount(job.RowsDone), r.node.Dir))
+	begin, err := r.mustBegin(state, jobs)
+	if err != nil {
+		return nil, err
 	}
-	if !job.Status.IsTerminal() {
-		if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
-			return "", fmt.Errorf("cancel the earlier run: %w", err)
+	changes := state.RowChoice != r.RowChoice
+	if begin || changes {
+		if jobs, err = r.endJobs(ctx, api, jobs); err != nil {
+			return nil, err
 		}
-		if job, err = r.followJob(ctx, api, job.ID); err != nil {
-			return "", err
-		}
+		begin = begin || !slices.ContainsFunc(jobs, func(job client.Job) bool { return job.RowsDone > 0 })
 	}
-	switch {
-	case r.Limit > 0 || job.RowsDone == 0:
-		r.Term.Say("--limit or --sample changed, so the run starts again")
+	if begin {
 		state.changed = true
 		return r.submitRun(ctx, api, sources, state)
-	case job.HasOtherRows() || job.Status != rowmill.StatusSucceeded:
-		made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, client.Resumption{Rows: "rest"})
-		if err != nil {
-			return "", fmt.Errorf("run the other rows: %w", err)
-		}
-		r.Term.Say("running the other rows: %s are done", terminal.FormatCount(job.RowsDone-job.FailedRows))
-		state.Job = made.JobID
 	}
-	state.RowChoice, state.Written = r.RowChoice, false
-	return state.Job, state.save()
+	for _, job := range jobs {
+		id, err := r.continueJob(ctx, api, job, changes)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	if changes {
+		state.RowChoice, state.Written = r.RowChoice, false
+	}
+	return ids, state.setJobs(ids)
 }
 
-// submitRun submits the job of the run.
-func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources []string, state *runState) (id string, err error) {
+// mustBegin reports whether the run must begin again, although an earlier start of the command has
+// created its jobs. A run of the whole input is not given up for a few rows.
+func (r *runCommand) mustBegin(state *runState, jobs []client.Job) (bool, error) {
+	isLost := !slices.ContainsFunc(jobs, func(job client.Job) bool { return job.Status != rowmill.StatusFailed || job.RowsDone > 0 })
+	switch {
+	case state.changed:
+		r.Term.Say("the input or a flag changed, so the run starts again")
+		return true, nil
+	case state.RowChoice == r.RowChoice:
+		return isLost, nil // no row is done, so new jobs are the same as the rest of the old jobs
+	case state.Limit == 0 && jobs[0].RowsDone > 0:
+		return false, exit.WithCode(exit.Usage, fmt.Errorf("%s rows of the whole input are done in %s: leave out --limit, or try a few rows with another --state", terminal.FormatCount(jobs[0].RowsDone), r.node.Dir))
+	case r.Limit > 0:
+		r.Term.Say("--limit or --sample changed, so the run starts again")
+		return true, nil
+	}
+	return false, nil
+}
+
+// endJobs cancels the jobs that have not ended, and returns all jobs after their end.
+func (r *runCommand) endJobs(ctx context.Context, api *client.Client, jobs []client.Job) (ended []client.Job, err error) {
+	for _, job := range jobs {
+		if !job.Status.IsTerminal() {
+			if _, _, err := api.CancelJob(ctx, job.ID); err != nil {
+				return nil, fmt.Errorf("cancel the earlier run: %w", err)
+			}
+			if job, err = r.followJob(ctx, api, job.ID); err != nil {
+				return nil, err
+			}
+		}
+		ended = append(ended, job)
+	}
+	return ended, nil
+}
+
+// continueJob returns the id of the job that continues a job of an earlier start: the job itself, or a
+// new job that takes over its rows and runs the others. whole means that the earlier start had
+// --limit, and this one has not.
+func (r *runCommand) continueJob(ctx context.Context, api *client.Client, job client.Job, whole bool) (id string, err error) {
+	rest := client.Resumption{}
+	switch {
+	case !job.Status.IsTerminal():
+		r.Term.Say("continuing the run")
+		return job.ID, nil
+	case whole && (job.HasOtherRows() || job.Status != rowmill.StatusSucceeded):
+		rest.Rows = "rest"
+	case whole || job.Status == rowmill.StatusSucceeded:
+		return job.ID, nil
+	}
+	made, _, err := api.ResumeJob(ctx, job.ID, client.ResumeJobParams{}, rest)
+	if err != nil {
+		return "", fmt.Errorf("run the rest of the earlier run: %w", err)
+	}
+	if whole {
+		r.Term.Say("%srunning the other rows: %s are done", r.nameModel(job), terminal.FormatCount(job.RowsDone-job.FailedRows))
+	} else {
+		r.Term.Say("%srunning the rest of the failed run: %s rows are done", r.nameModel(job), terminal.FormatCount(job.RowsDone-job.FailedRows))
+	}
+	return made.JobID, nil
+}
+
+// submitRun submits the jobs of the run.
+func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources []string, state *runState) (ids []string, err error) {
 	if state.changed || state.Key == "" {
 		*state = runState{path: state.path, Command: state.command, command: state.command, RowChoice: r.RowChoice, Key: uuid.NewString()}
 		if err := state.save(); err != nil { // first: after a crash, the same key finds the job
-			return "", err
+			return nil, err
 		}
 	}
 	if err := r.awaitModel(ctx, api); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := r.chooseModel(ctx, api, &r.submitFlags); err != nil {
-		return "", err
+		return nil, err
 	}
 	source := sources[0]
 	if len(sources) > 1 {
 		source = filepath.Join(r.node.Dir, "input")
 		format, err := r.combineInputs(ctx, sources, input.Options{Format: input.Format(r.Format), Column: r.Column, IDColumn: r.IDColumn}, source)
 		if err != nil {
-			return "", exit.WithCode(exit.Usage, err)
+			return nil, exit.WithCode(exit.Usage, err)
 		}
 		defer os.Remove(source)
 		r.Format = string(format)
@@ -306,15 +348,13 @@ func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources 
 		}
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	r.IdempotencyKey = state.Key
-	made, err := api.Submit(ctx, r.Submission)
-	if err != nil {
-		return "", fmt.Errorf("submit: %w", err)
+	if ids, _, err = r.send(ctx, api); err != nil {
+		return nil, fmt.Errorf("submit: %w", err)
 	}
-	state.Job = made.JobID
-	return state.Job, state.save()
+	return ids, state.setJobs(ids)
 }
 
 // serverPatience is how long the command waits for the first answer of an inference server.
@@ -366,10 +406,10 @@ func (r *runCommand) reportEnd(ctx context.Context, api *client.Client, job clie
 	if job.Started != nil && job.Completed != nil {
 		took = job.Completed.Sub(*job.Started)
 	}
-	r.Term.Say("%s rows in %s, %s tokens in, %s out", terminal.FormatCount(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
+	r.Term.Say("%s%s rows in %s, %s tokens in, %s out", r.nameModel(job), terminal.FormatCount(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
 		terminal.FormatCount(terminal.Deref(job.InputTokens)), terminal.FormatCount(terminal.Deref(job.OutputTokens)))
 	if job.FailedRows > 0 {
-		r.Term.Say("warning: %s rows failed and have no output%s", terminal.FormatCount(job.FailedRows), r.describeFailedRows(ctx, api, job))
+		r.Term.Say("warning: %s%s rows failed and have no output%s", r.nameModel(job), terminal.FormatCount(job.FailedRows), r.describeFailedRows(ctx, api, job))
 	}
 	if job.HasOtherRows() {
 		r.Term.Say("the input has %s rows; the same command without --limit runs the others", terminal.FormatCount(*job.InputRows))

@@ -20,9 +20,10 @@ import (
 type runState struct {
 	Command string `json:"command"` // identifies the input, and the flags of the job except --limit and --sample
 	rowmill.RowChoice
-	Key     string `json:"idempotency_key"` // of the submission
-	Job     string `json:"job,omitempty"`   // id of the job; empty before the node has answered
-	Written bool   `json:"written"`         // the results are written
+	Key     string   `json:"idempotency_key"`      // of the submission
+	Job     string   `json:"job,omitempty"`        // id of the job; empty before the node has answered
+	Others  []string `json:"other_jobs,omitempty"` // ids of the jobs of other models
+	Written bool     `json:"written"`              // the results are written
 
 	path    string
 	command string // Command of this start
@@ -107,6 +108,15 @@ func (r *runCommand) copyStdin() (path string, hash []byte, err error) {
 	sum := sha256.New()
 	_, err = io.Copy(io.MultiWriter(file, sum), r.Term.In)
 	return file.Name(), sum.Sum(nil), errors.Join(err, file.Close())
+}
+
+// jobs returns the ids of all jobs of the run.
+func (s *runState) jobs() []string { return append([]string{s.Job}, s.Others...) }
+
+// setJobs records the jobs of the run.
+func (s *runState) setJobs(ids []string) error {
+	s.Job, s.Others = ids[0], ids[1:]
+	return s.save()
 }
 
 func (s *runState) save() error {

@@ -139,8 +139,13 @@ func (s *resultFlags) formatFlags() string {
 	return out.String()
 }
 
-// saveResults writes the results of a job to a file or to standard output.
-func (c *jobCommands) saveResults(ctx context.Context, api *client.Client, id string, s *resultFlags) error {
+// saveResults writes the results of a job to a file or to standard output. The results of several
+// jobs become one Parquet file.
+func (c *jobCommands) saveResults(ctx context.Context, api *client.Client, ids []string, s *resultFlags) error {
+	if len(ids) > 1 {
+		return c.saveJoint(ctx, api, ids, s)
+	}
+	id := ids[0]
 	if s.path == stdout {
 		if _, err := api.Stream(ctx, id, s.want, c.Term.Out); err != nil {
 			return fmt.Errorf("results of %s: %w", id, err)

@@ -217,7 +217,7 @@ an ended job.`,
 			}
 			c.printPartialHint(job)
 		}
-		return c.saveResults(ctx, api, args[0], &s)
+		return c.saveResults(ctx, api, args[:1], &s)
 	})
 }
 

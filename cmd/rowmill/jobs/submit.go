@@ -37,6 +37,7 @@ const (
 // submitFlags holds the values of the flags of `rowmill jobs submit`.
 type submitFlags struct {
 	client.Submission
+	models  []string // more than one: a set of jobs on one input
 	prompt  string
 	run     string // file with the definition of a Function
 	system  string
@@ -68,6 +69,10 @@ counted first and then sent with the submission.
 
 With --prompt the prompt of each row is made from columns of a table.
 
+With several --model the same rows run with each model, one job for each. The result
+file then has one column of answers for each model; rowmill jobs compare counts how often
+the answers are equal.
+
 A table is uploaded in parts if it is larger than 8 MiB, or if more than one of
 its columns may be needed: with --prompt, for a Function, with --keep, which copies
 columns into the results, or with --id-column, which copies IDs. To continue an interrupted
@@ -94,6 +99,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 		Example: `  rowmill jobs submit reviews.csv --column text --system-prompt 'Positive or negative?'
   rowmill jobs submit reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}'
   rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
+  rowmill jobs submit reviews.csv --column text --model llama-3.1-8b --model qwen-3-4b
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
   rowmill jobs submit reviews.csv --column text --estimate
   rowmill jobs submit job:job-… --model llama-3.1-8b --system-prompt 'One word: positive or negative?'
@@ -129,7 +135,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 // addRowFlags adds the flags that say how each row is run.
 func (s *submitFlags) addRowFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: gpt-oss-20b, or the only model that is served)")
+	flags.StringArrayVarP(&s.models, "model", "m", nil, "model or Function; give it 2 to 4 times to run the same rows with each (default: gpt-oss-20b, or the only model that is served)")
 	flags.StringVarP(&s.Column, "column", "c", "", "column or field with the text to run")
 	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
 	flags.StringVar(&s.Output, "output-column", "", "name of the column with the answers in the results (default: the job's ID)")
@@ -160,6 +166,9 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 			return err
 		}
 	}
+	if err := s.checkSetOutput(); err != nil {
+		return err
+	}
 	if err := c.chooseModel(ctx, api, s); err != nil {
 		return err
 	}
@@ -183,7 +192,7 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 	if s.IdempotencyKey == "" {
 		s.IdempotencyKey = uuid.NewString()
 	}
-	made, err := api.Submit(ctx, s.Submission)
+	ids, warnings, err := s.send(ctx, api)
 	if err != nil {
 		if ctx.Err() != nil || client.Temporary(err) {
 			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", shellQuote(s.IdempotencyKey))
@@ -191,19 +200,24 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 		return fmt.Errorf("submit: %w", err)
 	}
 	created()
-	for _, warning := range made.Warnings {
+	for _, warning := range warnings {
 		c.Term.Say("warning: %s", warning)
 	}
-	c.Term.Say("created %s, see %s", made.JobID, consoleAddress(api, made.JobID))
+	for _, id := range ids {
+		c.Term.Say("created %s, see %s", id, consoleAddress(api, id))
+	}
 	if s.detach {
-		_, err := fmt.Fprintln(c.Term.Out, made.JobID)
+		_, err := fmt.Fprintln(c.Term.Out, strings.Join(ids, "\n"))
 		return err
 	}
-	return c.followAndSave(ctx, api, made.JobID, &s.save, s.timeout)
+	return c.followAndSave(ctx, api, ids, &s.save, s.timeout)
 }
 
 // readFlags checks the flags, reads the files that they name, and fills in the submission.
 func (s *submitFlags) readFlags() error {
+	if err := s.readModels(); err != nil {
+		return fmt.Errorf("--model: %w", err)
+	}
 	if s.Format = s.kind; s.Format == kindAuto {
 		s.Format = ""
 	}
