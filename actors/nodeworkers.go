@@ -66,7 +66,7 @@ func (n *nodeWorkers) checkClaim(c actor.Context, m *invite, asker *actor.PID) {
 	})
 }
 
-// unknownClaim refuses an owner whose claim the records do not have.
+// unknownClaim returns the refusal of an owner: the record does not have its claim.
 func unknownClaim(rec *store.Record) *peer.Refusal {
 	return refuse(codeStale, "the records do not have this claim; they have epoch %d", rec.Epoch)
 }

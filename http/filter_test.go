@@ -59,7 +59,7 @@ func TestPreview_RefusesBadFilter(t *testing.T) {
 	}
 }
 
-// TestCountProperties counts the values of answers, also those of selected rows only.
+// TestCountProperties counts the values of the answers of all rows, and of selected rows.
 func TestCountProperties(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -83,6 +83,6 @@ func TestCountProperties(t *testing.T) {
 	}
 	waiting := w.submitted(`{"inputs":["a"]}`)
 	if body := w.get("/v1/jobs/" + waiting + "/preview/counts").want(200).json(); body["counted"] != 0.0 {
-		t.Errorf("counts of a job whose rows are not counted: %v", body)
+		t.Errorf("the job has no number of rows yet, but it has counts: %v", body)
 	}
 }

@@ -79,17 +79,17 @@ func (c *PropertyCounter) Add(out *rowmill.RowOutput) {
 	answer := strings.TrimSpace(WithoutReasoning(out.Text))
 	switch object := []byte(answer); {
 	case isObject(object):
-		textfmt.VisitMembers(object, func(name string, _, value []byte) { c.valuesOf(name).addJSON(value) })
+		textfmt.VisitMembers(object, func(name string, _, value []byte) { c.counterOf(name).addJSON(value) })
 	case answer != "":
-		whole := c.valuesOf("")
+		whole := c.counterOf("")
 		whole.rows++
 		whole.addText(answer)
 	}
 }
 
-// valuesOf returns the values of a property. Beyond maxProperties it returns values that nobody
-// reads.
-func (c *PropertyCounter) valuesOf(name string) *propertyValues {
+// counterOf returns the counter of a property. After maxProperties properties, a new property gets a
+// counter that is not part of the result.
+func (c *PropertyCounter) counterOf(name string) *propertyValues {
 	at := slices.IndexFunc(c.properties, func(p *propertyValues) bool { return p.name == name })
 	if at >= 0 {
 		return c.properties[at]

@@ -22,8 +22,8 @@ const (
 	// preview.
 	defaultPreview = 100
 	maxPreview     = 1000
-	// maxCountedRows limits the number of rows whose values a request counts. They show the
-	// shares of the values well enough.
+	// maxCountedRows limits the rows that a request reads to count their values. The shares of
+	// the values in these rows are close to the shares in all rows.
 	maxCountedRows = 100_000
 	// maxConditions limits the number of conditions of a filter.
 	maxConditions = 20

@@ -68,7 +68,7 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// jobWithRows returns the job whose id is in the path, if its rows are stored.
+// jobWithRows returns the job in the path, or an error if no rows of the job are stored.
 func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
 	return withRows(r.Jobs.FindInPath(c))
 }

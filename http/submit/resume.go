@@ -215,7 +215,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 // if the job cannot have this value.
 func replaceMaxTokens(spec *rowmill.Spec, maxTokens int64) (map[string]any, error) {
 	if spec.Model.Kind == rowmill.KindRaw || spec.Model.Kind == rowmill.KindEmbedding {
-		return nil, rowmill.Invalid("sampling_params.max_tokens", "cannot be changed: the job is a batch, whose requests have their own parameters, or it makes embeddings")
+		return nil, rowmill.Invalid("sampling_params.max_tokens", "cannot be changed for a batch, because its requests have their own parameters, nor for an embedding model; leave it out")
 	}
 	model := spec.Model
 	model.Sampling = spec.Sampling

@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// allAccounts is the account under which table audit holds a second copy of all entries.
+// allAccounts is an empty account name. Table audit has each entry twice: under its account, and
+// under allAccounts, so that one scan reads the entries of all accounts.
 const allAccounts = ""
 
 // AppendAudit adds an entry to the audit record.

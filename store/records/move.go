@@ -160,8 +160,7 @@ func (t *tx) exportDelivery(key, raw []byte) (store.ExportEntry, error) {
 	return store.ExportEntry{Delivery: &store.DeliveryExport{Version: d.Version, Delivery: d}}, err
 }
 
-// exportAudit decodes an audit entry. It skips the second copy of each entry, which has
-// the account allAccounts.
+// exportAudit decodes an audit entry. It skips the second copy of each entry, see allAccounts.
 func exportAudit(_ *tx, key, raw []byte) (e store.ExportEntry, err error) {
 	if bytes.HasPrefix(key, []byte(allAccounts+"\x00")) {
 		return e, nil

@@ -34,9 +34,9 @@ input: all of them, or the rows that satisfy every flag. Texts above 16 KiB are 
 		Args: cobra.MinimumNArgs(1),
 	})
 	flags := cmd.Flags()
-	flags.StringArrayVar((*[]string)(&filter.Where), "where", nil, "PROPERTY=VALUE: only rows whose answer is a JSON object with this value; =VALUE: only rows with this answer; repeatable")
-	flags.StringVar(&filter.Text, "text", "", "only rows whose input or answer contains this text")
-	flags.StringVar(&filter.FinishReason, "finish-reason", "", "only rows whose answer has this finish reason, such as length")
+	flags.StringArrayVar((*[]string)(&filter.Where), "where", nil, "PROPERTY=VALUE: only rows with this value of a property of their JSON answer; =VALUE: only rows with this answer; repeatable")
+	flags.StringVar(&filter.Text, "text", "", "only rows with this text in the input or the answer")
+	flags.StringVar(&filter.FinishReason, "finish-reason", "", "only rows with this finish reason, such as length")
 	flags.StringVar(&filter.Code, "code", "", "only rows that failed with this code, such as schema_violation")
 	flags.Int64Var(&limit, "limit", defaultFoundRows, "largest number of rows to print")
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
