@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
@@ -201,9 +203,27 @@ func (refusingLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", textfmt.Shorten(url, 256))
 }
 
-// formatCompileError returns the text of the compiler's error on one line of limited length,
-// without address.
+// formatCompileError returns the text of the compiler's error on one line of limited length, without
+// address: for each place of the schema that breaks a rule, the first rule.
 func formatCompileError(err error) string {
-	reason := strings.ReplaceAll(err.Error(), address, "")
-	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
+	var broken *jsonschema.ValidationError
+	if invalid := (*jsonschema.SchemaValidationError)(nil); !errors.As(err, &invalid) || !errors.As(invalid.Err, &broken) {
+		reason := strings.ReplaceAll(err.Error(), address, "")
+		return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
+	}
+	english, seen := message.NewPrinter(language.English), map[string]bool{}
+	var problems []string
+	var add func(*jsonschema.ValidationError)
+	add = func(e *jsonschema.ValidationError) {
+		place := "/" + strings.Join(e.InstanceLocation, "/")
+		if len(e.Causes) == 0 && !seen[place] {
+			seen[place] = true
+			problems = append(problems, fmt.Sprintf("at %s: %s", place, e.ErrorKind.LocalizedString(english)))
+		}
+		for _, cause := range e.Causes {
+			add(cause)
+		}
+	}
+	add(broken)
+	return textfmt.Shorten(strings.Join(problems, "; "), 1024)
 }
