@@ -89,7 +89,7 @@ func (sub *Submission) readVariants() (variants []map[string]json.RawMessage) {
 		return nil
 	}
 	delete(sub.fields, fieldVariants)
-	if _, given := sub.fields["cost_estimate"]; given {
+	if estimate := false; sub.decodeField("cost_estimate", "a boolean", &estimate) && estimate {
 		sub.problems.Add("cost_estimate", "cannot be used in a set; estimate the cost of each variant by itself")
 	}
 	for i, fields := range variants {
