@@ -25,6 +25,7 @@ BEYOND = {
     "createBatch": ("input_file_id", "model"),  # a file for batches, with a model that there is
     # names what is not there, is a URL, or goes only with a URL; dedup is not beside random_seed_per_input
     "submitBatch": ("inputs", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages"),
+    "submitSet": ("inputs", "variants", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages"),
     "publishFunction": ("name", "model", "inputs", "prompt", "system_prompt", "json_schema", "sampling_params", "account"),
     "runFunction": ("input", "inputs", "definition", "revision"),  # not both of these, and a definition that could be published
     "createKey": ("expires_at", "account"),  # in the future; the same in body and query
