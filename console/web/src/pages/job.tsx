@@ -15,7 +15,7 @@ import { Code } from '../parts/copy'
 import { Bar, over, Status, tryRows } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
-import { cutCode, Retry, RetryLonger } from '../parts/retry'
+import { Retry, RetryLonger, truncatedCode } from '../parts/retry'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
@@ -290,7 +290,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
   const act = useCan().act && !other
   const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { every: !over(job.status) && every })
   const byCode = useSamples(job, !other)
-  const cut = counts.data?.counts.find((e) => e.code === cutCode)
+  const truncated = counts.data?.counts.find((e) => e.code === truncatedCode)
   return (
     <Card
       title="Failures"
@@ -329,7 +329,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
                 </tr>
               ))}
             </Table>
-            {act && cut && over(job.status) && <RetryLonger job={job} cut={cut.rows} />}
+            {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} />}
             {c.counted < c.failed_rows && (
               <p className="small">
                 {number(c.counted)} of {number(c.failed_rows)} failures are counted.

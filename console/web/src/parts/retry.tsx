@@ -6,8 +6,8 @@ import { useAct, useCan } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
 import { number } from '../lib/format'
 
-// cutCode is the code of rows whose answers were cut at max_tokens.
-export const cutCode = 'output_truncated'
+// truncatedCode is the error code of a row whose answer reached max_tokens before its end.
+export const truncatedCode = 'output_truncated'
 
 // Retry runs the failed rows of a job again, in a new job.
 export function Retry({ job, params, disabled, text }: { job: Job; params?: { max_tokens: number }; disabled?: boolean; text?: string }) {
@@ -23,8 +23,8 @@ export function Retry({ job, params, disabled, text }: { job: Job; params?: { ma
   )
 }
 
-// RetryLonger is Retry with a larger max_tokens, for a job with cut answers.
-export function RetryLonger({ job, cut }: { job: Job; cut: number }) {
+// RetryLonger is Retry with a larger max_tokens. truncated is the number of rows with truncatedCode.
+export function RetryLonger({ job, truncated }: { job: Job; truncated: number }) {
   const can = useCan()
   const was = job.sampling_params.max_tokens as number | undefined
   const [limit, setLimit] = useState<number | string>(was ? was * 2 : '')
@@ -33,7 +33,7 @@ export function RetryLonger({ job, cut }: { job: Job; cut: number }) {
     <div className="fields">
       <NumberInput
         label="New max_tokens"
-        description={`${number(cut)} ${cut === 1 ? 'answer was' : 'answers were'} cut at ${was ? `max_tokens ${number(was)}` : 'the limit of the server'}. Answers of other rows stay.`}
+        description={`${number(truncated)} ${truncated === 1 ? 'answer was' : 'answers were'} cut at ${was ? `max_tokens ${number(was)}` : 'the limit of the server'}. Answers of other rows stay.`}
         min={1}
         allowDecimal={false}
         value={limit}
