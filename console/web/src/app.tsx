@@ -1,5 +1,5 @@
 import { lazy, Suspense, useEffect } from 'react'
-import { useQueryClient } from '@tanstack/react-query'
+import { useIsMutating, useQueryClient } from '@tanstack/react-query'
 import { Route, Switch, useLocation } from 'wouter'
 import { onSignedOut } from './api/client'
 import { useCan, useMe } from './api/hooks'
@@ -7,7 +7,7 @@ import { LiveProvider } from './live'
 import { Login, loginLinkToken } from './pages/login'
 import { Boundary } from './parts/boundary'
 import { Problem, Waiting } from './parts/load'
-import { Shell } from './shell'
+import { logOutKey, Shell } from './shell'
 
 const Overview = lazy(() => import('./pages/overview'))
 const Jobs = lazy(() => import('./pages/jobs'))
@@ -52,7 +52,8 @@ function SignedIn() {
   const me = useMe()
   const can = useCan()
   const [path] = useLocation()
-  if (me.isPending) return <Waiting />
+  const logsOut = useIsMutating({ mutationKey: [logOutKey] }) > 0
+  if (me.isPending || logsOut) return <Waiting />
   if (!me.data) return me.error.status === 401 ? <Waiting /> : <Problem error={me.error} again={() => void me.refetch()} />
   return (
     <LiveProvider>

@@ -37,10 +37,11 @@ export const poll = (client: QueryClient, ...paths: string[]) => client.invalida
 const below = (paths: string[]) => ({ predicate: (q: Query) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
 
 // useAct runs an action that changes data, shows the result, and reads the affected
-// paths again. refused reports a result that is a failure.
-export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; refused?: (r: R) => boolean; paths?: string[] } = {}) {
+// paths again. refused reports a result that is a failure. key names the action for useIsMutating.
+export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; refused?: (r: R) => boolean; paths?: string[]; key?: string } = {}) {
   const client = useQueryClient()
   return useMutation<R, Error, A>({
+    mutationKey: options.key ? [options.key] : undefined,
     mutationFn: act,
     onSuccess: (r) => {
       const message = options.done?.(r)
