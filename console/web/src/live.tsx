@@ -1,6 +1,6 @@
 import { createContext, useContext, useEffect, useState, type ReactNode } from 'react'
 import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
-import { useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
+import { useQuery, useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
 import { useRoute, useSearch } from 'wouter'
 import { apiURL, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
@@ -31,7 +31,10 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const [attempt, setAttempt] = useState(0)
   const [, params] = useRoute('/jobs/:id/*?')
   const other = new URLSearchParams(useSearch()).has('account') // there are no events of other accounts
-  const job = params?.id?.startsWith('job-') && !other ? params.id : undefined
+  const onPage = params?.id?.startsWith('job-') && !other ? params.id : undefined
+  // The page asks for the job. A stream with a job that does not exist would be refused.
+  const found = useQuery({ queryKey: [`/v1/jobs/${onPage}`], enabled: false, select: () => true }).data
+  const job = found ? onPage : undefined
   const active = wanted && visible
 
   useEffect(() => {
