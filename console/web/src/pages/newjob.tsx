@@ -42,6 +42,7 @@ type Form = {
   params: string
   output: string // name of the output column
   name: string
+  fileName: string // the name that the chosen file gave to the job; empty without a file
   description: string
   priority: string
   equal: string
@@ -50,7 +51,7 @@ type Form = {
 
 const blank: Form = {
   source: 'rows', rows: '', url: '', fileID: '', job: '', jobName: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
-  output: '', name: '', description: '', priority: '', equal: '',
+  output: '', name: '', fileName: '', description: '', priority: '', equal: '',
 }
 
 // option returns a model with its prices and context.
@@ -372,7 +373,9 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           fileID={form.fileID}
           uploaded={(fileID) => set({ fileID })}
           peeked={(p, name) => {
-            set({ seen: p, column: likelyPrompts(p), idColumn: '', fileRows: p.rows, name: form.name || name.slice(0, nameSize) })
+            const fileName = name.slice(0, nameSize)
+            const edited = form.name && form.name !== form.fileName
+            set({ seen: p, column: likelyPrompts(p), idColumn: '', fileRows: p.rows, fileName, ...(!edited && { name: fileName }) })
           }}
         />
       )}
