@@ -5,6 +5,9 @@ export const none = '–'
 
 export const number = (n: number | null | undefined) => (n == null ? none : whole.format(n))
 
+// plural returns a number with its noun, such as "1 row" or "2 rows".
+export const plural = (n: number, noun: string) => `${whole.format(n)} ${noun}${n === 1 ? '' : 's'}`
+
 export const compact = (n: number | null | undefined) => (n == null ? none : n < 10_000 ? whole.format(Math.round(n)) : short.format(n))
 
 export const rate = (n: number | null | undefined, unit: string) =>

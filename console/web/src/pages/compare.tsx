@@ -6,7 +6,7 @@ import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { diff, join, words } from '../lib/diff'
-import { compact, duration, none, number, percent, text, usd } from '../lib/format'
+import { compact, duration, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Diff } from '../parts/diff'
 import { JobLink, over, Status } from '../parts/job'
@@ -85,11 +85,11 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
           ['Pending rows', number(s.pending)],
         ]}
       />
-      {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {number(s.num_rows)} rows are counted.</p>}
+      {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
       {s.properties.map((f) => (
         <details key={f.property} open={s.properties.length === 1}>
           <summary>
-            {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {number(f.rows)} rows are equal ({percent(f.equal, f.rows)})
+            {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {plural(f.rows, 'row')} {f.equal === 1 ? 'is' : 'are'} equal ({percent(f.equal, f.rows)})
           </summary>
           <Values jobs={s.jobs} property={f} />
         </details>
@@ -272,7 +272,7 @@ function Export({ filter, names }: { filter: { jobs: string; different?: boolean
         <Button variant="default" size="xs" onClick={() => void run()}>Export as CSV</Button>
       ) : (
         <>
-          <span className="small">{number(read)} rows read</span>
+          <span className="small">{plural(read, 'row')} read</span>
           <Button variant="default" size="xs" onClick={() => stop.current?.abort()}>Stop</Button>
         </>
       )}

@@ -6,7 +6,7 @@ import { get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
 import type { Fn, Job, Model, Quota, Row, Submitted } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
-import { compact, number, text, usd } from '../lib/format'
+import { compact, number, plural, text, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { isChat, linesOf, rowsOf } from '../lib/rows'
@@ -259,7 +259,7 @@ export default function NewJob() {
               Clear the form
             </Button>
             <Button type="submit" disabled={!ready} loading={submit.isPending}>
-              Submit {sent > 0 ? `${number(sent)} rows` : 'the job'}
+              Submit {sent > 0 ? plural(sent, 'row') : 'the job'}
             </Button>
           </div>
         </Card>
@@ -334,7 +334,7 @@ function beyond(f: Form, priority: string, quotas: Quota[]): string[] {
   if (!q || rows === undefined) return []
   const tokens = f.source === 'rows' ? new Blob([f.rows]).size / 4 + (rows * f.system.length) / 4 : 0
   return [
-    ...(q.row_quota && rows > q.row_quota ? [`${number(rows)} rows are more than the ${number(q.row_quota)} rows of a job`] : []),
+    ...(q.row_quota && rows > q.row_quota ? [`${plural(rows, 'row')} ${rows === 1 ? 'is' : 'are'} more than the ${plural(q.row_quota, 'row')} of a job`] : []),
     ...(q.token_quota && tokens > q.token_quota ? [`about ${compact(tokens)} tokens are more than the ${compact(q.token_quota)} tokens of a job`] : []),
   ]
 }
@@ -353,7 +353,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       />
       {form.source === 'job' && (
         <p>
-          The {form.jobRows == null ? '' : number(form.jobRows)} stored rows of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> run again.
+          The {form.jobRows == null ? 'stored rows' : plural(form.jobRows, 'stored row')} of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> {form.jobRows === 1 ? 'runs' : 'run'} again.
         </p>
       )}
       {form.source === 'rows' && (
@@ -440,7 +440,7 @@ function FirstPrompts({ seen, column, prompt }: { seen: Peek; column: string; pr
   if ((!prompt.trim() && !seen.columns.includes(column)) || seen.first.length === 0) return null
   return (
     <div className="small">
-      The first of {seen.rows === undefined ? 'its rows' : `its ${number(seen.rows)} rows`}:
+      The first of {seen.rows === undefined ? 'its rows' : `its ${plural(seen.rows, 'row')}`}:
       <ol className="firstrows" start={0}>
         {seen.first.map((row, i) => <li key={i}>{promptOf(row, seen, column, prompt)}</li>)}
       </ol>

@@ -3,7 +3,7 @@ import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
-import { compact, duration, number, rate, usd } from '../lib/format'
+import { compact, duration, number, plural, rate, usd } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -239,7 +239,7 @@ function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { sta
     <Suspense fallback={<div className="chart" />}>
       <p className="small">
         {(nodes.length > 1 || missing_nodes.length > 0) && `${number(nodes.length)} of ${number(nodes.length + missing_nodes.length)} nodes: `}
-        {number(sum((p) => p.rows))} rows, {compact(sum((p) => p.input_tokens + p.output_tokens))} tokens; {number(last.in_flight)} of{' '}
+        {plural(sum((p) => p.rows), 'row')}, {compact(sum((p) => p.input_tokens + p.output_tokens))} tokens; {number(last.in_flight)} of{' '}
         {number(last.window)} places in use now.
       </p>
       <div className="two">

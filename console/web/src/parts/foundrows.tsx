@@ -3,7 +3,7 @@ import { Button, Switch, TextInput } from '@mantine/core'
 import { useSearchParams } from 'wouter'
 import { usePages } from '../api/hooks'
 import type { Job, Preview, PropertyCounts } from '../api/types'
-import { number, percent } from '../lib/format'
+import { number, percent, plural } from '../lib/format'
 import { over } from './job'
 import { Empty, Load } from './load'
 import { Card } from './page'
@@ -101,7 +101,7 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
               </fieldset>
             )}
           </div>
-          {counts.counted < job.rows_done && <p className="small">Counts of the first {number(counts.counted)} rows.</p>}
+          {counts.counted < job.rows_done && <p className="small">Counts of the first {plural(counts.counted, 'row')}.</p>}
         </Card>
       )}
       {(chosen.length > 0 || search.get('text')) && (
@@ -156,8 +156,8 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
       {() => (
         <>
           <p role="status">
-            {number(rows.length)} {rows.length === 1 ? 'row' : 'rows'} found
-            {read != null && <> in the first {number(read)} of {number(job.num_rows)} rows{pages.isFetching && ', still searching'}</>}.
+            {plural(rows.length, 'row')} found
+            {read != null && <> in the first {number(read)} of {plural(job.num_rows ?? 0, 'row')}{pages.isFetching && ', still searching'}</>}.
           </p>
           {rows.length > 0 ? (
             <RowList columns={columns} height={rows.length * rowHeight}>

@@ -1,6 +1,6 @@
 import { Link } from 'wouter'
 import type { Job, JobStatus } from '../api/types'
-import { number, percent } from '../lib/format'
+import { number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 
 export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
@@ -42,7 +42,7 @@ export function Bar({ done, failed, all, label, ended }: { done: number; failed:
       aria-valuemin={0}
       aria-valuemax={all ?? undefined}
       aria-valuenow={all ? done : undefined}
-      aria-valuetext={all ? `${number(done)} of ${number(all)} rows, ${percent(done, all)}` : 'rows not counted yet'}
+      aria-valuetext={all ? `${number(done)} of ${plural(all, 'row')}, ${percent(done, all)}` : 'rows not counted yet'}
     >
       <span className="good" style={{ width: `${part(done - failed)}%` }} />
       <span className="bad" style={{ width: `${part(failed)}%` }} />

@@ -6,7 +6,7 @@ import { useAct, useGet } from '../api/hooks'
 import type { Job, Preview, Submitted } from '../api/types'
 import { isSimulated, splitAnswer } from '../lib/answer'
 import { useDraft } from '../lib/draft'
-import { number, text, usd } from '../lib/format'
+import { number, plural, text, usd } from '../lib/format'
 import { randomID } from '../lib/random'
 import { nameSize, over, Status, tryRows } from './job'
 import { Card, Table } from './page'
@@ -119,7 +119,7 @@ function Answers<F>({ trial, current, body, restore, submitted }: { trial: Trial
               })
             }
           >
-            Run all {number(all)} rows{cost == null ? '' : ` (≈ ${usd(cost)})`}
+            Run all {plural(all, 'row')}{cost == null ? '' : ` (≈ ${usd(cost)})`}
           </Button>
         )}
         {!current && <span className="small">The form has changed since this try. A run of all rows takes over only answers of a try with the same settings.</span>}
