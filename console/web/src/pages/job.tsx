@@ -308,7 +308,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
-                    <code>{e.code}</code>
+                    {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code>{e.code}</code></Link>}
                   </td>
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">

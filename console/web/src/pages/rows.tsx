@@ -4,15 +4,16 @@ import { useQueries } from '@tanstack/react-query'
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { Link, useParams, useSearchParams } from 'wouter'
 import { get } from '../api/client'
-import { useGet, usePages } from '../api/hooks'
-import type { Job, Preview, PreviewRow, RowError } from '../api/types'
-import { none, number } from '../lib/format'
+import { useGet } from '../api/hooks'
+import type { Job, Preview, PreviewRow } from '../api/types'
+import { number } from '../lib/format'
 import { useEvery } from '../live'
+import { FailedRows } from '../parts/failedrows'
 import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
 import { over } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Long, More, Page, Table } from '../parts/page'
-import { headHeight, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
+import { Page } from '../parts/page'
+import { headHeight, layoutOf, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
 import { WholeRow } from '../parts/wholerow'
 
 // Browsers do not draw elements taller than some 16 million pixels, so rows are shown
@@ -48,8 +49,11 @@ export default function Rows() {
         >
           {failed ? (
             <>
-              <FailedOnly />
-              <FailedRows job={job} show={setWhole} />
+              <div className="tools">
+                <Search />
+                <FailedOnly />
+              </div>
+              <FailedRows job={job} show={setWhole} listed={setOrder} />
             </>
           ) : !job.num_rows || (over(job.status) && !job.datetime_started) ? (
             <Empty>{over(job.status) ? 'The job ended before a row ran.' : 'The rows are not counted yet.'}</Empty>
@@ -79,7 +83,10 @@ function FailedOnly() {
     <Switch
       label="Failed rows only"
       checked={search.get('failed') === '1'}
-      onChange={(e) => setSearch(e.currentTarget.checked ? { failed: '1' } : {}, { replace: true })}
+      onChange={(e) => {
+        const text = search.get('text')
+        setSearch({ ...(e.currentTarget.checked && { failed: '1' }), ...(text && { text }) }, { replace: true })
+      }}
     />
   )
 }
@@ -181,7 +188,7 @@ function Window({ job, first, size, target, columns: chosen, show }: WindowProps
   return (
     <>
       {error && <Load query={error as never}>{() => null}</Load>}
-      <RowList box={box} columns={columns} height={list.getTotalSize()}>
+      <RowList box={box} layout={layoutOf(columns)} height={list.getTotalSize()}>
         {items.map((item) => (
           <Line key={item.key} n={first + item.index} at={item.start - headHeight} position={item.index + 1} size={size} row={rowAt(first + item.index)} columns={columns} show={show} />
         ))}
@@ -190,39 +197,5 @@ function Window({ job, first, size, target, columns: chosen, show }: WindowProps
         Rows {number(first)} to {number(first + size - 1)} of {number(job.num_rows)} are in this list.
       </p>
     </>
-  )
-}
-
-function FailedRows({ job, show }: { job: Job; show: (row: number) => void }) {
-  const pages = usePages<{ errors: RowError[]; next_cursor: string | null }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, (p) => p.next_cursor)
-  const errors = pages.data?.pages.flatMap((p) => p.errors) ?? []
-  return (
-    <Load query={pages}>
-      {() =>
-        errors.length === 0 ? (
-          <Empty>No failed rows.</Empty>
-        ) : (
-          <>
-            <Table label="Failed rows" heads={['Row', 'Code', 'Message', 'Raw answer']}>
-              {errors.map((e) => (
-                <tr key={e.row}>
-                  <td className="number">
-                    <button type="button" className="link" onClick={() => show(e.row)} aria-label={`Show row ${e.row}`}>
-                      {number(e.row)}
-                    </button>
-                  </td>
-                  <td>
-                    <code>{e.code}</code>
-                  </td>
-                  <td className="wide">{e.message}</td>
-                  <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
-                </tr>
-              ))}
-            </Table>
-            <More of={pages} count={`${number(errors.length)} of ${pages.hasNextPage ? 'more' : number(errors.length)} shown`} />
-          </>
-        )
-      }
-    </Load>
   )
 }

@@ -7,7 +7,7 @@ import { number, percent, plural } from '../lib/format'
 import { over } from './job'
 import { Empty, Load } from './load'
 import { Card } from './page'
-import { Line, RowList, rowHeight, withIDs, type Columns } from './rowlist'
+import { layoutOf, Line, RowList, rowHeight, withIDs, type Columns } from './rowlist'
 
 const pageSize = 100
 
@@ -22,7 +22,7 @@ export function rowFilter(search: URLSearchParams) {
 }
 
 // useChange returns a function that changes the address of the page.
-function useChange() {
+export function useChange() {
   const [, setSearch] = useSearchParams()
   return (change: (s: URLSearchParams) => void) =>
     setSearch((s) => {
@@ -160,7 +160,7 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
             {read != null && <> in the first {number(read)} of {plural(job.num_rows ?? 0, 'row')}{pages.isFetching && ', still searching'}</>}.
           </p>
           {rows.length > 0 ? (
-            <RowList columns={columns} height={rows.length * rowHeight}>
+            <RowList layout={layoutOf(columns)} height={rows.length * rowHeight}>
               {rows.map((row, i) => (
                 <Line key={row.row} n={row.row} at={i * rowHeight} position={i + 1} size={rows.length} row={row} columns={columns} show={show} />
               ))}

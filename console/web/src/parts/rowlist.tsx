@@ -29,20 +29,38 @@ export function useColumns(job: Job): Columns {
   return { hasIDs: false, properties: search.get('view') === 'text' ? [] : names.slice(0, shownProperties), counts }
 }
 
-export function RowList({ box, columns, height, children }: { box?: RefObject<HTMLDivElement | null>; columns: Columns; height: number; children: ReactNode }) {
-  const answers = columns.properties.length ? columns.properties.map(() => 'minmax(6rem, 1fr)').join(' ') : '3fr'
-  const grid = `4.5rem ${columns.hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 4.5rem`
-  return (
-    <div ref={box} className="rows" tabIndex={0} role="region" aria-label="Rows" style={{ '--grid': grid, '--wide': `${44 + columns.properties.length * 5}rem` } as never}>
-      <div className="rowheads" aria-hidden="true">
+// Layout describes the columns of a list of rows: their widths, the smallest width of the list, the
+// widths on a phone without the cells of the class less, and the heads.
+export type Layout = { grid: string; wide: string; small: string; smallWide?: string; heads: ReactNode }
+
+// layoutOf returns the layout of a list of answers.
+export function layoutOf({ hasIDs, properties }: Columns): Layout {
+  const answers = properties.length ? properties.map(() => 'minmax(6rem, 1fr)').join(' ') : '3fr'
+  return {
+    grid: `4.5rem ${hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 4.5rem`,
+    wide: `${44 + properties.length * 5}rem`,
+    small: `2.5rem ${hasIDs ? '4rem ' : ''}4.5rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1fr)'}`,
+    smallWide: properties.length ? `${20 + properties.length * 6.5}rem` : undefined,
+    heads: (
+      <>
         <span className="n">Row</span>
-        {columns.hasIDs && <span>ID</span>}
+        {hasIDs && <span>ID</span>}
         <span>State</span>
         <span>Input</span>
-        {columns.properties.length ? columns.properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
-        <span className="n" title="Tokens of the answer">Tokens</span>
-        <span className="n">Time</span>
-      </div>
+        {properties.length ? properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
+        <span className="n less" title="Tokens of the answer">Tokens</span>
+        <span className="n less">Time</span>
+      </>
+    ),
+  }
+}
+
+type RowListProps = { box?: RefObject<HTMLDivElement | null>; layout: Layout; label?: string; height: number; children: ReactNode }
+
+export function RowList({ box, layout: { grid, wide, small, smallWide, heads }, label = 'Rows', height, children }: RowListProps) {
+  return (
+    <div ref={box} className="rows" tabIndex={0} role="region" aria-label={label} style={{ '--grid': grid, '--wide': wide, '--small': small, '--small-wide': smallWide ?? 0 } as never}>
+      <div className="rowheads" aria-hidden="true">{heads}</div>
       <div role="list" style={{ height }}>
         {children}
       </div>
@@ -74,8 +92,8 @@ export function Line({ n, at, position, size, row, columns, show }: LineProps) {
             {answer.slice(0, 300)}
           </span>
         )}
-        <span className="n">{ended ? number(row.output_tokens) : ''}</span>
-        <span className="n">{ended ? took(row.duration_seconds) : ''}</span>
+        <span className="n less">{ended ? number(row.output_tokens) : ''}</span>
+        <span className="n less">{ended ? took(row.duration_seconds) : ''}</span>
       </button>
     </div>
   )
