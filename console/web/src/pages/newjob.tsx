@@ -1,5 +1,5 @@
 import { useEffect, useMemo } from 'react'
-import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
+import { Button, Checkbox, NativeSelect, SegmentedControl, Select, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
 import { get, send } from '../api/client'
@@ -54,11 +54,9 @@ const blank: Form = {
   output: '', name: '', fileName: '', description: '', priority: '', equal: '',
 }
 
-// option returns a model with its prices and context.
-const option = (m: Model) => ({
-  value: m.id,
-  label: [m.id, m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · '),
-})
+// detail describes a model by its prices and context.
+const detail = (m?: Model) =>
+  m && [m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · ')
 
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 const settingsOf = (j: Job): Partial<Form> => ({
@@ -180,10 +178,19 @@ export default function NewJob() {
           {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
           {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
           <div className="fields">
-            <NativeSelect
+            <Select
               label="Model or Function"
-              value={form.model}
-              onChange={(e) => set({ model: e.currentTarget.value })}
+              searchable
+              allowDeselect={false}
+              nothingFoundMessage="No model and no Function matches."
+              value={form.model || null}
+              onChange={(model) => model && set({ model })}
+              renderOption={({ option }) => (
+                <span>
+                  {option.label}
+                  <span className="id">{detail(models.data?.data.find((m) => m.id === option.value))}</span>
+                </span>
+              )}
               data={[
                 { group: 'Served models', items: (models.data?.data ?? []).filter((m) => !m.problem).map(option) },
                 { group: 'Functions', items: (functions.data?.functions ?? []).map((f) => f.name) },
