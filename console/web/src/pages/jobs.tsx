@@ -5,11 +5,11 @@ import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
-import { compact, duration, none, number, time, usd } from '../lib/format'
+import { compact, duration, none, number, plural, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
-import { Done, JobLink, over, Status, statuses } from '../parts/job'
+import { Done, isEstimate, JobLink, over, State, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
@@ -157,15 +157,15 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
     />
   )
   return (
-    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Rows', 'Model', 'Took', 'Cost', 'Created']}>
+    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Model', 'Took', 'Cost', 'Created']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
           {mark && (
-            <td>
+            <td className="less">
               <input
                 type="checkbox"
                 aria-label={`Mark ${j.name || j.job_id}`}
-                disabled={j.run_type !== 'FULL' && over(j.status)}
+                disabled={isEstimate(j) && over(j.status)}
                 checked={marked.has(j.job_id)}
                 onChange={() => toggle(j.job_id)}
               />
@@ -176,20 +176,19 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
             <JobLink job={j} />
           </td>
           <td>
-            <Status is={j.status} />
-            {j.run_type === 'COST_ESTIMATE' && <span className="small"> estimate</span>}
+            <State job={j} />
           </td>
           <td>
-            {j.run_type === 'FULL' ? <Done job={j} /> : none}
+            {!isEstimate(j) && <Done job={j} />}
+            <span className="rowcount">
+              {isEstimate(j) ? `sample of ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : `${number(j.rows_done)} of ${number(j.num_rows)}`}
+              {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
+            </span>
           </td>
-          <td className="number">
-            {j.run_type === 'FULL' && `${number(j.rows_done)} of `}{number(j.num_rows)}
-            {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
-          </td>
-          <td>{j.model}</td>
-          <td className="number">{took(j)}</td>
-          <td className="number">{usd(j.job_cost ?? j.cost_estimate)}</td>
-          <td className="number" title={time(j.datetime_created)}>
+          <td className="less"><span className="brief" title={j.model}>{j.model}</span></td>
+          <td className="number less">{took(j)}</td>
+          <td className="number less">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
+          <td className="number less" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
           </td>
         </tr>
