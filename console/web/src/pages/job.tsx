@@ -12,10 +12,11 @@ import { jobHref, useIsOther } from '../parts/account'
 import { CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
-import { Bar, over, Status, tryRows } from '../parts/job'
+import { EstimateResult } from '../parts/estimate'
+import { Bar, isEstimate, over, State, tryRows, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
-import { Retry, RetryLonger, truncatedCode } from '../parts/retry'
+import { ContinuedBy, Retry, RetryLonger, truncatedCode } from '../parts/retry'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
@@ -30,13 +31,13 @@ const recordPath = (job: Job, part: string) => `/v1/jobs/${job.job_id}/${part}${
 
 function Detail({ job }: { job: Job }) {
   const other = useIsOther()(job.account)
-  const estimate = job.run_type === 'COST_ESTIMATE'
+  const estimate = isEstimate(job)
   const timeline = useTimeline(job)
   const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // undefined until loaded
   return (
     <Page title={job.name || job.job_id} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
       {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
-      <Now job={job} gone={gone || other} />
+      {estimate ? <EstimateResult job={job} own={gone === false && !other} /> : <Now job={job} gone={gone || other} />}
       {job.failure_reason && (
         <div className="problem" role="note">
           <p>
@@ -55,8 +56,8 @@ function Detail({ job }: { job: Job }) {
         </div>
       )}
       {gone && <p className="warning" role="note">The data of this job was deleted. Its record stays.</p>}
-      {job.status === 'running' && <Where job={job} />}
-      {estimate ? <Estimate job={job} /> : !gone && !other && <Downloads job={job} />}
+      {!estimate && job.status === 'running' && <Where job={job} />}
+      {!estimate && !gone && !other && <Downloads job={job} />}
       {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
       <div className="two">
         <Events job={job} />
@@ -74,18 +75,20 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const progress = useGet<Progress>(recordPath(job, 'progress'), { every: !ended && every })
   const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0 && gone === false, fresh: 60_000 })
   const p = progress.data
+  const message = p?.waits_for ?? job.message
   const cost = job.job_cost ?? p?.cost_so_far
   return (
     <Card>
       <div className="now">
-        <Status is={job.status} />
+        <State job={job} />
         {isSimulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
         <strong className="big">
           {percent(job.rows_done, job.num_rows)}
         </strong>
         <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />
       </div>
-      {!job.failure_reason && <p className="small">{p?.waits_for ? `Waits for ${p.waits_for}. ` : ''}{job.message}</p>}
+      {!job.failure_reason && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{message}</p>}
+      <ContinuedBy job={job} />
       <Facts
         facts={[
           ['Rows', `${number(job.rows_done)} of ${number(job.num_rows)}`],
@@ -138,7 +141,13 @@ function Where({ job }: { job: Job }) {
   )
 }
 
+// isIdle reports whether the nodes of a running job finished no row over the last minute. Before, the
+// rate of a node is unknown.
+const isIdle = ({ nodes }: Progress) => !!nodes && nodes.length > 0 && nodes.every((n) => n.rows_per_second === 0)
+
 function Left({ progress: p }: { progress?: Progress }) {
+  const why = p && (whyStopped(p.waits_for ?? p.message) ?? (isIdle(p) ? 'No row was finished in the last minute.' : undefined))
+  if (why) return <>unknown<span className="range">{why}</span></>
   if (p?.eta_seconds == null) return 'no estimate yet'
   return (
     <>
@@ -190,14 +199,13 @@ const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exce
 function Resume({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   const [, go] = useLocation()
-  const estimate = job.run_type === 'COST_ESTIMATE'
-  const others = estimate || (job.input_rows ?? 0) > (job.num_rows ?? 0)
+  const others = (job.input_rows ?? 0) > (job.num_rows ?? 0)
   const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' || job.failure_reason?.code === 'too_many_failed_rows' ? 'failed' : 'missing')
-  const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows }), {
+  const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows, again: !!job.continued_by }), {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
-  if (job.num_rows == null || hopeless.includes(job.failure_reason?.code ?? '') || (job.status === 'succeeded' ? job.failed_rows === 0 && !others : estimate)) return null
+  if (job.num_rows == null || hopeless.includes(job.failure_reason?.code ?? '') || isEstimate(job) || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
   return (
     <>
       <Button variant="default" size="sm" onClick={ask}>
@@ -205,26 +213,23 @@ function Resume({ job }: { job: Job }) {
       </Button>
       <Modal opened={open} onClose={close} title="Resume in a new job">
         <div className="stack">
+          <ContinuedBy job={job}>Another job runs, and costs, these rows again.</ContinuedBy>
           <NativeSelect
             label="Rows to run"
             data-autofocus
             value={rows}
             onChange={(e) => setRows(e.currentTarget.value)}
             data={[
-              ...(others ? [{ value: 'rest', label: estimate ? 'the whole input, with the answers of the sample' : 'all other rows of the input' }] : []),
-              ...(estimate
-                ? []
-                : [
-                    { value: 'missing', label: 'rows not run yet' },
-                    { value: 'failed', label: 'rows not run yet, and failed rows' },
-                  ]),
+              ...(others ? [{ value: 'rest', label: 'all other rows of the input' }] : []),
+              { value: 'missing', label: 'rows not run yet' },
+              { value: 'failed', label: 'rows not run yet, and failed rows' },
             ]}
           />
           <Button
             loading={resume.isPending}
             onClick={() => resume.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}
           >
-            Start the new job
+            {job.continued_by ? 'Start another job' : 'Start the new job'}
           </Button>
         </div>
       </Modal>
@@ -262,25 +267,6 @@ function Downloads({ job }: { job: Job }) {
         {over(job.status) && properties && <Checkbox label="with a column for each property" checked={unpack} onChange={(e) => setUnpack(e.currentTarget.checked)} />}
         {over(job.status) && <Checkbox label="with tokens, server and errors" checked={meta} onChange={(e) => setMeta(e.currentTarget.checked)} />}
       </div>
-    </Card>
-  )
-}
-
-function Estimate({ job }: { job: Job }) {
-  const e = job.estimate
-  if (!e) return null
-  return (
-    <Card title="Estimate">
-      <Facts
-        facts={[
-          ['Would cost', usd(job.cost_estimate)],
-          ['Between', `${usd(e.low)} and ${usd(e.high)}`],
-          ['Would take', e.seconds == null ? '–' : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
-          ['Tokens in', compact(e.input_tokens)],
-          ['Tokens out', compact(e.output_tokens)],
-          ['From', e.method === 'sampled' ? `the answers to a sample of ${number(e.sample_rows)} rows` : 'the input alone'],
-        ]}
-      />
     </Card>
   )
 }

@@ -1,13 +1,14 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
-import { Link } from 'wouter'
+import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
-import { useAct, useGet } from '../api/hooks'
+import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { compact, duration, number, usd } from '../lib/format'
+import { compact, duration, none, number, plural, usd } from '../lib/format'
 import { randomID } from '../lib/random'
-import { over } from './job'
-import { Facts } from './page'
+import { over, State } from './job'
+import { Card, Facts } from './page'
+import { ContinuedBy } from './retry'
 
 // EstimateFirst asks the node for the cost of a submission with all rows.
 export function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
@@ -25,20 +26,62 @@ export function EstimateFirst({ body, ready }: { body: object; ready: boolean })
         <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
       </div>
       {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
-      {job?.estimate && (
-        <Facts
-          facts={[
-            ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
-            ['Between', job.estimate.low == null ? '–' : `${usd(job.estimate.low)} and ${usd(job.estimate.high)}`],
-            ['Would take', job.estimate.seconds == null ? '–' : `${duration(job.estimate.seconds)} (${duration(job.estimate.seconds_low)} to ${duration(job.estimate.seconds_high)})`],
-            ['Rows', number(job.num_rows)],
-            ['Tokens in', compact(job.estimate.input_tokens)],
-            ['Tokens out', compact(job.estimate.output_tokens)],
-            ['From', job.estimate.method === 'sampled' ? `the answers to a sample of ${number(job.estimate.sample_rows)} rows` : 'the input alone'],
-          ]}
-        />
-      )}
+      {job && <EstimateFacts job={job} />}
       {job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
     </>
+  )
+}
+
+// EstimateFacts shows what all rows of an estimate's input would cost.
+function EstimateFacts({ job }: { job: Job }) {
+  const e = job.estimate
+  if (!e) return null
+  return (
+    <Facts
+      facts={[
+        ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
+        ['Between', e.low == null ? none : `${usd(e.low)} and ${usd(e.high)}`],
+        ['Would take', e.seconds == null ? none : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
+        ['Rows', number(job.num_rows)],
+        ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],
+        ['Tokens in', compact(e.input_tokens)],
+        ['Tokens out', compact(e.output_tokens)],
+      ]}
+    />
+  )
+}
+
+// EstimateResult is the first card of the page of an estimate. own is false if the job belongs to
+// another account or has no data.
+export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
+  const can = useCan()
+  const [, go] = useLocation()
+  const run = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'rest', again: !!job.continued_by }), {
+    done: (r) => r.metadata.message,
+    paths: ['/v1/list-jobs', '/v1/jobs'],
+  })
+  const complete = job.status === 'succeeded'
+  return (
+    <Card>
+      <div className="now">
+        <State job={job} />
+        {complete && job.cost_estimate != null && <strong className="big">{usd(job.cost_estimate)}</strong>}
+      </div>
+      <p className="small">
+        {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'There is no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
+      </p>
+      <EstimateFacts job={job} />
+      <Facts facts={[['Sampled so far', number(job.rows_done)], ['Cost of the sample', usd(job.job_cost)]]} />
+      <ContinuedBy job={job}>{own && complete && can.act ? 'Another run costs again.' : ''}</ContinuedBy>
+      {own && complete && can.act && job.num_rows != null && (
+        <div className="actions">
+          <Button variant={job.continued_by ? 'default' : 'filled'} loading={run.isPending} onClick={() => run.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
+            Run all {plural(job.num_rows, 'row')}{job.continued_by && ' once more'}
+            {job.cost_estimate != null && ` (≈ ${usd(job.cost_estimate)})`}
+          </Button>
+          <span className="small">The new job keeps the answers of the sample.</span>
+        </div>
+      )}
+    </Card>
   )
 }
