@@ -192,9 +192,9 @@ export default function NewJob() {
                 </span>
               )}
               data={[
-                { group: 'Served models', items: (models.data?.data ?? []).filter((m) => !m.problem).map(option) },
+                { group: 'Served models', items: (models.data?.data ?? []).filter((m) => !m.problem).map((m) => m.id) },
                 { group: 'Functions', items: (functions.data?.functions ?? []).map((f) => f.name) },
-                { group: 'Models without an engine now', items: (models.data?.data ?? []).filter((m) => m.problem).map(option) },
+                { group: 'Models without an engine now', items: (models.data?.data ?? []).filter((m) => m.problem).map((m) => m.id) },
               ].filter((g) => g.items.length > 0)}
             />
             <NativeSelect

@@ -1,4 +1,5 @@
 import { lazy, Suspense, useMemo } from 'react'
+import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
@@ -8,7 +9,7 @@ import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
-import { Done, JobLink, Status } from '../parts/job'
+import { Done, isEstimate, JobLink, State, Status, whyStopped } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, LinkButton, Page } from '../parts/page'
 import { isBroken, outcome } from '../parts/webhook'
@@ -60,7 +61,9 @@ function FirstJob() {
 }
 
 // The open jobs: the list below, and the search for jobs that wait.
-const openJobs = '/v1/list-jobs?limit=10&status=running,starting,submitted,pending'
+const shownJobs = 10
+const openJobs = `/v1/list-jobs?limit=${shownJobs}&status=running,starting,submitted,pending`
+const namedJobs = 3 // how many jobs a trouble names
 
 const longWait = 5 * 60_000 // a job that waits so long, in ms, needs a look
 const budgetShare = 0.8 // of the cost quota of a month
@@ -74,6 +77,32 @@ function useBudget() {
   return limit != null && used != null ? { used, limit } : undefined
 }
 
+// The parts of the node that hold jobs and rows, by their names in the answer of /readyz.
+const storages: Record<string, string> = { store: 'records of jobs', objects: 'object storage' }
+
+// useStorageAway returns the parts of the storage that the node cannot use now.
+function useStorageAway() {
+  const { data } = useQuery({
+    queryKey: ['/readyz'],
+    queryFn: async ({ signal }) => (await fetch(apiURL('/readyz?verbose'), { signal })).text(),
+    refetchInterval: useEvery(15_000),
+    retry: false,
+  })
+  const broken = data?.split('\n').filter((line) => line.startsWith('[-] ')).map((line) => line.slice(4)) ?? []
+  return Object.keys(storages).filter((name) => broken.includes(name))
+}
+
+// useWaiting returns jobs that wait for long, or that no engine runs, with the reason. A job that waits
+// for a place waits for the end of running jobs, so the reason names these.
+function useWaiting() {
+  const { data } = useGet<JobPage>(openJobs)
+  const jobs = data?.jobs.filter((j) => (j.status === 'running' ? whyStopped(j.message) : Date.now() - Date.parse(j.datetime_created) > longWait)) ?? []
+  const forPlace = (j: Job) => j.message.startsWith('Waiting for a place')
+  const running = useGet<JobPage>(`/v1/list-jobs?limit=${namedJobs}&status=running`, { enabled: jobs.some(forPlace) }).data?.jobs ?? []
+  const names = running.map((j) => j.name || j.job_id).join(', ')
+  return jobs.map((j) => ({ job: j, why: forPlace(j) && names ? `${j.message} Running now: ${names}.` : j.message }))
+}
+
 // Attention lists troubles of the service that the user can see and may repair. It shows nothing
 // if there are none.
 function Attention() {
@@ -81,10 +110,15 @@ function Attention() {
   const every = useEvery(5_000)
   const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { enabled: can.operate, every })
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
-  const waiting = useGet<JobPage>(openJobs).data?.jobs.filter((j) => j.status !== 'running' && Date.now() - Date.parse(j.datetime_created) > longWait) ?? []
+  const waiting = useWaiting()
+  const away = useStorageAway()
   const budget = useBudget()
   const troubles = [
-    ...waiting.map((j) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: j.name || j.job_id, why: j.message, since: j.datetime_created })),
+    ...away.map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage away', what: storages[name]!, why: 'This node cannot use it now. Jobs wait, and continue when it is back.', since: null })),
+    ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: j.name || j.job_id, why, since: j.status === 'running' ? null : j.datetime_created })),
+    ...(waiting.length > namedJobs
+      ? [{ id: 'waiting', to: '/jobs?status=running,starting,submitted,pending', state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
+      : []),
     ...(budget && budget.used >= budgetShare * budget.limit
       ? [{ id: 'budget', to: '/quotas', state: 'budget', what: 'monthly budget', why: `${usd(budget.used)} of ${usd(budget.limit)} are used`, since: null }]
       : []),
@@ -109,7 +143,7 @@ function Attention() {
             <span className="job"><Link href={t.to}>{t.what}</Link></span>
             <Status is={warnings.includes(t.state) ? 'starting' : 'failed'}>{t.state}</Status>
             <span className="small grow">{t.why}</span>
-            <span className="small"><Ago t={t.since} /></span>
+            {t.since && <span className="small"><Ago t={t.since} /></span>}
           </li>
         ))}
       </ul>
@@ -172,10 +206,10 @@ function RunningJob({ job }: { job: Job }) {
   return (
     <li>
       <JobLink job={job} />
-      <Status is={job.status} />
-      <Done job={job} />
+      <State job={job} />
+      {!isEstimate(job) && <Done job={job} />}
       <span className="small">
-        {running
+        {running && !isEstimate(job) && !whyStopped(job.message)
           ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
           : job.message}
       </span>
