@@ -5,8 +5,8 @@ import { get, query } from '../api/client'
 import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { diff, join, words } from '../lib/diff'
-import { compact, duration, none, number, percent, plural, text, usd } from '../lib/format'
+import { diff, join, words, type Piece } from '../lib/diff'
+import { about, compact, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Diff } from '../parts/diff'
 import { JobLink, over, Status } from '../parts/job'
@@ -62,13 +62,13 @@ function Heads({ jobs }: { jobs: ComparedJob[] }) {
         <tr key={j.job_id}>
           <td><JobLink job={j} /></td>
           <td><Status is={j.status} /></td>
-          <td>{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
+          <td className="less">{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
           <td className="number">{number(j.rows_done)} of {number(j.num_rows)}</td>
           <td className="number">{number(j.failed_rows)}</td>
-          <td className="number">{usd(j.cost)}</td>
-          <td className="number">{compact(j.input_tokens)}</td>
-          <td className="number">{compact(j.output_tokens)}</td>
-          <td className="number">{duration(j.seconds)}</td>
+          <td className="number less">{usd(j.cost)}</td>
+          <td className="number less">{compact(j.input_tokens)}</td>
+          <td className="number less">{compact(j.output_tokens)}</td>
+          <td className="number less">{about(j.seconds)}</td>
         </tr>
       ))}
     </Table>
@@ -203,7 +203,7 @@ function shown(n: number, more: boolean, different: boolean) {
 function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
   const first = row.outputs[0]!
   return (
-    <tr data-row={row.row} data-different={row.different || undefined}>
+    <tr className="top" data-row={row.row} data-different={row.different || undefined}>
       <td className="number">
         <Link href={`/jobs/${jobs[0]!.job_id}/rows?row=${row.row}&open=${row.row}`} aria-label={`Row ${row.row}`}>{number(row.row)}</Link>
       </td>
@@ -226,18 +226,26 @@ function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
 }
 
 // folded is the length of the texts that are folded, in characters.
-const folded = 400
+const folded = 240
+
+// Texts with a smaller share of equal words are shown without marks, because nearly each word would
+// have one. Short answers always have marks.
+const leastShare = 0.4
+const shortAnswer = 80
+
+const size = (pieces: Piece[]) => pieces.reduce((n, p) => n + p.text.length, 0)
+const share = (pieces: Piece[]) => size(pieces.filter((p) => p.sign === ' ' && p.text.trim())) / Math.max(1, size(pieces.filter((p) => p.sign !== '-')))
 
 // Output shows an output, and what changed from the output before.
 function Output({ text, before }: { text: string; before?: string }) {
   const [open, setOpen] = useState(false)
   const short = text.length <= folded && (before?.length ?? 0) <= folded
   const pieces = (short || open) && before !== undefined && before !== text ? diff(words(before), words(text)) : undefined
-  const whole = pieces ? join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text)) : text
+  const whole = pieces && (text.length <= shortAnswer || share(pieces) >= leastShare) ? join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text)) : text
   if (short) return <span className="output">{whole}</span>
   return (
     <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
-      <summary>{text.slice(0, 200)}…</summary>
+      <summary>{text.slice(0, 160)}…</summary>
       {open && <span className="output">{whole}</span>}
     </details>
   )
