@@ -62,13 +62,13 @@ export default function Rows() {
           )}
           <Modal opened={whole !== undefined} onClose={() => setWhole()} title={`Row ${number(whole)}`} size="xl">
             {whole !== undefined && (
-              <>
+              <div className="stack">
                 <div className="actions">
                   <Button size="xs" variant="default" disabled={neighbour(-1) === undefined} onClick={() => setWhole(neighbour(-1))}>Previous</Button>
                   <Button size="xs" variant="default" disabled={neighbour(1) === undefined} onClick={() => setWhole(neighbour(1))}>Next</Button>
                 </div>
                 <WholeRow job={job} row={whole} />
-              </>
+              </div>
             )}
           </Modal>
         </Page>

@@ -15,9 +15,12 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
       {(r) => (
         <div className="stack">
           {isSimulated(r.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
+          <h3>Input</h3>
+          <Code label="Input" text={text(r.input)} />
+          {r.error ? <Failure error={r.error} /> : <Answer output={r.output} />}
           <Facts
             facts={[
-              ['Finished', r.finish_reason ?? '–'],
+              ['Finish reason', r.finish_reason ?? '–'],
               ['Tokens in', number(r.input_tokens)],
               ['Tokens out', number(r.output_tokens)],
               ['Time', took(r.duration_seconds)],
@@ -26,9 +29,6 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
             ]}
           />
           <Attempts row={r} />
-          <h3>Input</h3>
-          <Code label="Input" text={text(r.input)} />
-          {r.error ? <Failure error={r.error} /> : <Answer output={r.output} />}
         </div>
       )}
     </Load>
@@ -57,8 +57,8 @@ function Attempts({ row }: { row: Row }) {
               <td className="number">
                 {clock(a.at)} <span className="id">{day(a.at)}</span>
               </td>
-              <td className="number">{took(a.duration_seconds)}</td>
-              <td>
+              <td className="number less">{took(a.duration_seconds)}</td>
+              <td className="less">
                 {a.engine} <span className="id">{a.node}</span>
               </td>
               <td className="wide">
