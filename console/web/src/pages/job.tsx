@@ -369,14 +369,15 @@ function Events({ job }: { job: Job }) {
       <Load query={timeline}>
         {({ events, shortened }) => (
           <ol className="timeline">
-            {events.map((e, i) => (
+            {grouped(events).map(({ event, before }, i) => (
               <li key={i}>
-                <strong>{e.what.replace('_', ' ')}</strong>
-                <span className="small">
-                  {time(e.at)}
-                  {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
-                </span>
-                {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && <span className="small">{e.detail}</span>}
+                {before.length > 0 && (
+                  <details>
+                    <summary>{plural(before.length, 'earlier wait')}</summary>
+                    <ol className="timeline">{before.map((e, j) => <li key={j}><HistoryEvent event={e} /></li>)}</ol>
+                  </details>
+                )}
+                <HistoryEvent event={event} other={other} />
               </li>
             ))}
             {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
@@ -386,6 +387,34 @@ function Events({ job }: { job: Job }) {
       {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
       {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
     </Card>
+  )
+}
+
+type TimelineEvent = Timeline['events'][number]
+
+// grouped puts waits before the last wait in a row under this wait: a job may wait dozens of times.
+function grouped(events: TimelineEvent[]) {
+  const groups: { event: TimelineEvent; before: TimelineEvent[] }[] = []
+  for (const event of events) {
+    const last = groups.at(-1)
+    if (event.what === 'waits' && last?.event.what === 'waits') {
+      last.before.push(last.event)
+      last.event = event
+    } else groups.push({ event, before: [] })
+  }
+  return groups
+}
+
+function HistoryEvent({ event: e, other }: { event: TimelineEvent; other?: string }) {
+  return (
+    <>
+      <strong>{e.what.replace('_', ' ')}</strong>
+      <span className="small">
+        {time(e.at)}
+        {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
+      </span>
+      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && <span className="small">{withoutRoutes(e.detail)}</span>}
+    </>
   )
 }
 
