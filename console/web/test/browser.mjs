@@ -9,6 +9,7 @@ import { accounts } from './accounts.mjs'
 import { api, browser, failures } from './drive.mjs'
 import { comparison } from './compare.mjs'
 import { failing } from './failing.mjs'
+import { jobPages } from './jobs.mjs'
 import { newJob } from './newjob.mjs'
 import { rowList } from './rows.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
@@ -26,6 +27,7 @@ if (runs('states')) {
 if (runs('newjob')) await newJob(things)
 if (runs('rows')) {
   await rowList(things)
+  await jobPages(things)
   await comparison(things)
 }
 if (runs('scenarios')) {

@@ -90,6 +90,12 @@ export async function logIn(page, as = key) {
   await page.getByRole('navigation', { name: 'Pages' }).or(page.getByRole('button', { name: 'Navigation' })).first().waitFor()
 }
 
+// chooseModel chooses a model or a Function in the form of New job by its name.
+export async function chooseModel(page, name) {
+  await page.getByRole('combobox', { name: 'Model or Function' }).click()
+  await page.getByRole('option').filter({ hasText: name }).first().click()
+}
+
 // settle waits until a page has loaded its data.
 export async function settle(page) {
   await page.locator('h1').first().waitFor()

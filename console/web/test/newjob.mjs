@@ -1,7 +1,7 @@
 // The requests of New job: rows of the form, of files, and of the snippets.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { api, at, base, check, ended, key, logIn, step } from './drive.mjs'
+import { api, at, base, check, chooseModel, ended, key, logIn, step } from './drive.mjs'
 
 const run = promisify(execFile)
 
@@ -55,7 +55,7 @@ export async function newJob({ model }) {
     await page.goto(at('jobs/new'))
     await logIn(page)
     await page.getByLabel('One row per line').fill(rows.join('\n'))
-    await page.getByLabel('Model or Function').selectOption(model)
+    await chooseModel(page, model)
     await page.getByLabel('System prompt').fill(system)
     await page.getByLabel('Name', { exact: true }).fill(name)
     const form = page.getByRole('button', { name: `Submit ${rows.length} rows` })
@@ -97,7 +97,7 @@ export async function newJob({ model }) {
     await page.goto(at('jobs/new'))
     await logIn(page)
     await page.getByLabel('One row per line').fill('once')
-    await page.getByLabel('Model or Function').selectOption(model)
+    await chooseModel(page, model)
     let first
     const lose = async (route) => {
       first = (await (await route.fetch()).json()).results
@@ -116,7 +116,7 @@ export async function newJob({ model }) {
     await page.goto(at('jobs/new'))
     await logIn(page)
     await page.getByLabel('One row per line').fill(inputs.join('\n'))
-    await page.getByLabel('Model or Function').selectOption(model)
+    await chooseModel(page, model)
     await page.getByLabel('Name', { exact: true }).fill('towns')
     const tryIt = page.getByRole('button', { name: 'Try 5 rows' })
     const answers = page.getByRole('region', { name: 'Answers of the try' }).getByRole('row')
@@ -173,7 +173,7 @@ export async function newJob({ model }) {
     const essays = [...hard, 'two\nlines\r\nand a third']
     await page.goto(at('jobs/new'))
     await logIn(page)
-    await page.getByLabel('Model or Function').selectOption('grade')
+    await chooseModel(page, 'grade')
     await page.getByLabel('One row per line').fill(essays.map((essay) => JSON.stringify({ essay })).join('\n'))
     const form = page.getByRole('button', { name: `Submit ${essays.length} rows` })
     await form.waitFor()
@@ -213,12 +213,47 @@ export async function newJob({ model }) {
         const column = await page.getByLabel('Prompt column').inputValue()
         if (column !== table.column) throw new Error(`the column ${column} is chosen`)
         if (column) await page.getByRole('listitem').getByText(table.rows[0], { exact: true }).waitFor()
-        await page.getByLabel('Model or Function').selectOption(model)
+        await chooseModel(page, model)
         await page.getByRole('button', { name: 'Submit the job' }).click()
         same(await inputsOf(await jobOf(page)), table.rows, name)
       })
     }
   }
+
+  await step('the name follows the chosen file until it is edited', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByText('Upload', { exact: true }).click()
+    const name = page.getByLabel('Name', { exact: true })
+    const choose = async (file) => {
+      await page.locator('input[type=file]').setInputFiles({ name: file, mimeType: 'text/csv', buffer: Buffer.from('text\nHello\n') })
+      await page.getByRole('status').filter({ hasText: file }).filter({ hasText: 'uploaded' }).waitFor()
+      return name.inputValue()
+    }
+    same(await choose('ragged.csv'), 'ragged.csv', 'the first file')
+    await page.getByText('The first of its 1 row:').waitFor()
+    same(await choose('whole.csv'), 'whole.csv', 'the second file')
+    await name.fill('my own')
+    same(await choose('third.csv'), 'my own', 'a file after an edit')
+  })
+
+  await step('a model is found by typing, with the keyboard', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    const box = page.getByRole('combobox', { name: 'Model or Function' })
+    await page.waitForFunction(() => document.querySelector('input[role=combobox]')?.value)
+    await box.fill('no such model')
+    await page.getByText('No model and no Function matches.').waitFor()
+    await box.fill(model.slice(0, 5).toUpperCase())
+    await page.getByRole('option').filter({ hasText: model }).getByText('per million tokens').waitFor()
+    await check(page, 'the models of New job')
+    await box.fill('rade')
+    await page.getByRole('option').filter({ hasText: 'grade' }).waitFor()
+    await box.press('ArrowDown')
+    await box.press('Enter')
+    same(await box.inputValue(), 'grade', 'the chosen Function')
+    await page.getByText('A JSON object with essay').waitFor()
+  })
 
   await step('a file is uploaded and its column chosen', async (page) => {
     await page.goto(at('jobs/new'))

@@ -1,14 +1,14 @@
 // Actions of users in the console, and events that may happen meanwhile.
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { api, at, base, check, ended, launch, logIn, settle, step } from './drive.mjs'
+import { api, at, base, check, chooseModel, ended, launch, logIn, settle, step } from './drive.mjs'
 
 export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
   await step('a job is submitted and followed to its end without a reload', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)
     await page.getByLabel('One row per line').fill(Array.from({ length: 800 }, (_, i) => `Count to ${i}.`).join('\n'))
-    await page.getByLabel('Model or Function').selectOption(model)
+    await chooseModel(page, model)
     await page.getByLabel('Name', { exact: true }).fill('followed')
     await page.getByRole('button', { name: 'Submit 800 rows' }).click()
     await page.getByRole('heading', { name: 'followed' }).waitFor()
@@ -311,7 +311,7 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
       await page.getByRole('button', { name: 'Copy curl' }).click()
       await page.getByRole('button', { name: 'Copied' }).waitFor()
       await page.getByLabel('One row per line').fill('one')
-      await page.getByLabel('Model or Function').selectOption(model)
+      await chooseModel(page, model)
       await page.getByRole('button', { name: 'Submit' }).click()
       await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     } finally {
@@ -487,7 +487,7 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.reload()
     await system.waitFor()
     if ((await system.inputValue()) !== 'Be long.') throw new Error(`after a reload the system prompt is ${await system.inputValue()}`)
-    await page.waitForFunction((model) => [...document.querySelectorAll('select')].some((s) => s.value === model), model)
+    await page.waitForFunction((model) => [...document.querySelectorAll('input[role=combobox]')].some((i) => i.value === model), model)
     await page.getByText('The 301 stored rows of').waitFor()
     await page.getByRole('button', { name: 'Submit 301 rows' }).click()
     await page.waitForURL(/\/jobs\/job-/)

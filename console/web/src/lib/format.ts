@@ -47,6 +47,12 @@ export const duration = (seconds: number | null | undefined) => {
 export const took = (seconds: number) =>
   seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)
 
+// about formats an estimated duration.
+export const about = (seconds: number | null | undefined) => (seconds != null && seconds < 1 ? 'under 1 s' : duration(seconds))
+
+// withoutRoutes drops sentences of a message that name a route of the API. The console has a page for it.
+export const withoutRoutes = (message: string) => message.replace(/ GET \/v1\S* lists them\./g, '')
+
 const instant = (t: string | number) => new Date(typeof t === 'number' ? t * 1000 : t)
 
 export const time = (t: string | number | null | undefined) =>

@@ -6,7 +6,7 @@ import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Preview, Progress, Row, RowError, Submitted, Timeline } from '../api/types'
 import { isSimulated } from '../lib/answer'
-import { compact, duration, none, number, percent, rate, text, time, usd } from '../lib/format'
+import { compact, duration, none, number, percent, plural, rate, text, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { jobHref, useIsOther } from '../parts/account'
 import { CompareWith } from '../parts/comparewith'
@@ -41,7 +41,7 @@ function Detail({ job }: { job: Job }) {
       {job.failure_reason && (
         <div className="problem" role="note">
           <p>
-            <strong>{job.failure_reason.message}</strong>
+            <strong>{withoutRoutes(job.failure_reason.message)}</strong>
           </p>
           <p className="small">
             Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
@@ -289,7 +289,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
     >
       <Load query={counts}>
         {(c) => (
-          <>
+          <div className="stack">
             <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
@@ -297,7 +297,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
                     {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code>{e.code}</code></Link>}
                   </td>
                   <td className="number">{number(e.rows)}</td>
-                  <td className="number">
+                  <td className="number less">
                     {other ? number(e.first_row) : (
                       <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
                         {number(e.first_row)}
@@ -318,11 +318,11 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
             {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} />}
             {c.counted < c.failed_rows && (
               <p className="small">
-                {number(c.counted)} of {number(c.failed_rows)} failures are counted.
+                {number(c.counted)} of {plural(c.failed_rows, 'failure')} are counted.
               </p>
             )}
             <Samples job={job} byCode={byCode} />
-          </>
+          </div>
         )}
       </Load>
     </Card>
@@ -353,9 +353,9 @@ function Sample({ job, error: e }: { job: Job; error: RowError }) {
   return (
     <tr>
       <td className="number">{number(e.row)}</td>
-      <td><code>{e.code}</code></td>
+      <td className="less"><code>{e.code}</code></td>
       <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
-      <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
+      <td className="wide less" dir="auto"><Long text={e.raw_output || none} /></td>
       <td className="wide">{e.message}</td>
     </tr>
   )

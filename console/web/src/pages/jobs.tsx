@@ -5,7 +5,7 @@ import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
-import { compact, duration, none, number, plural, time, usd } from '../lib/format'
+import { about, compact, none, number, plural, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
@@ -181,7 +181,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
           <td>
             {!isEstimate(j) && <Done job={j} />}
             <span className="rowcount">
-              {isEstimate(j) ? `sample of ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : `${number(j.rows_done)} of ${number(j.num_rows)}`}
+              {isEstimate(j) ? `sample of ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : j.num_rows == null ? 'not counted' : `${number(j.rows_done)} of ${number(j.num_rows)}`}
               {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
             </span>
           </td>
@@ -198,4 +198,4 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
 }
 
 const took = (j: Job) =>
-  duration(j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)
+  about(j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)

@@ -181,6 +181,8 @@ export default function NewJob() {
             <Select
               label="Model or Function"
               searchable
+              onKeyDown={(e) => e.key === 'Enter' && e.preventDefault()} // it chooses a model, and never submits the form
+              maxDropdownHeight={320}
               allowDeselect={false}
               nothingFoundMessage="No model and no Function matches."
               value={form.model || null}
@@ -188,7 +190,7 @@ export default function NewJob() {
               renderOption={({ option }) => (
                 <span>
                   {option.label}
-                  <span className="id">{detail(models.data?.data.find((m) => m.id === option.value))}</span>
+                  <span className="detail">{detail(models.data?.data.find((m) => m.id === option.value))}</span>
                 </span>
               )}
               data={[
@@ -268,6 +270,7 @@ export default function NewJob() {
             <Button type="submit" disabled={!ready} loading={submit.isPending}>
               Submit {sent > 0 ? plural(sent, 'row') : 'the job'}
             </Button>
+            {!ready && !problem && <span className="small">{form.model ? 'Add rows first.' : 'Choose a model first.'}</span>}
           </div>
         </Card>
       </form>

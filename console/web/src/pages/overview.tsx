@@ -4,7 +4,7 @@ import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
-import { compact, duration, number, plural, rate, usd } from '../lib/format'
+import { compact, duration, number, plural, rate, usd, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -208,7 +208,7 @@ function RunningJob({ job }: { job: Job }) {
       <JobLink job={job} />
       <State job={job} />
       {!isEstimate(job) && <Done job={job} />}
-      <span className="small">
+      <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
           ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
           : job.message}
@@ -231,7 +231,7 @@ function Failing() {
                 <li key={j.job_id}>
                   <JobLink job={j} />
                   <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
-                  <span className="small grow">{j.failure_reason?.message}</span>
+                  <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
                   <span className="small"><Ago t={j.datetime_completed} /></span>
                 </li>
               ))}

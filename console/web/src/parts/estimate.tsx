@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { compact, duration, none, number, plural, usd } from '../lib/format'
+import { about, compact, none, number, plural, usd } from '../lib/format'
 import { randomID } from '../lib/random'
 import { over, State } from './job'
 import { Card, Facts } from './page'
@@ -41,7 +41,7 @@ function EstimateFacts({ job }: { job: Job }) {
       facts={[
         ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
         ['Between', e.low == null ? none : `${usd(e.low)} and ${usd(e.high)}`],
-        ['Would take', e.seconds == null ? none : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
+        ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? about(e.seconds) : `${about(e.seconds)} (${about(e.seconds_low)} to ${about(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],
         ['Tokens in', compact(e.input_tokens)],
@@ -65,13 +65,12 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
     <Card>
       <div className="now">
         <State job={job} />
-        {complete && job.cost_estimate != null && <strong className="big">{usd(job.cost_estimate)}</strong>}
+        {complete && job.cost_estimate != null && <strong className="big">≈ {usd(job.cost_estimate)}</strong>}
       </div>
       <p className="small">
         {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'There is no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
       </p>
-      <EstimateFacts job={job} />
-      <Facts facts={[['Sampled so far', number(job.rows_done)], ['Cost of the sample', usd(job.job_cost)]]} />
+      {job.estimate ? <EstimateFacts job={job} /> : <Facts facts={[['Rows', number(job.num_rows)], ['Rows sampled', number(job.rows_done)]]} />}
       <ContinuedBy job={job}>{own && complete && can.act ? 'Another run costs again.' : ''}</ContinuedBy>
       {own && complete && can.act && job.num_rows != null && (
         <div className="actions">

@@ -16,8 +16,8 @@ import { headHeight, RowList, rowHeight, type Layout } from './rowlist'
 const pageSize = 100
 
 const layout: Layout = {
-  grid: '4.5rem 10rem minmax(8rem, 2fr) minmax(10rem, 3fr) 4.5rem 4.5rem',
-  wide: '50rem',
+  grid: '4.5rem 10rem minmax(8rem, 2fr) minmax(10rem, 3fr) 4.5rem 5.5rem',
+  wide: '51rem',
   small: '2.5rem 7rem minmax(6rem, 1fr)',
   heads: (
     <>

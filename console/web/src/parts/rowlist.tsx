@@ -37,8 +37,8 @@ export type Layout = { grid: string; wide: string; small: string; smallWide?: st
 export function layoutOf({ hasIDs, properties }: Columns): Layout {
   const answers = properties.length ? properties.map(() => 'minmax(6rem, 1fr)').join(' ') : '3fr'
   return {
-    grid: `4.5rem ${hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 4.5rem`,
-    wide: `${44 + properties.length * 5}rem`,
+    grid: `4.5rem ${hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 5.5rem`,
+    wide: `${45 + properties.length * 5}rem`,
     small: `2.5rem ${hasIDs ? '4rem ' : ''}4.5rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1fr)'}`,
     smallWide: properties.length ? `${20 + properties.length * 6.5}rem` : undefined,
     heads: (
@@ -59,7 +59,7 @@ type RowListProps = { box?: RefObject<HTMLDivElement | null>; layout: Layout; la
 
 export function RowList({ box, layout: { grid, wide, small, smallWide, heads }, label = 'Rows', height, children }: RowListProps) {
   return (
-    <div ref={box} className="rows" tabIndex={0} role="region" aria-label={label} style={{ '--grid': grid, '--wide': wide, '--small': small, '--small-wide': smallWide ?? 0 } as never}>
+    <div ref={box} className="rows" tabIndex={0} role="region" aria-label={label} style={{ '--rows': `${height + headHeight + 2}px`, '--grid': grid, '--wide': wide, '--small': small, '--small-wide': smallWide ?? 0 } as never}>
       <div className="rowheads" aria-hidden="true">{heads}</div>
       <div role="list" style={{ height }}>
         {children}

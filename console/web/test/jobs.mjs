@@ -1,0 +1,162 @@
+// The pages about jobs: the list, single jobs, estimates, failed rows, and the overview.
+import { api, at, check, ended, logIn, picture, settle, step } from './drive.mjs'
+
+const missing = 'job-00000000-0000-4000-8000-000000000000'
+
+// change answers a request of a page with the answer of the node, changed.
+const change = (page, url, edit) => page.route(url, async (route) => route.fulfill({ json: edit(await (await route.fetch()).json()) }))
+
+export async function jobPages({ job, failed, model }) {
+  await step('a job that no engine serves has no time left', async (page) => {
+    const message = `Waiting for an engine that serves ${model}; finished rows are kept.`
+    await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', message, rows_done: 100 } }))
+    await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', message, rows_per_second: 2, eta_seconds: 100, eta_low: 75, eta_high: 125 }))
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    const left = page.locator('.facts div').filter({ hasText: 'Time left' })
+    await left.getByText('No engine serves this model.').waitFor()
+    if ((await left.textContent()).includes('min')) throw new Error(`the page shows ${await left.textContent()}`)
+    await page.locator('.warning').getByText(message).waitFor()
+    await check(page, 'a job without an engine')
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
+  await step('the list of jobs fits a desk and a phone', async (page) => {
+    await change(page, '**/v1/list-jobs?limit=50*', (a) => ({
+      ...a, jobs: a.jobs.map((j) => ({ ...j, model: 'an-organization/a-model-with-a-long-name-70b', num_rows: 1_000_000, rows_done: 999_000, failed_rows: 1234, datetime_started: '2026-01-01T00:00:00Z', datetime_completed: '2026-01-02T11:35:00Z' })),
+    }))
+    await page.setViewportSize({ width: 1440, height: 900 })
+    await page.goto(at('jobs'))
+    await logIn(page)
+    const list = page.getByRole('region', { name: 'Jobs' })
+    await list.getByText('1 d 11 h').first().waitFor()
+    for (const [width, hidden] of [[1440, []], [390, ['Model', 'Took', 'Cost', 'Created']]]) {
+      await page.setViewportSize({ width, height: 900 })
+      await page.waitForTimeout(100)
+      const beyond = await list.evaluate((e) => e.scrollWidth - e.clientWidth)
+      await picture(page, `jobs-${width}`)
+      if (beyond > 0) throw new Error(`at ${width} the list is ${beyond} px too wide`)
+      for (const name of hidden) if (await list.getByRole('columnheader', { name }).isVisible()) throw new Error(`at ${width} the column ${name} is shown`)
+    }
+    await check(page, 'the list of jobs on a phone')
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('an estimate shows its result, and runs all rows', async (page) => {
+    const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 300 }, (_, i) => `Estimate ${i}`), name: 'an estimate', cost_estimate: true })
+    await ended(id)
+    await page.goto(at(`jobs?q=${id}`))
+    await logIn(page)
+    await page.getByRole('row', { name: /an estimate/ }).getByText('sample of 300 rows').waitFor()
+    await page.getByRole('link', { name: 'an estimate' }).click()
+    await page.getByText('estimate complete').waitFor()
+    if ((await page.locator('.now').textContent()).includes('%')) throw new Error('an estimate has a percentage')
+    await page.getByText('Rows sampled').waitFor()
+    await check(page, 'an estimate')
+    await page.getByRole('button', { name: /^Run all 300 rows/ }).click()
+    await page.waitForURL((url) => !url.href.includes(id))
+    const all = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
+    if (all.status !== 'succeeded' || all.num_rows !== 300 || !all.rows_taken_over) throw new Error(`the job is ${JSON.stringify(all)}`)
+    await page.goto(at(`jobs/${id}`))
+    await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
+  })
+
+  await step('a job that does not exist leaves the page live', async (page) => {
+    await page.goto(at(`jobs/${missing}`))
+    await logIn(page)
+    await page.locator('.problem').waitFor()
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.waitForTimeout(1_000)
+    await page.getByText('Live', { exact: true }).waitFor()
+  }, new RegExp(`/v1/(me|jobs/${missing})$`))
+
+  await step('a job that another job continues says so', async (page) => {
+    const { results: first } = await api('POST', `/v1/jobs/${failed}/resume`, { rows: 'failed' })
+    await ended(first)
+    await page.goto(at(`jobs/${failed}`))
+    await logIn(page)
+    await page.getByRole('note').filter({ hasText: 'A later job continues this job' }).getByRole('link', { name: first }).waitFor()
+    await page.getByRole('button', { name: 'Resume' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('link', { name: first }).waitFor()
+    await check(page, 'a second resume')
+    await dialog.getByRole('button', { name: 'Start another job' }).click()
+    await page.waitForURL((url) => /job-/.test(url.href) && !url.href.includes(failed))
+    if (page.url().includes(first)) throw new Error('the earlier job was opened')
+  })
+
+  await step('failed rows are listed with their inputs, and found', async (page) => {
+    const fail = (status, text) => `[[sim:fail=${status}]] ${text}`
+    const { results: id } = await api('POST', '/v1/batch-inference', {
+      model, name: 'some fail', inputs: ['Good morning.', fail(400, 'Ask for pears.'), 'Good day.', fail(500, 'Ask for plums.'), fail(400, 'Ask for figs.'), ...Array.from({ length: 300 }, (_, i) => `Greeting ${i}`)],
+    })
+    await ended(id)
+    const { counts } = await api('GET', `/v1/jobs/${id}/errors/counts`)
+    if (counts.length < 2) throw new Error(`the rows failed with ${JSON.stringify(counts)}`)
+    await page.goto(at(`jobs/${id}/rows?failed=1`))
+    await logIn(page)
+    const list = page.getByRole('region', { name: 'Failed rows' })
+    const lines = list.getByRole('listitem')
+    await lines.filter({ hasText: 'Ask for plums.' }).filter({ hasText: counts.find((c) => c.first_row === 3).code }).waitFor()
+    if ((await lines.count()) !== 3) throw new Error(`there are ${await lines.count()} rows`)
+    await check(page, 'failed rows')
+    await page.getByLabel('Search in inputs and answers').fill('FIGS')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('1 row found.').waitFor()
+    await lines.filter({ hasText: 'Ask for figs.' }).getByRole('button').click()
+    await page.getByRole('dialog', { name: 'Row 4' }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByLabel('Search in inputs and answers').fill('')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('3 of 3 failed rows shown.').waitFor()
+    const code = counts.find((c) => c.first_row === 1).code
+    await page.getByRole('group', { name: 'Error codes' }).getByRole('button', { name: code }).click()
+    await page.getByText('2 rows found.').waitFor()
+    await page.reload()
+    await page.getByText('2 rows found.').waitFor()
+    await page.setViewportSize({ width: 390, height: 844 })
+    await check(page, 'failed rows on a phone')
+  })
+
+  await step('the overview says why a job waits, and that storage is away', async (page) => {
+    await page.route('**/readyz?verbose', (r) => r.fulfill({ status: 503, contentType: 'text/plain', body: '[+] store\n[-] objects\nnot ready\n' }))
+    await page.route('**/v1/list-jobs?limit=10&status=running*', async (route) => {
+      const { job: one } = await api('GET', `/v1/jobs/${job}`)
+      const waits = { ...one, status: 'pending', name: 'in the queue', message: 'Waiting for a place: node a runs as many jobs as it may (jobs.max_active), 1 of them of this account.', datetime_created: new Date(Date.now() - 600_000).toISOString() }
+      const stuck = { ...one, job_id: missing, status: 'running', name: 'without an engine', message: `Waiting for an engine that serves ${model}; finished rows are kept.` }
+      await route.fulfill({ json: { jobs: [waits, stuck], next_cursor: null, scanned_all: true } })
+    })
+    await page.route('**/v1/list-jobs?limit=3&status=running', async (route) => {
+      const { job: one } = await api('GET', `/v1/jobs/${job}`)
+      await route.fulfill({ json: { jobs: [{ ...one, status: 'running', name: 'nightly run' }], next_cursor: null, scanned_all: true } })
+    })
+    await page.route(`**/v1/jobs/${missing}/progress`, (r) => r.fulfill({ status: 404, json: {} }))
+    await page.goto(at(''))
+    await logIn(page)
+    const attention = page.getByRole('region', { name: 'Needs attention' })
+    await attention.getByText('object storage').waitFor()
+    await attention.getByText('Running now: nightly run.').waitFor()
+    await attention.getByRole('link', { name: 'without an engine' }).waitFor()
+    await settle(page)
+    await check(page, 'an overview with jobs that wait')
+    await page.unrouteAll({ behavior: 'wait' })
+  }, new RegExp(`/v1/(me|jobs/${missing}/progress)$|/readyz`))
+
+  await step('log out stops the requests of the page', async (page) => {
+    let late = 0
+    await page.route('**/v1/stats*', async (route) => {
+      if (!(await page.locator('main').count())) late++
+      await new Promise((r) => setTimeout(r, 300))
+      await route.continue().catch(() => {})
+    })
+    await page.goto(at(''))
+    await logIn(page)
+    await settle(page)
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await page.getByLabel('API key', { exact: true }).waitFor()
+    await page.waitForTimeout(1_000)
+    if (late) throw new Error(`${late} requests after the log out`)
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+}
