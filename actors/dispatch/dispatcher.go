@@ -212,12 +212,14 @@ func (d *Dispatcher) HasAnsweredSince(since time.Time) bool {
 	return d.answered.After(since)
 }
 
-// Load returns the number of rows that the window allows, and the numbers of rows in
-// flight and in queues.
+// Load returns the number of rows that may be in flight, and the numbers of rows in
+// flight and in queues. The limit is the window, or the number of rows in flight if that
+// is larger: urgent rows may exceed the window, and rows stay in flight after the window
+// has shrunk.
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.window.RowLimit(false), d.inFlight, d.queued
+	return max(d.window.RowLimit(false), d.inFlight), d.inFlight, d.queued
 }
 
 // demand returns how many rows of queue q should be at this Dispatcher, in flight and

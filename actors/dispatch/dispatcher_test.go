@@ -48,6 +48,30 @@ func TestDispatcherServesPriority0First(t *testing.T) {
 	}
 }
 
+// Load never reports more rows in flight than the limit, also while urgent rows exceed
+// the window, and after the window has shrunk.
+func TestDispatcherLoadIsConsistent(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	d.ResetWindow(16)
+	d.resumeByHand()
+	window, _, _ := d.Load()
+	d.put(&Queue{account: "a", priority: rowmill.Production, group: 1}, tasks(100, 10))
+	d.put(&Queue{account: "b", priority: rowmill.Prototyping, group: 1}, tasks(100, 10))
+	var r request
+	for d.pick(&r) {
+		d.inFlight++
+	}
+	limit, inFlight, _ := d.Load()
+	if inFlight <= window || limit != inFlight {
+		t.Errorf("with urgent rows %d of %d rows are in flight, in a window of %d", inFlight, limit, window)
+	}
+	d.ResetWindow(1)
+	if limit, inFlight, _ := d.Load(); limit != inFlight {
+		t.Errorf("after the window has shrunk, %d of %d rows are in flight", inFlight, limit)
+	}
+}
+
 func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
