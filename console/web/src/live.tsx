@@ -2,14 +2,15 @@ import { createContext, useContext, useEffect, useState, type ReactNode } from '
 import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
 import { useQuery, useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
 import { useRoute, useSearch } from 'wouter'
-import { apiURL, shareFor, signOut } from './api/client'
+import { apiURL, lastAnswer, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
 import type { Job, JobPage } from './api/types'
 
 // on: events arrive. polling: the stream is down, so pages ask every 5 s. off: switched
-// off, or the tab is hidden.
+// off, or the tab is hidden. silentSince is the time of the node's last answer, if the node
+// does not answer.
 type State = 'on' | 'polling' | 'off'
-type Live = { state: State; wanted: boolean; want: (on: boolean) => void }
+type Live = { state: State; silentSince?: number; wanted: boolean; want: (on: boolean) => void }
 
 const Context = createContext<Live>({ state: 'off', wanted: false, want: () => {} })
 
@@ -75,7 +76,32 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     return () => clearInterval(ask)
   }, [active, open, client])
 
-  return <Context.Provider value={{ state: active ? (open ? 'on' : 'polling') : 'off', wanted, want }}>{children}</Context.Provider>
+  const silentSince = useSilence(client, active)
+  return <Context.Provider value={{ state: active ? (open ? 'on' : 'polling') : 'off', silentSince, wanted, want }}>{children}</Context.Provider>
+}
+
+// A node that hangs keeps its connections open and sends nothing. So the page asks it for
+// something small, and reports silence after two requests without an answer.
+const askEvery = 4_000
+const silentAfter = 2 * askEvery + 1_000
+
+function useSilence(client: QueryClient, active: boolean) {
+  const [since, setSince] = useState<number>()
+  useEffect(() => {
+    if (!active) return
+    const start = Date.now() // requests before it were of a page that had stopped
+    const ask = setInterval(() => void poll(client, '/v1/me'), askEvery)
+    const look = setInterval(() => {
+      const last = Math.max(start, lastAnswer())
+      setSince(Date.now() - last > silentAfter ? last : undefined)
+    }, 1_000)
+    return () => {
+      clearInterval(ask)
+      clearInterval(look)
+      setSince(undefined)
+    }
+  }, [client, active])
+  return since
 }
 
 // take puts a job into every cached answer that contains it. If the job's status has

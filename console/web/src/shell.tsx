@@ -7,6 +7,7 @@ import { send, signOut } from './api/client'
 import { useAct, useMe } from './api/hooks'
 import { dropDrafts } from './lib/draft'
 import { useLive } from './live'
+import { useElapsed } from './parts/ago'
 import { useMenu, type MenuEntry } from './parts/menu'
 import { Palette } from './parts/palette'
 
@@ -116,12 +117,12 @@ function Account() {
 const states = { on: 'Live', polling: 'Every 5 s', off: 'Paused' }
 
 function LiveSwitch() {
-  const { state, wanted, want } = useLive()
+  const { state, silentSince, wanted, want } = useLive()
   return (
-    <div className="live" data-state={state}>
+    <div className="live" data-state={silentSince ? 'silent' : state}>
       <Switch
         size="sm"
-        label={states[state]}
+        label={silentSince ? <Silence since={silentSince} /> : states[state]}
         aria-label="Live updates"
         checked={wanted}
         onChange={(e) => want(e.currentTarget.checked)}
@@ -129,6 +130,8 @@ function LiveSwitch() {
     </div>
   )
 }
+
+const Silence = ({ since }: { since: number }) => <>No answer for {useElapsed(since)}</>
 
 function Simulated() {
   const { data: me } = useMe()

@@ -33,6 +33,11 @@ export const shareFor = 1_000
 
 let changed = 0
 
+let answered = Date.now()
+
+// lastAnswer returns when the node last answered a request.
+export const lastAnswer = () => answered
+
 type Options = { method?: string; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }
 
 export async function request(path: string, options: Options = {}): Promise<Response> {
@@ -50,6 +55,7 @@ export async function request(path: string, options: Options = {}): Promise<Resp
     if (options.signal?.aborted) throw e
     throw new ApiError(0, 'The node cannot be reached.')
   }
+  answered = Date.now()
   if (rest.method && rest.method !== 'GET') changed = Date.now()
   if (answer.ok) return answer
   if (answer.status === 401 && path !== '/console/session') signOut()

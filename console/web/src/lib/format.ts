@@ -5,8 +5,8 @@ export const none = '–'
 
 export const number = (n: number | null | undefined) => (n == null ? none : whole.format(n))
 
-// plural returns a number with its noun, such as "1 row" or "2 rows".
-export const plural = (n: number, noun: string) => `${whole.format(n)} ${noun}${n === 1 ? '' : 's'}`
+// plural returns a number with its noun: 1 row, 2 rows.
+export const plural = (n: number, noun: string, many = `${noun}s`) => `${whole.format(n)} ${n === 1 ? noun : many}`
 
 export const compact = (n: number | null | undefined) => (n == null ? none : n < 10_000 ? whole.format(Math.round(n)) : short.format(n))
 
@@ -22,6 +22,10 @@ export const percent = (done: number, all: number | null | undefined) => {
 
 export const usd = (n: number | null | undefined) =>
   n == null ? none : n === 0 ? '$0' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
+
+// cost formats amounts of a column, with a fixed number of decimals.
+export const cost = (n: number | null | undefined) =>
+  n == null ? none : n === 0 ? '$0' : n < 0.0001 ? '< $0.0001' : n < 1 ? `$${n.toFixed(4)}` : usd(n)
 
 export const bytes = (n: number | null | undefined) => {
   if (n == null) return none
@@ -71,6 +75,16 @@ export const ago = (t: string | number | null | undefined) => {
   if (s < 3600) return `${Math.floor(s / 60)} min ago`
   if (s < 86_400) return `${Math.floor(s / 3600)} h ago`
   return `${Math.floor(s / 86_400)} d ago`
+}
+
+// until formats the time that is left before t.
+export const until = (t: string | number | null | undefined) => {
+  if (t == null) return none
+  const s = (instant(t).getTime() - Date.now()) / 1000
+  if (s <= 0) return 'now'
+  if (s < 3600) return `in ${Math.ceil(s / 60)} min`
+  if (s < 2 * 86_400) return `in ${Math.floor(s / 3600)} h`
+  return `in ${Math.floor(s / 86_400)} d`
 }
 
 export const text = (v: unknown) => (v == null ? '' : typeof v === 'string' ? v : JSON.stringify(v))

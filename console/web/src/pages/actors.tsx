@@ -3,12 +3,37 @@ import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Actor, Answered } from '../api/types'
-import { ago, duration, none, number } from '../lib/format'
+import { ago, counted, duration, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Long, Page, Table } from '../parts/page'
+import { Card, Long, Page, Table } from '../parts/page'
+
+// kinds says what the actors of each kind do.
+const kinds: Record<Actor['kind'], string> = {
+  node: 'manages its node',
+  engine: 'sends rows to an engine',
+  job: 'owns a job and hands out its rows',
+  worker: 'runs rows of a job',
+  results: 'stores the results of a job',
+}
+
+// Times from which an actor needs attention, in seconds.
+const longMessage = 10
+const longTask = 60
+const recentError = 600
+
+// troubles returns why an operator should look at an actor.
+function troubles(a: Actor): string[] {
+  const error = a.last_error && Date.now() - Date.parse(a.last_error.at) < recentError * 1000 ? `${a.last_error.message} (${ago(a.last_error.at)})` : ''
+  return [
+    a.state === 'panicked' ? 'Rowmill stopped it after a panic, which is a bug in Rowmill.' : '',
+    a.oldest_message_seconds >= longMessage ? `A message has waited for ${duration(a.oldest_message_seconds)}.` : '',
+    a.task && a.task_seconds >= longTask ? `It has waited for ${duration(a.task_seconds)}: ${a.task}.` : '',
+    error,
+  ].filter((t) => t !== '')
+}
 
 export default function Actors() {
   const [search, setSearch] = useSearchParams()
@@ -22,41 +47,84 @@ export default function Actors() {
       return s
     }, { replace: true })
   return (
-    <Page title="Actors" lead="Internal tasks, longest-running first.">
+    <Page title="Actors" lead="Actors are the tasks inside a node: one for the node, each engine and each job. Look here if a job or a node seems stuck.">
       <div className="fields">
-        <NativeSelect label="Kind" value={kind} onChange={(e) => set('kind', e.currentTarget.value)} data={[{ value: '', label: 'all' }, 'node', 'engine', 'job', 'results', 'worker']} />
+        <NativeSelect
+          label="Kind"
+          value={kind}
+          onChange={(e) => set('kind', e.currentTarget.value)}
+          data={[{ value: '', label: 'all' }, ...Object.entries(kinds).map(([value, does]) => ({ value, label: `${value}: ${does}` }))]}
+        />
         <NativeSelect label="Busy longer than" value={age} onChange={(e) => set('min_age', e.currentTarget.value)} data={[{ value: '', label: 'any time' }, { value: '1', label: 'a second' }, { value: '10', label: '10 seconds' }, { value: '60', label: 'a minute' }]} />
       </div>
       <Load query={actors}>
-        {({ actors, nodes }) => (
-          <>
-            {nodes.filter((n) => n.error || n.left_out > 0).map((n) => (
-              <p key={n.id} className="warning" role="note">
-                {n.name}: {n.error ?? `${number(n.left_out)} more actors are not listed`}
-              </p>
-            ))}
-            {actors.length === 0 ? (
-              <Empty>No actor matches.</Empty>
-            ) : (
-              <Table label="Actors" heads={['Actor', 'Node', 'Job', 'State', 'Since', 'Messages', 'Waits for', 'Last error or wait']}>
-                {actors.map((a) => (
-                  <tr key={a.node_id + a.id}>
-                    <td>{a.kind}{a.engine && ` ${a.engine}`}<span className="id">{a.id.slice(0, 60)}</span></td>
-                    <td>{a.node}</td>
-                    <td>{a.job_id ? <Link href={`/jobs/${a.job_id}`}>{a.job_id.slice(0, 12)}…</Link> : none}</td>
-                    <td><Status is={a.state === 'running' ? 'running' : 'failed'}>{a.state}</Status></td>
-                    <td className="number"><Ago t={a.since} /></td>
-                    <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
-                    <td>{a.task ? `${a.task}, ${duration(a.task_seconds)}` : none}</td>
-                    <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>
-                  </tr>
-                ))}
-              </Table>
-            )}
-            <p className="small">{number(actors.length)} actors of {number(nodes.length)} {nodes.length === 1 ? 'node' : 'nodes'}.</p>
-          </>
-        )}
+        {({ actors, nodes }) => {
+          const all = nodes.map((node) => ({ node, actors: actors.filter((a) => a.node_id === node.id) }))
+          const needs = ({ node, actors }: (typeof all)[0]) => node.error !== null || actors.some((a) => troubles(a).length > 0)
+          return nodes.length === 0 ? (
+            <Empty>No node has reported its actors.</Empty>
+          ) : (
+            <div className="stack">{all.toSorted((a, b) => Number(needs(b)) - Number(needs(a))).map((n) => <OfNode key={n.node.id} {...n} filtered={!!kind || !!age} />)}</div>
+          )
+        }}
       </Load>
     </Page>
   )
 }
+
+function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; filtered: boolean }) {
+  const bad = actors.filter((a) => troubles(a).length > 0)
+  const has = filtered ? `${counted(actors.length, 'actor')} ${actors.length === 1 ? 'matches' : 'match'}` : counted(actors.length, 'actor')
+  return (
+    <Card title={node.name}>
+      {node.error && <p className="warning" role="note">No answer: {node.error}</p>}
+      {node.left_out > 0 && <p className="warning" role="note">{counted(node.left_out, 'more actor')} of this node {node.left_out === 1 ? 'is' : 'are'} not listed. Use the filters.</p>}
+      {node.error === null && (
+        <p>
+          <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} need attention` : 'all is well'}</Status> <span className="small">{has}</span>
+        </p>
+      )}
+      {bad.length > 0 && (
+        <Table label={`Actors of ${node.name} that need attention`} heads={['Actor', 'Job', 'Trouble']}>
+          {bad.map((a) => (
+            <tr key={a.id}>
+              <Name actor={a} />
+              <td><OfJob id={a.job_id} /></td>
+              <td className="wide">{troubles(a).map((t) => <p key={t}><Long text={t} /></p>)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {actors.length > 0 && (
+        <details open={filtered || undefined}>
+          <summary>{filtered ? 'Actors that match' : 'All actors'}</summary>
+          <Table label={`Actors of ${node.name}`} heads={['Actor', 'Job', 'Waiting messages', 'Waits for', 'Last error', 'Started', 'Restarts']} less={['Last error', 'Started', 'Restarts', 'Waiting messages']}>
+            {actors.map((a) => (
+              <tr key={a.id}>
+                <Name actor={a} />
+                <td><OfJob id={a.job_id} /></td>
+                <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
+                <td className="wide">{a.task ? `${a.task}, ${duration(a.task_seconds)}` : none}</td>
+                <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>
+                <td className="number" title={time(a.since)}><Ago t={a.since} /></td>
+                <td className="number">{number(a.restarts)}</td>
+              </tr>
+            ))}
+          </Table>
+        </details>
+      )}
+    </Card>
+  )
+}
+
+function Name({ actor: a }: { actor: Actor }) {
+  return (
+    <td title={a.id}>
+      {a.kind}{a.engine && ` ${a.engine}`}
+      {a.state === 'panicked' && <span className="tag">panicked</span>}
+      <span className="reason">{kinds[a.kind]}</span>
+    </td>
+  )
+}
+
+const OfJob = ({ id }: { id: string | null }) => (id ? <Link href={`/jobs/${id}`}>{id.slice(0, 12)}…</Link> : <>{none}</>)

@@ -1,49 +1,66 @@
 import { useGet } from '../api/hooks'
 import type { Engine, NodeGPUs } from '../api/types'
-import { bytes, none, number, rate, time } from '../lib/format'
+import { bytes, counted, none, number, rate, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
+import { Code } from '../parts/copy'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
+import { InFlight, Meter } from '../parts/meter'
 import { Card, Long, Page, Table } from '../parts/page'
+
+// rank puts engines that need attention first.
+const rank = (e: Engine) => (e.state === 'down' ? 0 : e.last_error ? 1 : 2)
 
 export default function Engines() {
   const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { every: useEvery(3_000) })
   return (
-    <Page title="Engines" lead="Inference servers and GPUs of all nodes.">
+    <Page title="Engines" lead="Inference servers and GPUs of all nodes. Rows in flight are rows that a server runs now; Rowmill adapts their limit to the server.">
       <Load query={engines}>
         {({ engines, missing_nodes }) =>
           engines.length === 0 && missing_nodes.length === 0 ? (
-            <Empty next={<code>rowmill serve --engine http://127.0.0.1:8000</code>}>No node has an inference server.</Empty>
+            <Empty next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
+              No engines yet. An engine is an inference server, such as vLLM, that runs the rows of jobs. Start a node with the address of one.
+            </Empty>
           ) : (
-            <>
-            <Missing nodes={missing_nodes} />
-            <Table label="Engines" heads={['Engine', 'Node', 'Kind', 'State', 'Since', 'Models', 'In flight', 'Rate', 'Last error or wait']}>
-              {engines.map((e) => (
-                <tr key={e.node + e.name}>
-                  <td>
-                    {e.name}
-                    {e.simulated && <span className="tag">simulated</span>}
-                    {e.url && <span className="id">{e.url}</span>}
-                  </td>
-                  <td>{e.node}</td>
-                  <td>{e.kind ?? none}</td>
-                  <td><Status is={e.state === 'down' ? 'failed' : e.last_error ? 'starting' : 'succeeded'}>{e.state === 'up' && e.last_error ? 'up, rows wait' : e.state}</Status></td>
-                  <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
-                  <td className="wide"><Long text={e.models.map((m) => m.id).join(', ')} summary={`${e.models.length} models`} /></td>
-                  <td className="number">{number(e.in_flight)} of {number(e.window)}</td>
-                  <td className="number">{rate(e.rows_per_second, 'rows/s')}</td>
-                  <td className="wide"><Long text={e.last_error ?? none} /></td>
-                </tr>
-              ))}
-            </Table>
-            </>
+            <div className="stack">
+              <Missing nodes={missing_nodes} />
+              <p role="status">{summary(engines)}</p>
+              <Table label="Engines" heads={['Engine', 'State', 'In flight', 'Answers', 'Models', 'Since']} less={['Answers', 'Models', 'Since']}>
+                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
+                  <tr key={e.node + e.name}>
+                    <td>
+                      {e.name}
+                      {e.simulated && <span className="tag">simulated</span>}
+                      <span className="id">{[`on ${e.node}`, e.kind].filter(Boolean).join(', ')}</span>
+                      {e.url && <span className="id">{e.url}</span>}
+                    </td>
+                    <td>
+                      <Status is={(['failed', 'starting', 'succeeded'] as const)[rank(e)]!}>{e.state === 'up' && e.last_error ? 'up, rows wait' : e.state}</Status>
+                      {e.last_error && <span className="reason">{e.last_error}</span>}
+                    </td>
+                    <td className="number"><InFlight name={`${e.name} on ${e.node}`} rows={e.in_flight} limit={e.window} /></td>
+                    <td className="number">{rate(e.rows_per_second, 'rows/s')}</td>
+                    <td className="wide"><Long text={e.models.map((m) => m.id).join(', ') || none} summary={counted(e.models.length, 'model')} /></td>
+                    <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
+                  </tr>
+                ))}
+              </Table>
+            </div>
           )
         }
       </Load>
       <GPUs engines={engines.data?.engines ?? []} />
     </Page>
   )
+}
+
+// summary says in a sentence how the engines are.
+function summary(engines: Engine[]) {
+  const up = engines.filter((e) => e.state === 'up')
+  const sum = (f: (e: Engine) => number | null) => engines.reduce((n, e) => n + (f(e) ?? 0), 0)
+  const all = engines.length === 1 ? `The engine is ${up.length ? 'up' : 'down'}` : up.length === engines.length ? `All ${number(up.length)} engines are up` : `${number(up.length)} of ${number(engines.length)} engines are up`
+  return `${all}: ${counted(sum((e) => e.in_flight), 'row')} in flight, ${rate(sum((e) => e.rows_per_second), 'rows/s')} in the last minute.`
 }
 
 function Missing({ nodes }: { nodes: string[] }) {
@@ -60,7 +77,7 @@ function GPUs({ engines }: { engines: Engine[] }) {
           <>
             {nodes.map((n) => n.problem && <p key={n.node} className="warning">{n.node}: {n.problem}</p>)}
             {nodes.every((n) => n.gpus.length === 0) ? (
-              <Empty>No GPUs found: nvidia-smi shows none on {number(nodes.length)} nodes.</Empty>
+              <Empty>No GPUs found: nvidia-smi shows none on {counted(nodes.length, 'node')}.</Empty>
             ) : (
               <ul className="tiles" aria-label="GPUs">
                 {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} />))}
@@ -102,16 +119,6 @@ function Tile({ node, gpu, engines }: { node: string; gpu: NodeGPUs['gpus'][numb
       ))}
       {idle && <p className="small"><strong>Idle:</strong> {whyIdle(engines)}</p>}
     </li>
-  )
-}
-
-function Meter({ name, value, text }: { name: string; value: number | null; text: string }) {
-  return (
-    <div className="use">
-      <span>{name}</span>
-      <meter value={value ?? 0} aria-label={name} />
-      <span className="n">{text}</span>
-    </div>
   )
 }
 

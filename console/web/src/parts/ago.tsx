@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from 'react'
-import { ago } from '../lib/format'
+import { ago, duration } from '../lib/format'
 
 const watchers = new Set<() => void>()
 let clock: ReturnType<typeof setInterval> | undefined
@@ -20,3 +20,6 @@ function watch(changed: () => void) {
 export function Ago({ t }: { t: Parameters<typeof ago>[0] }) {
   return useSyncExternalStore(watch, () => ago(t))
 }
+
+/** useElapsed returns how long ago t was, such as "12 s", and updates it while it is shown. */
+export const useElapsed = (t: number) => useSyncExternalStore(watch, () => duration(Math.floor((Date.now() - t) / 1000)))

@@ -53,11 +53,13 @@ export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
   )
 }
 
-// Table scrolls sideways on narrow screens, also by keyboard.
-export function Table({ label, heads, children }: { label: string; heads: ReactNode[]; children: ReactNode }) {
+// Table scrolls sideways on narrow screens, also by keyboard. less has the heads of columns
+// that a phone does not show. foot holds the row of totals.
+export function Table({ label, heads, less = [], foot, children }: { label: string; heads: ReactNode[]; less?: string[]; foot?: ReactNode; children: ReactNode }) {
+  const hidden = heads.flatMap((h, i) => (typeof h === 'string' && less.includes(h) ? [i + 1] : []))
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>
-      <table>
+      <table data-less={hidden.join(' ') || undefined}>
         <thead>
           <tr>
             {heads.map((h, i) => (
@@ -68,6 +70,7 @@ export function Table({ label, heads, children }: { label: string; heads: ReactN
           </tr>
         </thead>
         <tbody>{children}</tbody>
+        {foot && <tfoot>{foot}</tfoot>}
       </table>
     </div>
   )

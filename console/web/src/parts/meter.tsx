@@ -1,0 +1,24 @@
+import { number } from '../lib/format'
+
+// Meter shows a share from 0 to 1 as a bar, with its name before and its text after it. With
+// isLimit, the bar changes its colour when 80 % are used.
+export function Meter({ name, value, text, isLimit }: { name: string; value: number | null; text: string; isLimit?: boolean }) {
+  return (
+    <div className={isLimit ? 'use long' : 'use'}>
+      <span>{name}</span>
+      <meter value={value ?? 0} aria-label={name} {...(isLimit ? { low: nearLimit, high: 1, optimum: 0 } : {})} />
+      <span className="n">{text}</span>
+    </div>
+  )
+}
+
+// nearLimit is the used share of a limit that needs attention.
+export const nearLimit = 0.8
+
+// InFlight shows the rows in flight of an engine or a node, and how many may be in flight.
+export const InFlight = ({ name, rows, limit }: { name: string; rows: number; limit: number }) => (
+  <>
+    <meter value={limit ? rows / limit : 0} aria-label={`Rows in flight of ${name}`} />
+    {number(rows)} of {number(limit)}
+  </>
+)
