@@ -81,15 +81,14 @@ function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; f
       {node.left_out > 0 && <p className="warning" role="note">{counted(node.left_out, 'more actor')} of this node {node.left_out === 1 ? 'is' : 'are'} not listed. Use the filters.</p>}
       {node.error === null && (
         <p>
-          <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} need attention` : 'all is well'}</Status> <span className="small">{has}</span>
+          <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} ${bad.length === 1 ? 'needs' : 'need'} attention` : 'all is well'}</Status> <span className="small">{has}</span>
         </p>
       )}
       {bad.length > 0 && (
-        <Table label={`Actors of ${node.name} that need attention`} heads={['Actor', 'Job', 'Trouble']}>
+        <Table label={`Actors of ${node.name} that need attention`} heads={['Actor', 'Trouble']} less={[]}>
           {bad.map((a) => (
             <tr key={a.id}>
               <Name actor={a} />
-              <td><OfJob id={a.job_id} /></td>
               <td className="wide">{troubles(a).map((t) => <p key={t}><Long text={t} /></p>)}</td>
             </tr>
           ))}
@@ -98,12 +97,11 @@ function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; f
       {actors.length > 0 && (
         <details open={filtered || undefined}>
           <summary>{filtered ? 'Actors that match' : 'All actors'}</summary>
-          <Table label={`Actors of ${node.name}`} heads={['Actor', 'Job', 'Waiting messages', 'Waits for', 'Last error', 'Started', 'Restarts']} less={['Last error', 'Started', 'Restarts', 'Waiting messages']}>
+          <Table label={`Actors of ${node.name}`} heads={['Actor', 'Waiting messages', 'Waits for', 'Last error', 'Started', 'Restarts']} less={['Last error', 'Started', 'Restarts', 'Waiting messages']}>
             {actors.map((a) => (
               <tr key={a.id}>
                 <Name actor={a} />
-                <td><OfJob id={a.job_id} /></td>
-                <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
+                  <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
                 <td className="wide">{a.task ? `${a.task}, ${duration(a.task_seconds)}` : none}</td>
                 <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>
                 <td className="number" title={time(a.since)}><Ago t={a.since} /></td>
@@ -123,8 +121,7 @@ function Name({ actor: a }: { actor: Actor }) {
       {a.kind}{a.engine && ` ${a.engine}`}
       {a.state === 'panicked' && <span className="tag">panicked</span>}
       <span className="reason">{kinds[a.kind]}</span>
+      {a.job_id && <Link href={`/jobs/${a.job_id}`}>{a.job_id.slice(0, 12)}…</Link>}
     </td>
   )
 }
-
-const OfJob = ({ id }: { id: string | null }) => (id ? <Link href={`/jobs/${id}`}>{id.slice(0, 12)}…</Link> : <>{none}</>)

@@ -40,7 +40,7 @@ export default function Engines() {
                       {e.last_error && <span className="reason">{e.last_error}</span>}
                     </td>
                     <td className="number"><InFlight name={`${e.name} on ${e.node}`} rows={e.in_flight} limit={e.window} /></td>
-                    <td className="number">{rate(e.rows_per_second, 'rows/s')}</td>
+                    <td className="number">{e.state === 'up' ? rate(e.rows_per_second, 'rows/s') : none}</td>
                     <td className="wide"><Long text={e.models.map((m) => m.id).join(', ') || none} summary={counted(e.models.length, 'model')} /></td>
                     <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
                   </tr>

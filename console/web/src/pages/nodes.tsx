@@ -28,7 +28,7 @@ export default function Nodes() {
           ) : (
             <div className="stack">
               <Versions nodes={nodes} />
-              <Table label="Nodes" heads={['Node', 'State', 'In flight', 'Jobs', 'Models', 'Started', 'Actions']} less={['Jobs', 'Models', 'Started']}>
+              <Table label="Nodes" heads={['Node', 'State', 'In flight', 'Jobs', 'Models', 'Started', 'Actions']} less={['In flight', 'Jobs', 'Models', 'Started']}>
                 {gone.map(({ node: n, since }) => (
                   <tr key={n.id}>
                     <NodeName node={n} />
@@ -71,8 +71,8 @@ function NodeName({ node: n }: { node: Node }) {
     <td>
       {n.name}
       {n.self && <span className="tag">this node</span>}
-      <span className="reason">{roles[n.role]}, version {n.version}</span>
-      {n.id !== n.name && <span className="id">{n.id}</span>}
+      <span className="reason">{roles[n.role]}</span>
+      <span className="id">{n.id === n.name ? n.version : `${n.id}, ${n.version}`}</span>
     </td>
   )
 }
@@ -136,7 +136,7 @@ function Diagnose() {
           <div key={n.id} className="stack tight">
             <h3>{n.name}</h3>
             {n.error && <p>{n.error}</p>}
-            {n.facts && <p>{bad.length === 0 ? `All ${counted(findings.length, 'check')} passed.` : `${number(bad.length)} of ${counted(findings.length, 'check')} need attention.`}</p>}
+            {n.facts && <p>{bad.length === 0 ? `All ${counted(findings.length, 'check')} passed.` : `${number(bad.length)} of ${counted(findings.length, 'check')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}</p>}
             {bad.length > 0 && <Findings label={`Findings of ${n.name}`} findings={bad} />}
             {findings.length > bad.length && (
               <details>

@@ -5,7 +5,7 @@ import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { compact, number, usd } from '../lib/format'
+import { compact, cost, number, usd } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -21,6 +21,20 @@ const groupings: Record<string, string> = {
   'model,key': 'model and API key',
 }
 
+// presets returns the ranges of days that are often needed, by UTC.
+function presets() {
+  const now = new Date()
+  const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
+  const text = (t: number) => new Date(t).toISOString().slice(0, 10)
+  const today = text(now.getTime())
+  return [
+    { name: 'Today', from: today, to: today },
+    { name: '7 days', from: text(now.getTime() - 6 * 86_400_000), to: today },
+    { name: 'This month', from: text(Date.UTC(year, month)), to: today },
+    { name: 'Last month', from: text(Date.UTC(year, month - 1)), to: text(Date.UTC(year, month, 0)) },
+  ]
+}
+
 export default function UsagePage() {
   const [search, setSearch] = useSearchParams()
   const from = search.get('from') ?? ''
@@ -29,14 +43,16 @@ export default function UsagePage() {
   const by = asked in groupings ? asked : 'day,model'
   const key = search.get('key') ?? ''
   const account = search.get('account') ?? ''
-  const usage = useGet<Usage>(`/v1/usage${query({ from, to, group_by: by, key_id: key, account })}`)
-  const groups = account === allAccounts ? `account,${by}` : by
-  const set = (name: string, value: string) =>
+  const set = (change: Record<string, string>) =>
     setSearch((s) => {
-      if (value) s.set(name, value)
-      else s.delete(name)
+      for (const [name, value] of Object.entries(change)) {
+        if (value) s.set(name, value)
+        else s.delete(name)
+      }
       return s
     }, { replace: true })
+  const usage = useGet<Usage>(`/v1/usage${query({ from, to, group_by: by, key_id: key, account })}`)
+  const groups = account === allAccounts ? `account,${by}` : by
   return (
     <Page
       title="Usage"
@@ -47,19 +63,31 @@ export default function UsagePage() {
         </Button>
       }
     >
+      <div className="chips" role="group" aria-label="Days">
+        {presets().map((p) => (
+          <button
+            key={p.name}
+            type="button"
+            aria-pressed={!!usage.data && usage.data.from === p.from && usage.data.to === p.to}
+            onClick={() => set({ from: p.from, to: p.to })}
+          >
+            {p.name}
+          </button>
+        ))}
+      </div>
       <div className="fields">
-        <AccountSelect value={account} choose={(a) => set('account', a)} />
-        <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set('from', e.currentTarget.value)} />
-        <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set('to', e.currentTarget.value)} />
-        <NativeSelect label="By" value={by} onChange={(e) => set('by', e.currentTarget.value)} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
+        <AccountSelect value={account} choose={(account) => set({ account })} />
+        <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set({ from: e.currentTarget.value })} />
+        <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set({ to: e.currentTarget.value })} />
+        <NativeSelect label="By" value={by} onChange={(e) => set({ by: e.currentTarget.value })} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
       </div>
       {key && (
         <div className="actions">
-          <span>Of the key <code>{key}</code> alone</span>
-          <Button size="xs" variant="default" onClick={() => set('key', '')}>Of all keys</Button>
+          <span>Only the key <code>{key}</code></span>
+          <Button size="xs" variant="default" onClick={() => set({ key: '' })}>Show all keys</Button>
         </div>
       )}
-      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No usage in these days.</Empty> : <Report usage={u} by={groups} />)}</Load>
+      <Load query={usage}>{(u) => (u.usage.length === 0 ? <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No rows ran in these days. Usage counts rows when they are done.</Empty> : <Report usage={u} by={groups} />)}</Load>
     </Page>
   )
 }
@@ -85,7 +113,7 @@ function table(u: Usage, by: string) {
 // OfKey links to the daily usage of a line's key.
 function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
   const search = new URLSearchParams(useSearch())
-  if (!key_id) return <span className="small">none that is known: the configuration’s, or before keys were recorded</span>
+  if (!key_id) return <span className="small">unknown: the key in the configuration, or rows before keys were recorded</span>
   search.set('key', key_id)
   search.delete('by')
   return (
@@ -97,12 +125,19 @@ function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
 }
 
 function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: string }) {
-  const { times, lines } = useMemo(() => {
+  const { times, tokens, costs } = useMemo(() => {
     const first = Date.parse(from)
     const days = Array.from({ length: (Date.parse(to) - first) / 86_400_000 + 1 }, (_, i) => first + i * 86_400_000)
-    const tokens = new Map<number, number>()
-    for (const l of usage) if (l.day) tokens.set(Date.parse(l.day), (tokens.get(Date.parse(l.day)) ?? 0) + l.input_tokens + l.output_tokens)
-    return { times: days.map((d) => d / 1000), lines: [{ name: 'tokens a day', values: days.map((d) => tokens.get(d) ?? 0), color: '--busy', bars: true }] }
+    const sums = (f: (l: UsageLine) => number) => {
+      const sum = new Map<number, number>()
+      for (const l of usage) if (l.day) sum.set(Date.parse(l.day), (sum.get(Date.parse(l.day)) ?? 0) + f(l))
+      return days.map((d) => sum.get(d) ?? 0)
+    }
+    return {
+      times: days.map((d) => d / 1000),
+      tokens: [{ name: 'tokens a day', values: sums((l) => l.input_tokens + l.output_tokens), color: '--busy', bars: true }],
+      costs: [{ name: 'cost a day, USD', values: sums((l) => l.cost_usd), color: '--good', bars: true }],
+    }
   }, [usage, from, to])
   const apart = columnsOf(by)
   return (
@@ -118,24 +153,45 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
             ['Cost', usd(total.cost_usd)],
           ]}
         />
-        {apart.includes(columns.day!) && (
+        {apart.includes(columns.day!) && times.length > 1 && (
           <Suspense fallback={<div className="chart" />}>
-            <Chart label={`Tokens a day from ${from} to ${to}`} times={times} lines={lines} />
+            <div className="two">
+              <Chart label={`Tokens a day from ${from} to ${to}`} times={times} lines={tokens} />
+              <Chart label={`Cost a day from ${from} to ${to}`} times={times} lines={costs} />
+            </div>
           </Suspense>
         )}
       </Card>
-      <Table label="Usage" heads={[...apart.map((c) => c.head), 'Rows', 'Failed', 'Tokens in', 'Tokens out', 'Cost']}>
+      <Table
+        label="Usage"
+        heads={[...apart.map((c) => c.head), 'Rows', 'Failed', 'Tokens in', 'Tokens out', 'Cost']}
+        less={['Failed', 'Tokens in', 'Tokens out']}
+        foot={
+          <tr>
+            {apart.map((c, i) => <td key={c.head}>{i === 0 && 'Total'}</td>)}
+            <Figures of={total} />
+          </tr>
+        }
+      >
         {usage.map((l) => (
           <tr key={[l.account, l.day, l.model, l.key_id].join()}>
             {apart.map((c) => <td key={c.head}>{c.cell(l)}</td>)}
-            <td className="number">{number(l.rows)}</td>
-            <td className="number">{number(l.failed_rows)}</td>
-            <td className="number">{number(l.input_tokens)}</td>
-            <td className="number">{number(l.output_tokens)}</td>
-            <td className="number">{usd(l.cost_usd)}</td>
+            <Figures of={l} />
           </tr>
         ))}
       </Table>
     </div>
+  )
+}
+
+function Figures({ of: l }: { of: Usage['total'] }) {
+  return (
+    <>
+      <td className="number">{number(l.rows)}</td>
+      <td className="number">{number(l.failed_rows)}</td>
+      <td className="number">{number(l.input_tokens)}</td>
+      <td className="number">{number(l.output_tokens)}</td>
+      <td className="number" title={usd(l.cost_usd)}>{cost(l.cost_usd)}</td>
+    </>
   )
 }

@@ -27,7 +27,7 @@ export function Chart({ label, times, lines, height = 180 }: { label: string; ti
     const grid = { stroke: css.getPropertyValue('--line'), width: 1 }
     const axis = { stroke: ink, grid, ticks: grid, font: '12px system-ui' }
     const clock = { ...axis, space: 90, values: (_: uPlot, at: number[], __: number, ___: number, step: number) => at.map((t) => tick(t, step)) }
-    const scale = { ...axis, size: 56, values: (_: uPlot, at: number[]) => at.map((n) => (n < 10 ? String(n) : compact(n))) }
+    const scale = { ...axis, size: 56, values: (_: uPlot, at: number[]) => at.map((n) => (n < 10 ? String(Number(n.toPrecision(3))) : compact(n))) }
     const u = new uPlot(
       {
         width: at.clientWidth,

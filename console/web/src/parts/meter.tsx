@@ -1,4 +1,4 @@
-import { number } from '../lib/format'
+import { none, number } from '../lib/format'
 
 // Meter shows a share from 0 to 1 as a bar, with its name before and its text after it. With
 // isLimit, the bar changes its colour when 80 % are used.
@@ -16,9 +16,12 @@ export function Meter({ name, value, text, isLimit }: { name: string; value: num
 export const nearLimit = 0.8
 
 // InFlight shows the rows in flight of an engine or a node, and how many may be in flight.
-export const InFlight = ({ name, rows, limit }: { name: string; rows: number; limit: number }) => (
-  <>
-    <meter value={limit ? rows / limit : 0} aria-label={`Rows in flight of ${name}`} />
-    {number(rows)} of {number(limit)}
-  </>
-)
+export const InFlight = ({ name, rows, limit }: { name: string; rows: number; limit: number }) =>
+  limit === 0 ? (
+    <>{none}</>
+  ) : (
+    <>
+      <meter value={rows / limit} aria-label={`Rows in flight of ${name}`} />
+      {number(rows)} of {number(limit)}
+    </>
+  )

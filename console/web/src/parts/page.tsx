@@ -53,13 +53,13 @@ export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
   )
 }
 
-// Table scrolls sideways on narrow screens, also by keyboard. less has the heads of columns
-// that a phone does not show. foot holds the row of totals.
-export function Table({ label, heads, less = [], foot, children }: { label: string; heads: ReactNode[]; less?: string[]; foot?: ReactNode; children: ReactNode }) {
-  const hidden = heads.flatMap((h, i) => (typeof h === 'string' && less.includes(h) ? [i + 1] : []))
+// Table scrolls sideways on narrow screens, also by keyboard. With less, its cells wrap on a
+// phone, and the columns with these heads are hidden there. foot holds the row of totals.
+export function Table({ label, heads, less, foot, children }: { label: string; heads: ReactNode[]; less?: string[]; foot?: ReactNode; children: ReactNode }) {
+  const hidden = heads.flatMap((h, i) => (typeof h === 'string' && less?.includes(h) ? [i + 1] : []))
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>
-      <table data-less={hidden.join(' ') || undefined}>
+      <table data-less={less && hidden.join(' ')}>
         <thead>
           <tr>
             {heads.map((h, i) => (

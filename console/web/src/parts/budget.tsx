@@ -1,0 +1,30 @@
+import { useGet } from '../api/hooks'
+import type { Usage } from '../api/types'
+import { percent, until, usd } from '../lib/format'
+import { Problem } from './load'
+import { Meter, nearLimit } from './meter'
+
+// Budget shows the cost of this month and its limit. The limit is null if there is none, and
+// undefined if the user may not see it.
+export function Budget({ limit }: { limit?: number | null }) {
+  const usage = useGet<Usage>('/v1/usage', { fresh: 60_000 })
+  const used = usage.data?.total.cost_usd
+  const now = new Date()
+  const reset = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1))
+  return (
+    <>
+      {limit !== undefined && <p>Monthly budget: <strong>{limit == null ? 'unlimited' : usd(limit)}</strong></p>}
+      {usage.error && <Problem error={usage.error} again={() => void usage.refetch()} />}
+      {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${percent(used, limit)}` : usd(used)} />}
+      {used != null && limit == null && <p>Used this month: <strong>{usd(used)}</strong></p>}
+      {used != null && !!limit && used >= limit * nearLimit && (
+        <p className="warning" role="note">
+          {used >= limit ? 'The budget is used up. New jobs fail until the reset.' : 'More than 80 % of the budget is used. Jobs fail when it is used up.'}
+        </p>
+      )}
+      <p className="small">
+        {limit === 0 ? 'Only jobs without cost can run. ' : ''}It starts at $0 again on {reset.toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })}, 00:00 UTC ({until(reset.toISOString())}).
+      </p>
+    </>
+  )
+}
