@@ -1,36 +1,108 @@
 import { useQuery } from '@tanstack/react-query'
-import { useMe } from '../api/hooks'
 import { apiURL } from '../api/client'
+import { useCan, useGet, useMe } from '../api/hooks'
+import type { Diagnosis, Engine, Me, Node } from '../api/types'
+import { counted, number } from '../lib/format'
+import { Copy } from '../parts/copy'
 import { Load } from '../parts/load'
 import { Card, Facts, Page } from '../parts/page'
+
+type Version = { version: string; commit: string; built: string; go: string }
+type Fact = [string, string]
+
+const docs = 'https://github.com/rowmill/rowmill/blob/main/docs/'
+
+// links are the pages of the documentation that readers of this page need.
+const links: Fact[] = [
+  ['First job', 'first-job.md'],
+  ['API', 'api.md'],
+  ['Configuration', 'configuration.md'],
+  ['Operations', 'operations.md'],
+  ['Questions and answers', 'faq.md'],
+]
 
 export default function About() {
   const me = useMe()
   return (
-    <Page title="About">
-      <Load query={me}>
-        {(me) => (
-          <Card>
-            <Facts
-              facts={[
-                ['Version', me.version],
-                ['Node', me.node],
-                ['Account', me.account],
-                ['Role', me.operator ? 'operator' : me.role],
-                ['Key', me.key_name || me.key_id || 'that of the configuration'],
-                ['Answers', me.simulated ? 'simulated: no real model' : 'from real engines'],
-              ]}
-            />
-            <p>
-              Everything here is in the API, too: <a href={apiURL('/openapi.json')}>its description</a>.
-            </p>
-          </Card>
-        )}
-      </Load>
+    <Page title="About" lead="Version and setup of this service. Copy them into a report of a fault.">
+      <Load query={me}>{(me) => <Service me={me} />}</Load>
+      <Card title="Documentation">
+        <ul className="actions">
+          {links.map(([name, page]) => <li key={page}><a href={docs + page} target="_blank" rel="noreferrer">{name}</a></li>)}
+          <li><a href={apiURL('/openapi.json')}>OpenAPI description of this version</a></li>
+        </ul>
+      </Card>
       <Licences />
     </Page>
   )
 }
+
+function Service({ me }: { me: Me }) {
+  const version = useGet<Version>('/version', { fresh: Infinity })
+  const setup = useSetup()
+  const v = version.data
+  const facts: Fact[] = [
+    ['Version', me.version],
+    ['Commit', v?.commit || 'unknown'],
+    ['Built', v?.built || 'unknown'],
+    ['Go', v?.go ?? ''],
+    ['Node', me.node],
+    ['Account and role', `${me.account}, ${me.operator ? 'operator' : me.role}`],
+    ['Key', me.key_name || me.key_id || 'the configured key'],
+    ['Answers', me.simulated ? 'simulated: an engine is not a real model' : 'from real engines'],
+    ...setup.facts,
+  ]
+  const report = [...facts, ...setup.limits, ['Browser', navigator.userAgent]].filter(([, text]) => text)
+  return (
+    <Card title="This service" actions={<Copy label="Copy for a report" text={report.map(([name, text]) => `${name}: ${text}`).join('\n')} />}>
+      <Facts facts={facts.filter(([, text]) => text)} />
+      {setup.limits.length > 0 && (
+        <>
+          <h3>Limits</h3>
+          <Facts facts={setup.limits} />
+        </>
+      )}
+      {setup.isReading && <p className="small" role="status">The nodes report their setup.</p>}
+      <p className="small">The copied text contains no keys, no prompts and no answers.</p>
+    </Card>
+  )
+}
+
+// settings are the limits that users and operators ask for most, with their names in the
+// configuration.
+const settings: Fact[] = [
+  ['Rows of a job', 'inputs.max_rows'],
+  ['Size of an input', 'inputs.max_bytes'],
+  ['Size of a row', 'inputs.max_row_bytes'],
+  ['Attempts at a row', 'jobs.max_attempts'],
+  ['Running jobs of a node', 'jobs.max_active'],
+  ['Wait for an engine', 'jobs.wait_for_engine'],
+]
+
+// useSetup returns, for operators, the size of the cluster, where records and objects are, and
+// the limits.
+function useSetup(): { facts: Fact[]; limits: Fact[]; isReading: boolean } {
+  const { operate: enabled } = useCan()
+  const nodes = useGet<{ nodes: Node[] }>('/v1/nodes', { enabled }).data?.nodes
+  const engines = useGet<{ engines: Engine[] }>('/v1/engines', { enabled }).data?.engines
+  const diagnosis = useGet<{ nodes: Diagnosis[] }>('/v1/diagnosis', { enabled, fresh: Infinity })
+  const own = diagnosis.data?.nodes.map((n) => n.facts).find((f) => f !== null)
+  const place = (check: string) => own?.findings.filter((f) => f.check === check).map((f) => / at (\S+)$/.exec(f.text)?.[1] ?? f.text).join('; ') ?? ''
+  const kinds = [...new Set(engines?.map((e) => e.kind).filter((k) => k !== null))]
+  return {
+    facts: [
+      ['Cluster', nodes ? counted(nodes.length, 'node') : ''],
+      ['Engines', engines ? `${number(engines.filter((e) => e.state === 'up').length)} of ${number(engines.length)} up${kinds.length ? ` (${kinds.join(', ')})` : ''}` : ''],
+      ['Records', place('records')],
+      ['Objects', place('bucket')],
+    ],
+    limits: settings.flatMap(([name, key]): Fact[] => (own?.settings[key] ? [[name, readable(own.settings[key])]] : [])),
+    isReading: diagnosis.isFetching,
+  }
+}
+
+// readable formats a value of the settings: 100000000 as 100,000,000 and 30m0s as 30m.
+const readable = (value: string) => (/^\d+$/.test(value) ? number(Number(value)) : value.replace(/(\d[hm])0s$/, '$1').replace(/(\dh)0m$/, '$1').replace(/(\d)([KMGT]iB)$/, '$1 $2'))
 
 function Licences() {
   const licences = useQuery({
@@ -44,11 +116,14 @@ function Licences() {
   })
   return (
     <Card title="Licences">
-      <p className="small">Rowmill is under the Apache License 2.0. The console is built with these packages:</p>
+      <p className="small">Rowmill is under the Apache License 2.0. The console is built with other packages.</p>
       {licences.data && (
-        <pre className="wrap licences" tabIndex={0} role="region" aria-label="Licences of packages">
-          {licences.data}
-        </pre>
+        <details>
+          <summary>Licences of these packages</summary>
+          <pre className="wrap licences" tabIndex={0} role="region" aria-label="Licences of packages">
+            {licences.data}
+          </pre>
+        </details>
       )}
     </Card>
   )

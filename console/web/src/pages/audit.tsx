@@ -1,54 +1,144 @@
-import { usePages } from '../api/hooks'
+import { useEffect, type ReactNode } from 'react'
+import { NativeSelect } from '@mantine/core'
+import { Link, useSearchParams } from 'wouter'
+import { query } from '../api/client'
+import { useMe, usePages } from '../api/hooks'
 import type { AuditEntry } from '../api/types'
-import { none, number, text, time } from '../lib/format'
+import { counted, number, text, time } from '../lib/format'
+import { AccountSelect, allAccounts } from '../parts/account'
+import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Long, More, Page, Table } from '../parts/page'
+import { More, Page, Table } from '../parts/page'
 
-const who = (by: AuditEntry['by']) => (by.account == null ? 'the service' : by.key_name || by.key_id || `a key of ${by.account}`)
+type Entries = { entries: AuditEntry[]; next_cursor: string | null }
 
-const said = (details: Record<string, unknown>) =>
-  Object.entries(details)
-    .filter(([, v]) => v != null)
-    .map(([k, v]) => `${k}: ${text(v)}`)
-    .join(', ')
+// An Act says what an action did to an object, and leads to the object.
+type Act = { did: string; what: string; to?: (target: string) => string }
+
+const acts: Record<string, Act> = {
+  'key.create': { did: 'created', what: 'the API key', to: () => '/keys' },
+  'key.rotate': { did: 'gave a new secret to', what: 'the API key', to: () => '/keys' },
+  'key.revoke': { did: 'revoked', what: 'the API key' },
+  'settings.set': { did: 'changed', what: 'the settings', to: () => '/settings' },
+  'quotas.set': { did: 'changed', what: 'the quotas', to: () => '/quotas' },
+  'node.drain': { did: 'drained', what: 'the node', to: () => '/nodes' },
+  'jobs.cancel': { did: 'cancelled', what: 'many jobs', to: () => '/jobs?status=cancelled' },
+  'backup.make': { did: 'made', what: 'a backup' },
+  'webhook.create': { did: 'added', what: 'the webhook', to: (id) => `/webhooks/${id}` },
+  'webhook.change': { did: 'changed', what: 'the webhook', to: (id) => `/webhooks/${id}` },
+  'webhook.rotate': { did: 'gave a new secret to', what: 'the webhook', to: (id) => `/webhooks/${id}` },
+  'webhook.delete': { did: 'deleted', what: 'the webhook' },
+  'function.publish': { did: 'published', what: 'the Function', to: (name) => `/functions/${name}` },
+  'function.rollback': { did: 'published an earlier revision of', what: 'the Function', to: (name) => `/functions/${name}` },
+  'function.unpublish': { did: 'withdrew', what: 'the Function', to: (name) => `/functions/${name}` },
+}
+
+const times = [
+  { value: '', label: 'any time' },
+  { value: '1', label: 'the last 24 hours' },
+  { value: '7', label: 'the last 7 days' },
+  { value: '30', label: 'the last 30 days' },
+]
+
+// The service filters only by account. For the other filters the page reads entries until it
+// has enough matches, at most maxPages pages by itself.
+const enough = 20
+const maxPages = 10
 
 export default function Audit() {
-  const pages = usePages<{ entries: AuditEntry[]; next_cursor: string | null }>('/v1/audit?limit=100', (p) => p.next_cursor)
-  const entries = pages.data?.pages.flatMap((p) => p.entries) ?? []
+  const [search, setSearch] = useSearchParams()
+  const { data: me } = useMe()
+  const [account, action, days] = [search.get('account') ?? '', search.get('action') ?? '', search.get('days') ?? '']
+  const set = (name: string, value: string) =>
+    setSearch((s) => {
+      if (value) s.set(name, value)
+      else s.delete(name)
+      return s
+    }, { replace: true })
+  const pages = usePages<Entries>(`/v1/audit${query({ limit: 100, account })}`, (p) => p.next_cursor)
+  const read = pages.data?.pages.flatMap((p) => p.entries) ?? []
+  const after = days ? Date.now() - Number(days) * 86_400_000 : 0
+  const isOld = read.some((e) => Date.parse(e.at) < after)
+  const entries = outcomes(read).filter((e) => (!action || e.action === action) && Date.parse(e.at) >= after)
+  const { hasNextPage, isFetching, fetchNextPage } = pages
+  const goesOn = !!action && entries.length < enough && hasNextPage && !isOld && pages.data!.pages.length < maxPages
+  useEffect(() => {
+    if (goesOn && !isFetching) void fetchNextPage()
+  }, [goesOn, isFetching, fetchNextPage])
   return (
-    <Page title="Audit" lead="Admin activity, newest first. Entries never change.">
+    <Page title="Audit" lead="Actions of administrators, newest first. Nobody can change or delete an entry.">
+      <div className="fields">
+        <AccountSelect value={account && account === me?.account ? '' : account || allAccounts} choose={(a) => set('account', a === allAccounts ? '' : a || me!.account)} />
+        <NativeSelect
+          label="Action"
+          value={action}
+          onChange={(e) => set('action', e.currentTarget.value)}
+          data={[{ value: '', label: 'all actions' }, ...Object.entries(acts).map(([value, a]) => ({ value, label: `${a.did} ${a.what}` }))]}
+        />
+        <NativeSelect label="Time" value={days} onChange={(e) => set('days', e.currentTarget.value)} data={times} />
+      </div>
       <Load query={pages}>
         {() =>
           entries.length === 0 ? (
-            <Empty>No entries yet.</Empty>
+            <Empty>{action || days ? `No entry matches among the newest ${number(read.length)}.` : 'No entries yet. The page lists, for example, who created an API key or changed a quota.'}</Empty>
           ) : (
-            <>
-              <Table label="Audit record" heads={['At, request', 'Account, by', 'Action, target', 'Details', 'Outcome']}>
-                {entries.map((e) => (
-                  <tr key={e.id}>
-                    <td className="number">
-                      {time(e.at)}
-                      {e.request_id && <span className="id">{e.request_id}</span>}
-                    </td>
-                    <td>
-                      {e.account}
-                      <span className="id">{who(e.by)}</span>
-                    </td>
-                    <td>
-                      <code>{e.action}</code>
-                      {e.target && <span className="id">{e.target}</span>}
-                    </td>
-                    <td className="wide">{e.details ? <Long text={said(e.details)} /> : none}</td>
-                    <td>{e.failed ? <Status is="failed">{e.failed}</Status> : <Status is="succeeded">recorded</Status>}</td>
-                  </tr>
-                ))}
-              </Table>
-              <More of={pages} count={`${number(entries.length)} of ${pages.hasNextPage ? 'more' : number(entries.length)} entries`} />
-            </>
+            <Table label="Audit record" heads={['Time', 'Action', 'Account']} less={['Account']}>
+              {entries.map((e) => (
+                <tr key={e.id}>
+                  <td title={time(e.at)}><Ago t={e.at} /></td>
+                  <td className="wide">
+                    <Sentence entry={e} />
+                    {e.failed && <> <Status is="failed">{`failed: ${e.failed}`}</Status></>}
+                    <Details entry={e} />
+                  </td>
+                  <td>{e.account}</td>
+                </tr>
+              ))}
+            </Table>
           )
         }
       </Load>
+      {pages.data && <More of={{ ...pages, hasNextPage: hasNextPage && !isOld }} count={`${counted(entries.length, 'entry', 'entries')}${hasNextPage && !isOld ? ', and older ones' : ''}`} />}
     </Page>
+  )
+}
+
+// outcomes drops the entry that was written before a failed action: a second entry of the same
+// request says that the action failed.
+function outcomes(entries: AuditEntry[]) {
+  const id = (e: AuditEntry) => [e.request_id, e.action, e.target].join()
+  const failed = new Set(entries.filter((e) => e.failed).map(id))
+  return entries.filter((e) => e.failed || !failed.has(id(e)))
+}
+
+function Sentence({ entry: e }: { entry: AuditEntry }) {
+  const act = acts[e.action]
+  const who =
+    e.by.account == null ? 'The service' : e.by.key_id == null && e.by.key_name === 'configuration' ? 'The configured key' : e.by.key_name || e.by.key_id || `A key of ${e.by.account}`
+  const name = text(e.details?.name ?? e.details?.url ?? e.details?.host) || e.target
+  const link = (shown: string): ReactNode =>
+    act?.to && !e.failed ? <Link href={act.to(encodeURIComponent(e.target ?? ''))}>{shown}</Link> : <strong>{shown}</strong>
+  return (
+    <>
+      <strong>{who}</strong> {act ? <>{act.did} {name ? act.what : link(act.what)}</> : <code>{e.action}</code>} {name && link(name)}
+    </>
+  )
+}
+
+function Details({ entry: e }: { entry: AuditEntry }) {
+  const details: [string, unknown][] = [
+    ['time', time(e.at)],
+    ['action', e.action],
+    ['target', e.target],
+    ['key', e.by.key_id],
+    ['request', e.request_id],
+    ...Object.entries(e.details ?? {}),
+  ]
+  return (
+    <details className="small">
+      <summary>Details</summary>
+      {details.filter(([, v]) => v != null).map(([k, v]) => <p key={k}>{k}: <code>{text(v)}</code></p>)}
+    </details>
   )
 }
