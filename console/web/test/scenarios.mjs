@@ -119,16 +119,16 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     await page.getByRole('row', { name: /of the browser test/ }).getByText('nothing', { exact: true }).first().waitFor()
     await page.getByText(/rows of these days belong to the key in the configuration/).waitFor()
     await page.getByRole('row', { name: /of the team/ }).getByRole('link', { name: spent }).click()
-    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+    await page.getByText(`Only the key ${team.id}`).waitFor()
     await page.getByRole('row', { name: /^\d{4}-\d\d-\d\d/ }).getByRole('cell', { name: '2', exact: true }).waitFor()
-    await page.getByRole('button', { name: 'Of all keys' }).click()
+    await page.getByRole('button', { name: 'Show all keys' }).click()
     await page.getByLabel('By', { exact: true }).selectOption('API key')
-    await page.getByRole('row', { name: /^none that is known/ }).waitFor()
+    await page.getByRole('row', { name: /^unknown: the key in the configuration/ }).waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
     const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')
     if (!heads.startsWith('key_id,key_name,rows,') || !lines.some((l) => l.startsWith(`${team.id},of the team,2,0,`))) throw new Error(`the file is ${[heads, ...lines]}`)
     await page.getByRole('row', { name: /of the team/ }).getByRole('link').click()
-    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+    await page.getByText(`Only the key ${team.id}`).waitFor()
   })
 
   await step('a job says which key submitted it, and its id in one line', async (page) => {
@@ -138,7 +138,7 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     const lines = await id.evaluate((e) => e.getClientRects().length)
     if (lines !== 1) throw new Error(`the id has ${lines} lines`)
     await page.getByRole('link', { name: team.id }).click()
-    await page.getByText(`Of the key ${team.id} alone`).waitFor()
+    await page.getByText(`Only the key ${team.id}`).waitFor()
   })
 
   await step('a webhook is tested, gets another secret, and a delivery again', async (page) => {
@@ -203,10 +203,14 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     const revision = (n) => page.getByRole('region', { name: 'Revisions' }).getByRole('row', { name: new RegExp(`^${n} `) })
     await revision(2).getByText('stored').waitFor()
     await revision(1).getByText('published').waitFor()
-    await page.getByRole('button', { name: 'Publish revision 2' }).click()
+    const publish = async (n) => {
+      await page.getByRole('button', { name: `Publish revision ${n}` }).click()
+      await page.getByRole('dialog').getByRole('button', { name: `Publish revision ${n}` }).click()
+    }
+    await publish(2)
     await page.getByText('Revision 2 is published.').waitFor()
     await revision(2).getByText('published').waitFor()
-    await page.getByRole('button', { name: 'Publish revision 1' }).click()
+    await publish(1)
     await revision(1).getByText('published').waitFor()
     await page.getByRole('button', { name: 'Unpublish' }).click()
     await page.getByRole('button', { name: 'Unpublish it' }).click()

@@ -26,10 +26,16 @@ request = urllib.request.Request(
 )
 print(json.load(urllib.request.urlopen(request)))`
 
-// openai returns Python code that uses this node with OpenAI's client.
-export const openai = () =>
+// openai returns Python code that uses this node with OpenAI's client, and lists its models
+// or runs other code.
+export const openai = (code = 'print(client.models.list().data)') =>
   `from openai import OpenAI
 client = OpenAI(base_url="${apiURL('/v1')}", api_key="YOUR_KEY")
-print(client.models.list().data)`
+${code}`
+
+// openaiBatch returns Python code that makes a batch of a file of requests.
+export const openaiBatch = () =>
+  openai(`file = client.files.create(file=open("requests.jsonl", "rb"), purpose="batch")
+client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")`)
 
 const pythonString = (s: string) => `r"""${s}"""`

@@ -2,21 +2,31 @@ import { Link } from 'wouter'
 import { apiURL, send } from '../api/client'
 import { useAct, useCan, useGet, usePages } from '../api/hooks'
 import type { Batch } from '../api/types'
-import { number, time } from '../lib/format'
+import { counted, duration, none, number, time, until } from '../lib/format'
+import { openaiBatch } from '../lib/snippets'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
+import { Code } from '../parts/copy'
 import { Bar, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { LinkButton, More, Page, Table } from '../parts/page'
+import { More, Page, Table } from '../parts/page'
 
 type List = { data: Batch[]; has_more: boolean; last_id: string }
 
 // A batch is a job, and its id has the same digits.
 const jobOf = (id: string) => id.replace(/^batch_(.{8})(.{4})(.{4})(.{4})(.{12})$/, 'job-$1-$2-$3-$4-$5')
 
-const looks: Record<string, string> = {
-  validating: 'starting', in_progress: 'running', finalizing: 'running', completed: 'succeeded',
-  failed: 'failed', expired: 'failed', cancelling: 'cancelled', cancelled: 'cancelled',
+// states has the look and the words for each state of OpenAI's API.
+const states: Record<string, [look: string, words: string]> = {
+  validating: ['starting', 'reads the input'],
+  in_progress: ['running', 'running'],
+  finalizing: ['running', 'writes the output file'],
+  completed: ['succeeded', 'completed'],
+  failed: ['failed', 'failed'],
+  expired: ['failed', 'expired'],
+  cancelling: ['cancelled', 'is being cancelled'],
+  cancelled: ['cancelled', 'cancelled'],
 }
 
 export default function Batches() {
@@ -25,20 +35,20 @@ export default function Batches() {
   const batches = pages.data?.pages.flatMap((p) => p.data) ?? []
   const cancel = useAct((id: string) => send('POST', `/v1/batches/${id}/cancel`), { done: () => 'The batch is being cancelled.', paths: ['/v1/batches'] })
   return (
-    <Page title="Batches" lead="Batches from clients of OpenAI’s API. Each batch is also a job.">
+    <Page title="Batches" lead="Batches from clients of OpenAI’s API: a file of requests runs within a time limit. Each batch is also a job.">
       <Load query={pages}>
         {() =>
           batches.length === 0 ? (
-            <Empty next={<LinkButton href="/jobs" variant="default">See jobs</LinkButton>}>No batches yet.</Empty>
+            <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. An OpenAI client makes one, with the address and a key of this service:</Empty>
           ) : (
-            <>
-              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Model', 'Endpoint', 'Created', 'Files', ...(can.act ? ['Actions'] : [])]}>
+            <div className="stack">
+              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(can.act ? ['Actions'] : [])]} less={['Files', 'Created', 'Ends', 'Actions']}>
                 {batches.map((b) => (
                   <BatchRow key={b.id} listed={b} cancel={can.act ? cancel.mutate : undefined} />
                 ))}
               </Table>
               <More of={pages} count={`${number(batches.length)} of ${pages.hasNextPage ? 'more' : number(batches.length)} shown`} />
-            </>
+            </div>
           )
         }
       </Load>
@@ -49,21 +59,30 @@ export default function Batches() {
 // The node makes the files of a batch on request; until then the batch is finalizing.
 function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => void }) {
   const { data: b = listed } = useGet<Batch>(`/v1/batches/${listed.id}`, { enabled: listed.status === 'finalizing', every: useEvery(5_000) })
+  const [look, words] = states[b.status] ?? ['pending', b.status]
+  const { total, completed, failed } = b.request_counts
+  const open = ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(b.status)
+  const ended = b.completed_at ?? b.failed_at ?? b.expired_at ?? b.cancelled_at
   return (
     <tr>
-      <td><Link href={`/jobs/${jobOf(b.id)}`}>{b.id.slice(0, 14)}…</Link></td>
-      <td><Status is={looks[b.status] ?? 'pending'}>{b.status}</Status></td>
       <td>
-        <span className="done">
-          <Bar label={`Progress of ${b.id}`} done={b.request_counts.completed + b.request_counts.failed} failed={b.request_counts.failed} all={b.request_counts.total || null} />
-          <span>{number(b.request_counts.completed)} of {number(b.request_counts.total)}</span>
-        </span>
+        <Link href={`/jobs/${jobOf(b.id)}`}>{b.id.slice(0, 14)}…</Link>
+        <span className="reason">{b.model}, {b.endpoint.replace('/v1/', '')}</span>
       </td>
-      <td>{b.model}</td>
-      <td><code>{b.endpoint}</code></td>
-      <td className="number">{time(b.created_at)}</td>
+      <td>
+        <Status is={look}>{words}</Status>
+        {b.errors?.data?.[0] && <span className="reason">{b.errors.data[0].message}</span>}
+      </td>
+      <td>
+        <Bar label={`Progress of ${b.id}`} done={completed + failed} failed={failed} all={total || null} ended={!open} />
+        <span className="reason">{number(completed)} of {counted(total, 'request')}{failed > 0 && <span className="failures">, {number(failed)} failed</span>}</span>
+      </td>
       <td>
         <Content id={b.input_file_id} name="input" /> <Content id={b.output_file_id} name="output" /> <Content id={b.error_file_id} name="errors" />
+      </td>
+      <td className="number" title={time(b.created_at)}><Ago t={b.created_at} /></td>
+      <td className="number" title={time(ended ?? b.expires_at)}>
+        {open && b.expires_at ? `expires ${until(b.expires_at)}` : ended ? `after ${duration(Math.max(1, ended - b.created_at))}` : none}
       </td>
       {cancel && (
         <td>

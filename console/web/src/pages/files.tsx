@@ -1,14 +1,18 @@
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, usePages } from '../api/hooks'
 import type { StoredFile } from '../api/types'
-import { bytes, number, time } from '../lib/format'
+import { bytes, number, time, until } from '../lib/format'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { Link, useSearchParams } from 'wouter'
 
 type List = { data: StoredFile[]; has_more: boolean; last_id: string }
+
+// uses says what a file is for, by its purpose in the API.
+const uses: Record<string, string> = { user_data: 'input of jobs', batch: 'input of batches', batch_output: 'output of a batch' }
 
 export default function Files() {
   const [search, setSearch] = useSearchParams()
@@ -19,33 +23,33 @@ export default function Files() {
   const files = pages.data?.pages.flatMap((p) => p.data) ?? []
   const remove = useAct((id: string) => send('DELETE', `/v1/files/${id}`), { done: () => 'The file is deleted.', paths: ['/v1/files'] })
   return (
-    <Page title="Files" lead="Uploaded inputs, and outputs of batches.">
+    <Page title="Files" lead="Uploaded inputs of jobs and batches, and outputs of batches. A name downloads the file.">
       <div className="fields">
         <AccountSelect value={account} choose={(a) => setSearch(a ? { account: a } : {}, { replace: true })} />
       </div>
       <Load query={pages}>
         {() =>
           files.length === 0 ? (
-            <Empty next={change && <LinkButton href="/jobs/new" variant="default">Upload one for a new job</LinkButton>}>No files yet.</Empty>
+            <Empty next={change && <LinkButton href="/jobs/new" variant="default">Upload a file for a new job</LinkButton>}>No files yet. Upload a CSV, Parquet or JSON Lines file once, and use it for several jobs.</Empty>
           ) : (
-            <>
-              <Table label="Files" heads={[...(account === allAccounts ? ['Account'] : []), 'Name', 'Id', 'Purpose', 'Size', 'Created', 'Expires', ...(change ? ['Actions'] : [])]}>
+            <div className="stack">
+              <Table label="Files" heads={[...(account === allAccounts ? ['Account'] : []), 'Name', 'Use', 'Size', 'Created', 'Expires', ...(change ? ['Actions'] : [])]} less={['Use', 'Created', 'Expires']}>
                 {files.map((f) => (
                   <tr key={f.id}>
                     {account === allAccounts && <td>{f.account}</td>}
                     <td>
                       {isOther(f.account) ? f.filename : <a href={apiURL(`/v1/files/${f.id}/content`)} download={f.filename}>{f.filename}</a>}
+                      <span className="id">{f.id}</span>
                     </td>
-                    <td><code>{f.id.slice(0, 13)}…</code></td>
-                    <td>{f.purpose}</td>
+                    <td>{uses[f.purpose] ?? f.purpose}</td>
                     <td className="number">{bytes(f.bytes)}</td>
-                    <td className="number">{time(f.created_at)}</td>
-                    <td className="number">{time(f.expires_at)}</td>
+                    <td className="number" title={time(f.created_at)}><Ago t={f.created_at} /></td>
+                    <td className="number" title={time(f.expires_at)}>{f.expires_at ? until(f.expires_at) : 'never'}</td>
                     {change && (
                       <td className="acts">
                         {f.purpose === 'user_data' && <Link href={`/jobs/new?file=${f.id}`}>New job</Link>}
                         <Confirm quiet size="compact-sm" button="Delete" title="Delete the file" act={() => remove.mutate(f.id)}>
-                          {f.filename} is deleted for ever. Jobs and batches of it have a copy and go on.
+                          {f.filename} is deleted for ever. Jobs and batches have copies of their input and go on.
                         </Confirm>
                       </td>
                     )}
@@ -53,7 +57,7 @@ export default function Files() {
                 ))}
               </Table>
               <More of={pages} count={`${number(files.length)} of ${pages.hasNextPage ? 'more' : number(files.length)} shown`} />
-            </>
+            </div>
           )
         }
       </Load>

@@ -4,6 +4,7 @@ import { useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
+import { written } from '../lib/fn'
 import { time } from '../lib/format'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
@@ -77,9 +78,10 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
     done: (f) => `Revision ${f.revision} is published.`,
     paths: ['/v1/functions'],
   })
+  const published = revisions.find((r) => r.published_at)
   return (
     <Card title="Revisions">
-      <Table label="Revisions" heads={['Revision', 'Created', 'Model', 'State', ...(can.administer ? ['Publish'] : [])]}>
+      <Table label="Revisions" heads={['Revision', 'Created', 'Model', 'State', ...(can.administer ? ['Actions'] : [])]} less={['Created', 'Model']}>
         {revisions.map((r) => (
           <tr key={r.revision}>
             <td className="number">{r.revision}</td>
@@ -89,9 +91,14 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
             {can.administer && (
               <td>
                 {!r.published_at && (
-                  <button type="button" className="link" onClick={() => publish.mutate(r.revision)} aria-label={`Publish revision ${r.revision}`}>
-                    Publish
-                  </button>
+                  <Confirm quiet size="compact-sm" button="Publish" color="cyan.9" of={`revision ${r.revision}`} title={`Publish revision ${r.revision}`} act={() => publish.mutate(r.revision)}>
+                    {published ? (
+                      <div className="stack">
+                        <p>New jobs use it instead of revision {published.revision}. The changes:</p>
+                        <Diff from={written(published)} to={written(r)} />
+                      </div>
+                    ) : 'New jobs can then use the Function.'}
+                  </Confirm>
                 )}
               </td>
             )}
@@ -102,21 +109,11 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
   )
 }
 
-const written = (f: Fn) =>
-  [
-    `model: ${f.model}`,
-    `description: ${f.description}`,
-    `fields: ${f.inputs.map((i) => i.name + (i.required ? '' : '?')).join(', ')}`,
-    'prompt:',
-    f.prompt,
-    ...(f.system_prompt ? ['system prompt:', f.system_prompt] : []),
-    `schema: ${JSON.stringify(f.json_schema, null, 2)}`,
-    `parameters: ${JSON.stringify(f.sampling_params, null, 2)}`,
-  ].join('\n')
-
 function Difference({ revisions }: { revisions: Fn[] }) {
-  const [from, setFrom] = useState(revisions[1]!.revision)
-  const [to, setTo] = useState(revisions[0]!.revision)
+  const published = revisions.find((r) => r.published_at)
+  const newest = revisions[0]!
+  const [from, setFrom] = useState((published && published !== newest ? published : revisions[1]!).revision)
+  const [to, setTo] = useState(newest.revision)
   const find = (n: number) => revisions.find((r) => r.revision === n)!
   const data = revisions.map((r) => ({ value: String(r.revision), label: `Revision ${r.revision}` }))
   return (

@@ -1,6 +1,7 @@
 import { Link } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
+import { time } from '../lib/format'
 import { Ago } from '../parts/ago'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, Page, Table } from '../parts/page'
@@ -14,9 +15,9 @@ export default function Functions() {
       <Load query={functions}>
         {({ functions }) =>
           functions.length === 0 ? (
-            <Empty next={publish}>No Functions yet.</Empty>
+            <Empty next={publish}>No Functions yet. Publish a prompt once, and use it in jobs and programs by its name.</Empty>
           ) : (
-            <Table label="Functions" heads={['Name', 'Description', 'Model', 'Fields', 'Revision', 'Published']}>
+            <Table label="Functions" heads={['Name', 'Description', 'Model', 'Fields', 'Revision', 'Published']} less={['Model', 'Fields', 'Revision', 'Published']}>
               {functions.map((f) => (
                 <tr key={f.name}>
                   <td>
@@ -26,7 +27,7 @@ export default function Functions() {
                   <td>{f.model}</td>
                   <td>{f.inputs.map((i) => i.name).join(', ')}</td>
                   <td className="number">{f.revision}</td>
-                  <td className="number"><Ago t={f.published_at} /></td>
+                  <td className="number" title={time(f.published_at)}><Ago t={f.published_at} /></td>
                 </tr>
               ))}
             </Table>

@@ -6,9 +6,10 @@ import { useDisclosure } from '@mantine/hooks'
 import { get, query, send } from '../api/client'
 import { useAct, useCan, useMe, usePages } from '../api/hooks'
 import type { Key, Usage, UsageLine } from '../api/types'
-import { day, none, number, time, usd } from '../lib/format'
+import { counted, day, none, number, time, until, usd } from '../lib/format'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
+import { Status } from '../parts/job'
 import { Secret } from '../parts/secret'
 import { Empty, Load, Problem } from '../parts/load'
 import { More, Page, Table } from '../parts/page'
@@ -45,15 +46,15 @@ export default function Keys() {
   const rotate = useAct((id: string) => send<Made>('POST', `/v1/keys/${id}/rotate`), { paths: ['/v1/keys'] })
   const revoke = useAct((id: string) => send('DELETE', `/v1/keys/${id}`), { done: () => 'The key is revoked.', paths: ['/v1/keys'] })
   return (
-    <Page title="API keys" actions={<Create made={setMade} />}>
+    <Page title="API keys" lead="Programs and people send a key with each request. Give each its own key, so that its usage is counted apart and it can be revoked alone." actions={<Create made={setMade} />}>
       <Load query={pages}>
         {() =>
           keys.length === 0 ? (
             <Empty next={<Create made={setMade} />}>No keys yet, apart from the key of the configuration.</Empty>
           ) : (
-            <>
+            <div className="stack">
               {month.error && <Problem error={month.error} again={month.again} />}
-              <Table label="API keys" heads={['Name', 'Account', 'Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires', 'Actions']}>
+              <Table label="API keys" heads={['Name', 'Account', 'Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires', 'Actions']} less={['Role', 'Created', 'Used', `Last ${monthDays} days`, 'Expires']}>
                 {keys.map((k) => (
                   <tr key={k.id}>
                     <td>
@@ -71,7 +72,7 @@ export default function Keys() {
                         <Spent line={month.of.get(k.account)!.get(k.id)} href={k.account === me?.account ? `/usage${query({ key: k.id, ...month.days })}` : undefined} />
                       ) : none}
                     </td>
-                    <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? day(k.expires_at) : 'never'}</td>
+                    <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? <Expiry at={k.expires_at} /> : 'never'}</td>
                     <td className="acts">
                       <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
                         {k.name || k.id} gets a new secret. The old secret stops working within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
@@ -89,7 +90,7 @@ export default function Keys() {
                 </p>
               )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} keys`} />
-            </>
+            </div>
           )
         }
       </Load>
@@ -98,10 +99,15 @@ export default function Keys() {
   )
 }
 
+const soon = 7 * 86_400_000 // ms
+
+// Expiry marks a key that expires soon.
+const Expiry = ({ at }: { at: string }) => (Date.parse(at) - Date.now() < soon ? <Status is="starting">{`expires ${until(at)}`}</Status> : <>{day(at)}</>)
+
 // Spent shows the usage of a key.
 function Spent({ line, href }: { line?: UsageLine; href?: string }) {
   if (!line) return 'nothing'
-  const text = `${usd(line.cost_usd)}, ${number(line.rows)} ${line.rows === 1 ? 'row' : 'rows'}`
+  const text = `${usd(line.cost_usd)}, ${counted(line.rows, 'row')}`
   return href ? <Link href={href}>{text}</Link> : text
 }
 
@@ -141,9 +147,9 @@ function Create({ made }: { made: (k: Made) => void }) {
             value={form.role}
             onChange={(e) => setForm({ ...form, role: e.currentTarget.value })}
             data={[
-              { value: 'reader', label: 'reader: sees, and changes nothing' },
+              { value: 'reader', label: 'reader: can see, but not change' },
               { value: 'user', label: 'user: can also submit jobs' },
-              { value: 'admin', label: 'admin: manages keys, quotas and Functions, too' },
+              { value: 'admin', label: 'admin: can also manage keys, quotas and Functions' },
             ]}
           />
           {can.operate && (

@@ -1,10 +1,12 @@
-import { useState } from 'react'
 import { Button, Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useLocation, useParams } from 'wouter'
 import { send } from '../api/client'
 import { refresh, useGet } from '../api/hooks'
 import type { Fn, Model } from '../api/types'
+import { dropDrafts, useDraft } from '../lib/draft'
+import { written, type Definition } from '../lib/fn'
+import { Diff } from '../parts/diff'
 import { Load, Problem } from '../parts/load'
 import { Card, Page } from '../parts/page'
 import { RunOne } from '../parts/runone'
@@ -24,8 +26,8 @@ type Form = {
 export default function Publish() {
   const { name } = useParams<{ name?: string }>()
   const revisions = useGet<{ revisions: Fn[] }>(`/v1/functions/${name}/revisions`, { enabled: !!name })
-  if (!name) return <Editor />
-  return <Load query={revisions} title={`Edit ${name}`}>{({ revisions }) => <Editor of={revisions.find((r) => r.published_at) ?? revisions[0]} />}</Load>
+  if (!name) return <Editor key="new" />
+  return <Load query={revisions} title={`Edit ${name}`}>{({ revisions }) => <Editor key={name} of={revisions.find((r) => r.published_at) ?? revisions[0]} />}</Load>
 }
 
 const pretty = (v: unknown) => (v ? JSON.stringify(v, null, 2) : '')
@@ -46,7 +48,7 @@ function parsed(label: string, json: string): unknown {
 const fields = (prompt: string) => [...new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))]
 
 function Editor({ of }: { of?: Fn }) {
-  const [form, setForm] = useState<Form>({
+  const initial: Form = {
     name: of?.name ?? '',
     description: of?.description ?? '',
     model: of?.model ?? '',
@@ -56,7 +58,9 @@ function Editor({ of }: { of?: Fn }) {
     json_schema: pretty(of?.json_schema),
     sampling_params: pretty(of?.sampling_params),
     draft: false,
-  })
+  }
+  const draft = `function:${of?.name ?? ''}:`
+  const [form, setForm] = useDraft(`${draft}${of?.revision ?? ''}`, initial)
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const inputs = fields(form.prompt).map((name) => ({
@@ -67,7 +71,7 @@ function Editor({ of }: { of?: Fn }) {
   const definition = (name: string) => ({
     name,
     description: form.description,
-    model: form.model || models.data?.data[0]?.id,
+    model: form.model || (models.data?.data[0]?.id ?? ''),
     prompt: form.prompt,
     inputs,
     system_prompt: form.system_prompt || null,
@@ -80,6 +84,7 @@ function Editor({ of }: { of?: Fn }) {
   const publish = useMutation({
     mutationFn: async () => send<Fn>('POST', '/v1/functions', { ...definition(form.name), publish: !form.draft }),
     onSuccess: (f) => {
+      dropDrafts(draft)
       void refresh(client, '/v1/functions')
       go(`/functions/${f.name}`)
     },
@@ -87,6 +92,7 @@ function Editor({ of }: { of?: Fn }) {
   return (
     <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="Use {{field}} for inputs. Published revisions never change.">
       <form
+        className="stack"
         onSubmit={(e) => {
           e.preventDefault()
           publish.mutate()
@@ -107,6 +113,9 @@ function Editor({ of }: { of?: Fn }) {
           <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system_prompt} onChange={(e) => set({ system_prompt: e.currentTarget.value })} />
           <Textarea label="JSON Schema of the answers" classNames={{ input: 'mono' }} autosize minRows={2} maxRows={20} value={form.json_schema} onChange={(e) => set({ json_schema: e.currentTarget.value })} />
           <Textarea label="Sampling parameters, as JSON" classNames={{ input: 'mono' }} autosize minRows={1} maxRows={12} value={form.sampling_params} onChange={(e) => set({ sampling_params: e.currentTarget.value })} />
+        </Card>
+        {of && <Changes of={of} to={() => definition(form.name)} discard={() => setForm(initial)} />}
+        <Card>
           <Checkbox label="Save as a draft only" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
           {publish.error && <Problem error={publish.error} />}
           <div className="actions">
@@ -120,5 +129,24 @@ function Editor({ of }: { of?: Fn }) {
         Runs this draft once, as a job of one row, without saving it.
       </RunOne>
     </Page>
+  )
+}
+
+// Changes shows how a draft differs from the revision that it starts from.
+function Changes({ of, to, discard }: { of: Fn; to: () => Definition; discard: () => void }) {
+  let change: string | Error
+  try {
+    change = written(to())
+  } catch (e) {
+    change = e as Error
+  }
+  const before = written(of)
+  return (
+    <Card
+      title={`Changes to revision ${of.revision}${of.published_at ? ', which is published' : ''}`}
+      actions={change !== before && <Button size="xs" variant="default" onClick={discard}>Discard the changes</Button>}
+    >
+      {change instanceof Error ? <p className="small">{change.message}</p> : change === before ? <p className="small">No changes yet.</p> : <Diff from={before} to={change} />}
+    </Card>
   )
 }

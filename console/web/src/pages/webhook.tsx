@@ -102,7 +102,7 @@ function Deliveries({ path }: { path: string }) {
             <Empty>Nothing was sent yet. Send a test to check the address.</Empty>
           ) : (
             <>
-              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']}>
+              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Job', 'Attempts', 'Last answer', 'Happened', 'Next attempt']}>
                 {deliveries.map((d) => {
                   const last = d.attempts.at(-1)
                   return (

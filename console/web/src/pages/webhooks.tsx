@@ -7,6 +7,7 @@ import { useAct, useGet } from '../api/hooks'
 import type { Webhook } from '../api/types'
 import { none, time } from '../lib/format'
 import { useEvery } from '../live'
+import { Ago } from '../parts/ago'
 import { Empty, Load } from '../parts/load'
 import { Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
@@ -22,17 +23,17 @@ export default function Webhooks() {
       <Load query={webhooks}>
         {({ webhooks }) =>
           webhooks.length === 0 ? (
-            <Empty next={<Create made={setSecret} />}>No webhooks yet.</Empty>
+            <Empty next={<Create made={setSecret} />}>No webhooks yet. A webhook tells your server that a job has ended, so that it need not ask.</Empty>
           ) : (
-            <Table label="Webhooks" heads={['Address', 'State', 'Failed deliveries', 'Events', 'Description', 'Created']}>
+            <Table label="Webhooks" heads={['Address', 'State', 'Failed deliveries', 'Events', 'Description', 'Created']} less={['Failed deliveries', 'Events', 'Description', 'Created']}>
               {webhooks.map((w) => (
                 <tr key={w.id}>
                   <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
                   <td><WebhookState webhook={w} /></td>
                   <td className="number">{failedShare(w) ?? none}</td>
-                  <td>{w.events.join(', ') || 'default events'}</td>
+                  <td className="wide">{w.events.join(', ') || 'default events'}</td>
                   <td className="wide">{w.description}</td>
-                  <td className="number">{time(w.created_at)}</td>
+                  <td className="number" title={time(w.created_at)}><Ago t={w.created_at} /></td>
                 </tr>
               ))}
             </Table>

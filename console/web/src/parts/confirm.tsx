@@ -2,22 +2,25 @@ import type { ReactNode } from 'react'
 import { Button, Modal } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 
+// of names the object of the button, for screen readers, if the button is one of many.
 type Props = {
   button: string
+  of?: string
   title: string
   children: ReactNode
   act: () => void
   busy?: boolean
   quiet?: boolean
   size?: string
+  color?: string
 }
 
-// Confirm is a button for an action that cannot be undone.
-export function Confirm({ button, title, children, act, busy, quiet, size = 'sm' }: Props) {
+// Confirm is a button for an action that cannot be undone, or that users should look at first.
+export function Confirm({ button, of, title, children, act, busy, quiet, size = 'sm', color = 'red.9' }: Props) {
   const [open, { open: ask, close }] = useDisclosure()
   return (
     <>
-      <Button size={size} variant={quiet ? 'subtle' : 'default'} onClick={ask} loading={busy}>
+      <Button size={size} variant={quiet ? 'subtle' : 'default'} onClick={ask} loading={busy} aria-label={of && `${button} ${of}`}>
         {button}
       </Button>
       <Modal opened={open} onClose={close} title={title}>
@@ -28,7 +31,7 @@ export function Confirm({ button, title, children, act, busy, quiet, size = 'sm'
               Go back
             </Button>
             <Button
-              color="red.9"
+              color={color}
               data-autofocus
               onClick={() => {
                 close()
