@@ -11,6 +11,7 @@ import { comparison } from './compare.mjs'
 import { failing } from './failing.mjs'
 import { jobPages } from './jobs.mjs'
 import { newJob } from './newjob.mjs'
+import { operators } from './operators.mjs'
 import { rowList } from './rows.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'
 import { service } from './service.mjs'
@@ -23,6 +24,7 @@ if (runs('states')) {
   await theLogin()
   await everyPageInEveryState(things)
   await service(things)
+  await operators(things)
 }
 if (runs('newjob')) await newJob(things)
 if (runs('rows')) {

@@ -188,38 +188,6 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     }
   })
 
-  await step('a Function is published, rolled back and taken back', async (page) => {
-    await page.goto(at('functions/new'))
-    await logIn(page)
-    await page.getByLabel('Name', { exact: true }).fill('shorten')
-    await page.getByLabel('Model').selectOption(model)
-    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this: {{text}}')
-    await page.getByRole('button', { name: 'Publish' }).click()
-    await page.getByRole('heading', { name: 'shorten' }).waitFor()
-    await page.getByRole('link', { name: 'New revision' }).click()
-    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this to {{words}} words: {{text}}')
-    await page.getByLabel('Save as a draft only').check()
-    await page.getByRole('button', { name: 'Save the draft' }).click()
-    const revision = (n) => page.getByRole('region', { name: 'Revisions' }).getByRole('row', { name: new RegExp(`^${n} `) })
-    await revision(2).getByText('stored').waitFor()
-    await revision(1).getByText('published').waitFor()
-    const publish = async (n) => {
-      await page.getByRole('button', { name: `Publish revision ${n}` }).click()
-      await page.getByRole('dialog').getByRole('button', { name: `Publish revision ${n}` }).click()
-    }
-    await publish(2)
-    await page.getByText('Revision 2 is published.').waitFor()
-    await revision(2).getByText('published').waitFor()
-    await publish(1)
-    await revision(1).getByText('published').waitFor()
-    await page.getByRole('button', { name: 'Unpublish' }).click()
-    await page.getByRole('button', { name: 'Unpublish it' }).click()
-    await page.getByText('The Function is withdrawn.').waitFor()
-    await page.getByText('No published revision.').waitFor()
-    await check(page, 'a Function that was taken back')
-    if ((await api('GET', '/v1/functions')).functions.some((f) => f.name === 'shorten')) throw new Error('it is published all the same')
-  })
-
   await step('the data of a job are deleted', async (page) => {
     const { results } = await api('POST', '/v1/batch-inference', { model, inputs: ['a', 'b'], name: 'to be deleted' })
     await ended(results)
@@ -235,25 +203,6 @@ export async function scenarios({ job, failed, model, team, ofTeam, reader }) {
     if (await page.getByRole('link', { name: 'Parquet' }).count()) throw new Error('its results can be downloaded, which are gone')
     if (await page.getByRole('button', { name: 'Delete data' }).count()) throw new Error('its data can be deleted again')
   }, /\/v1\/(me|jobs\/[^/]+\/(preview|errors))/)
-
-  await step('quotas are set, refused and taken back', async (page) => {
-    await page.goto(at('quotas'))
-    await logIn(page)
-    const inForce = page.getByRole('region', { name: 'Quotas in force' }).getByRole('row', { name: /^1 / })
-    const before = await inForce.textContent()
-    await page.getByLabel('Maximum rows of a job, priority 1').fill('250000')
-    await page.getByLabel('Cost a month, USD').fill('1000.5')
-    await page.getByRole('button', { name: 'Set the quotas' }).click()
-    await page.getByText('The quotas apply to new jobs.').waitFor()
-    await inForce.getByText('250,000', { exact: true }).waitFor()
-    await page.getByText('Monthly budget: $1,000.50').waitFor()
-    await check(page, 'quotas that were set')
-    await page.getByLabel('Maximum rows of a job, priority 1').fill('')
-    await page.getByLabel('Cost a month, USD').fill('')
-    await page.getByRole('button', { name: 'Set the quotas' }).click()
-    await page.getByText('Monthly budget: unlimited').waitFor()
-    if ((await inForce.textContent()) !== before) throw new Error(`the quotas are ${await inForce.textContent()}, and were ${before}`)
-  })
 
   await step('jobs are cancelled by what they match, after a look', async (page) => {
     await page.goto(at('jobs?q=followed'))

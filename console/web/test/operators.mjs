@@ -1,0 +1,243 @@
+// The pages of operators and administrators: what they say, and their actions.
+import { api, at, check, logIn, settle, step } from './drive.mjs'
+
+const ago = (seconds) => new Date(Date.now() - seconds * 1000).toISOString()
+
+// phone is the width of a small phone, in pixels.
+const phone = 390
+
+export async function operators({ model, team }) {
+  await step('a Function is published, rolled back and taken back', async (page) => {
+    await page.goto(at('functions/new'))
+    await logIn(page)
+    await page.getByLabel('Name', { exact: true }).fill('shorten')
+    await page.getByLabel('Model').selectOption(model)
+    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this: {{text}}')
+    await page.getByRole('button', { name: 'Publish' }).click()
+    await page.getByRole('heading', { name: 'shorten' }).waitFor()
+    await page.getByRole('link', { name: 'New revision' }).click()
+    await page.getByLabel('Prompt', { exact: true }).fill('Shorten this to {{words}} words: {{text}}')
+    await page.getByLabel('Save as a draft only').check()
+    await page.getByRole('button', { name: 'Save the draft' }).click()
+    const revision = (n) => page.getByRole('region', { name: 'Revisions' }).getByRole('row', { name: new RegExp(`^${n} `) })
+    await revision(2).getByText('stored').waitFor()
+    await revision(1).getByText('published').waitFor()
+    const publish = async (n) => {
+      await page.getByRole('button', { name: `Publish revision ${n}` }).click()
+      await page.getByRole('dialog').getByRole('button', { name: `Publish revision ${n}` }).click()
+    }
+    await publish(2)
+    await page.getByText('Revision 2 is published.').waitFor()
+    await revision(2).getByText('published').waitFor()
+    await publish(1)
+    await revision(1).getByText('published').waitFor()
+    await page.getByRole('button', { name: 'Unpublish' }).click()
+    await page.getByRole('button', { name: 'Unpublish it' }).click()
+    await page.getByText('The Function is withdrawn.').waitFor()
+    await page.getByText('No published revision.').waitFor()
+    await check(page, 'a Function that was taken back')
+    if ((await api('GET', '/v1/functions')).functions.some((f) => f.name === 'shorten')) throw new Error('it is published all the same')
+  })
+
+  await step('quotas are set, refused and taken back', async (page) => {
+    await page.goto(at('quotas'))
+    await logIn(page)
+    const inForce = page.getByRole('region', { name: 'Quotas in force' }).getByRole('row', { name: /^1,/ })
+    const before = await inForce.textContent()
+    await page.getByLabel('Maximum rows of a job, priority 1').fill('250000')
+    await page.getByLabel('Cost a month, USD').fill('1000.5')
+    await page.getByRole('button', { name: 'Set the quotas' }).click()
+    await page.getByText('The quotas apply to new jobs.').waitFor()
+    await inForce.getByText('250,000', { exact: true }).waitFor()
+    await page.getByText('Monthly budget: $1,000.50').waitFor()
+    await check(page, 'quotas that were set')
+    await page.getByLabel('Maximum rows of a job, priority 1').fill('')
+    await page.getByLabel('Cost a month, USD').fill('')
+    await page.getByRole('button', { name: 'Set the quotas' }).click()
+    await page.getByText('Monthly budget: unlimited').waitFor()
+    if ((await inForce.textContent()) !== before) throw new Error(`the quotas are ${await inForce.textContent()}, and were ${before}`)
+  })
+
+  await step('the changes of a Function are shown before it is published, and kept', async (page) => {
+    await page.goto(at('functions/grade/edit'))
+    await logIn(page)
+    const changes = page.getByRole('region', { name: /^Changes to revision/ })
+    await changes.getByText('No changes yet.').waitFor()
+    await page.getByLabel('Prompt', { exact: true }).fill('Grade this from 1 to 10:\n{{essay}}')
+    await changes.locator('[data-sign=added]', { hasText: 'from 1 to 10' }).waitFor()
+    await changes.locator('[data-sign=removed]', { hasText: 'from 1 to 6' }).waitFor()
+    await check(page, 'the changes of a Function')
+    await page.reload()
+    await changes.locator('[data-sign=added]', { hasText: 'from 1 to 10' }).waitFor()
+    await changes.getByRole('button', { name: 'Discard the changes' }).click()
+    await changes.getByText('No changes yet.').waitFor()
+  })
+
+  await step('a budget that is nearly used is marked, with the time when it starts again', async (page) => {
+    await page.route('**/v1/quotas', async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), cost_quota_usd: 10 } }))
+    await page.route('**/v1/usage', async (route) => {
+      const answer = await (await route.fetch()).json()
+      await route.fulfill({ json: { ...answer, total: { ...answer.total, cost_usd: 9 } } })
+    })
+    await page.goto(at('quotas'))
+    await logIn(page)
+    await page.getByText('$9.00 of $10.00, 90.0 %').waitFor()
+    await page.getByText('More than 80 % of the budget is used.').waitFor()
+    await page.getByText(/It starts at \$0 again on 1 /).waitFor()
+    await check(page, 'a budget that is nearly used')
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('usage has ranges of days and a total', async (page) => {
+    await page.goto(at('usage'))
+    await logIn(page)
+    const days = page.getByRole('group', { name: 'Days' })
+    await days.getByRole('button', { name: 'This month', pressed: true }).waitFor()
+    await days.getByRole('button', { name: '7 days' }).click()
+    await page.waitForURL(/from=.*to=/)
+    await days.getByRole('button', { name: '7 days', pressed: true }).waitFor()
+    const total = page.getByRole('row', { name: /^Total/ })
+    await total.waitFor()
+    const { total: want } = await api('GET', '/v1/usage')
+    if (!(await total.textContent()).includes(want.rows.toLocaleString('en'))) throw new Error(`the total is ${await total.textContent()}, want ${want.rows} rows`)
+    await days.getByRole('button', { name: 'Last month' }).click()
+    await page.getByText('No rows ran in these days.').waitFor()
+  })
+
+  await step('the audit record has sentences and filters', async (page) => {
+    await page.goto(at('audit'))
+    await logIn(page)
+    const rows = page.getByRole('region', { name: 'Audit record' }).locator('tbody tr')
+    await rows.filter({ hasText: 'created the API key of the team' }).first().waitFor()
+    await page.getByRole('combobox', { name: 'Action', exact: true }).selectOption('created the API key')
+    await page.waitForURL(/action=key\.create/)
+    await rows.filter({ hasText: 'published the Function' }).first().waitFor({ state: 'detached' })
+    const team = rows.filter({ hasText: 'of the team' }).first()
+    await team.getByText('Details').click()
+    await team.getByText('key.create').waitFor()
+    await team.getByRole('link', { name: 'of the team' }).click()
+    await page.waitForURL(/\/keys$/)
+    await api('DELETE', '/v1/functions/never-made').catch(() => {})
+    await page.goto(at('audit?action=function.unpublish&days=1'))
+    await rows.filter({ hasText: 'never-made' }).getByText('failed: unknown_function').waitFor()
+    if ((await rows.filter({ hasText: 'never-made' }).count()) !== 1) throw new Error('a failed action has two entries')
+    await check(page, 'the audit record')
+  })
+
+  await step('about has the setup, to copy', async (page) => {
+    await page.goto(at('about'))
+    await logIn(page)
+    const service = page.getByRole('region', { name: 'This service' })
+    await service.getByText(/^go1\./).waitFor()
+    await service.getByText('1 node', { exact: true }).waitFor()
+    await service.getByText('Rows of a job').waitFor()
+    await service.getByText(/rowmill\.db$/).waitFor()
+    await service.getByRole('button', { name: 'Copy for a report' }).click()
+    await service.getByRole('button', { name: 'Copied' }).waitFor()
+    await check(page, 'about')
+  })
+
+  await step('engines that are down come first, and a sentence sums up', async (page) => {
+    await page.route('**/v1/engines', async (route) => {
+      const answer = await (await route.fetch()).json()
+      const [first] = answer.engines
+      const down = { ...first, name: 'vllm', state: 'down', in_flight: 0, window: 0, rows_per_second: null, last_error: 'connection refused' }
+      await route.fulfill({ json: { ...answer, engines: [{ ...first, in_flight: 1, window: 4 }, down] } })
+    })
+    await page.goto(at('engines'))
+    await logIn(page)
+    await page.getByText('1 of 2 engines are up: 1 row in flight').waitFor()
+    const rows = page.getByRole('region', { name: 'Engines' }).locator('tbody tr')
+    await rows.nth(0).getByText('connection refused').waitFor()
+    await rows.nth(1).getByText('1 of 4').waitFor()
+    await check(page, 'engines')
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('a node that hangs, and one that has vanished, have not answered for a time', async (page) => {
+    let [hangs, vanished] = [false, false]
+    await page.route('**/v1/nodes', async (route) => {
+      const answer = await (await route.fetch()).json()
+      const other = (name) => ({ ...answer.nodes[0], id: `${name}-1`, name, self: false })
+      await route.fulfill({ json: { nodes: [...answer.nodes, other('node-8'), ...(vanished ? [] : [other('node-9')])] } })
+    })
+    await page.route('**/v1/engines', async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), missing_nodes: hangs ? ['node-8'] : [] } }))
+    await page.goto(at('nodes'))
+    await logIn(page)
+    const row = (name) => page.getByRole('row').filter({ hasText: name })
+    await row('node-8').getByText('running', { exact: true }).waitFor()
+    await row('node-9').getByText('running', { exact: true }).waitFor()
+    await page.waitForResponse(/\/v1\/engines/)
+    ;[hangs, vanished] = [true, true]
+    await row('node-8').getByText(/^no answer for \d+ s$/).waitFor()
+    await row('node-9').getByText(/^no answer for \d+ s$/).waitFor()
+    if (await row('node-9').getByRole('button', { name: 'Drain' }).count()) throw new Error('a node that has vanished can be drained')
+    await check(page, 'nodes that do not answer')
+    hangs = false
+    await row('node-8').getByText('running', { exact: true }).waitFor()
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('the header says that the node of the page does not answer', async (page) => {
+    await page.goto(at('quotas'))
+    await logIn(page)
+    const state = page.locator('.live')
+    await state.getByText('Live', { exact: true }).waitFor()
+    const held = []
+    await page.route('**/v1/**', (route) => held.push(route))
+    await state.getByText(/^No answer for \d+ s$/).waitFor()
+    await page.setViewportSize({ width: phone, height: 800 })
+    await check(page, 'a node that does not answer')
+    await page.unrouteAll()
+    await Promise.all(held.map((route) => route.continue().catch(() => {})))
+    await state.getByText('Live', { exact: true }).waitFor()
+  })
+
+  await step('actors that need attention come first, and the others are quiet', async (page) => {
+    const actor = {
+      node_id: 'b', node: 'node-2', id: 'node', kind: 'node', job_id: null, engine: null, state: 'running', since: ago(5000), restarts: 0,
+      mailbox_depth: 0, oldest_message_seconds: 0, tasks: 0, task: null, task_seconds: 0, last_error: null,
+    }
+    const stuck = { ...actor, id: 'stuck', kind: 'results', mailbox_depth: 9, oldest_message_seconds: 25, task: 'write a part', task_seconds: 90 }
+    const nodes = [{ id: 'a', name: 'node-1', error: null, left_out: 0 }, { id: 'b', name: 'node-2', error: null, left_out: 1 }]
+    await page.route('**/v1/actors*', (route) => route.fulfill({ json: { nodes, actors: [stuck, actor, { ...actor, node_id: 'a', node: 'node-1' }] } }))
+    await page.goto(at('actors'))
+    await logIn(page)
+    const first = page.locator('main section').first()
+    await first.getByRole('heading', { name: 'node-2' }).waitFor()
+    await first.getByText('1 needs attention').waitFor()
+    await first.getByText('A message has waited for 25 s.').waitFor()
+    await first.getByText('It has waited for 1 min 30 s: write a part.').waitFor()
+    await first.getByText('1 more actor of this node is not listed.').waitFor()
+    const quiet = page.getByRole('region', { name: 'node-1', exact: true })
+    await quiet.getByText('all is well').waitFor()
+    await quiet.getByText('All actors').click()
+    await quiet.getByText('manages its node').waitFor()
+    await check(page, 'actors')
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('a batch says its state and its end in words, and links to its job and files', async (page) => {
+    await page.goto(at('batches'))
+    await logIn(page)
+    const row = page.getByRole('region', { name: 'Batches' }).locator('tbody tr').first()
+    await row.getByText('completed', { exact: true }).waitFor()
+    await row.getByText('1 of 1 request', { exact: true }).waitFor()
+    await row.getByRole('link', { name: 'output' }).waitFor()
+    await row.getByRole('link', { name: /^batch_/ }).click()
+    await page.waitForURL(/\/jobs\/job-/)
+  })
+
+  await step('tables fit a phone', async (page) => {
+    await page.goto(at('about'))
+    await logIn(page)
+    await page.setViewportSize({ width: phone, height: 844 })
+    for (const path of ['engines', 'nodes', 'actors', 'usage', `usage?by=key&key=${team.id}`, 'quotas', 'audit', 'about', 'batches', 'files', 'functions', 'functions/grade', 'keys', 'webhooks', 'settings']) {
+      await page.goto(at(path))
+      await settle(page)
+      await check(page, `${path}, ${phone} pixels wide`)
+      const cut = await page.locator('main .scroll').evaluateAll((all) => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel))
+      if (cut.length) throw new Error(`${path}: the tables ${cut} are wider than a phone`)
+    }
+  })
+}
