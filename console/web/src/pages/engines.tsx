@@ -26,7 +26,7 @@ export default function Engines() {
             <div className="stack">
               <Missing nodes={missing_nodes} />
               <p role="status">{summary(engines)}</p>
-              <Table label="Engines" heads={['Engine', 'State', 'In flight', 'Answers', 'Models', 'Since']} less={['Answers', 'Models', 'Since']}>
+              <Table label="Engines" heads={['Engine', 'State', 'In flight', 'Rate', 'Models', 'Since']} less={['Rate', 'Models', 'Since']}>
                 {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
                   <tr key={e.node + e.name}>
                     <td>

@@ -86,10 +86,10 @@ export default function Keys() {
               </Table>
               {keyless && (
                 <p className="small">
-                  {usd(keyless.cost_usd)} and {number(keyless.rows)} rows of these days belong to the key in the configuration, or are older than the record of keys.
+                  {usd(keyless.cost_usd)} and {counted(keyless.rows, 'row')} of these days belong to the key in the configuration, or are older than the record of keys.
                 </p>
               )}
-              <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} keys`} />
+              <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} shown`} />
             </div>
           )
         }

@@ -21,7 +21,7 @@ const valueOf = (days: Settings['retention_days']) => (days == null ? 'ever' : S
 export default function SettingsPage() {
   const settings = useGet<Settings>('/v1/settings')
   return (
-    <Page title="Settings">
+    <Page title="Settings" lead="The time for which the service keeps the data of the account’s jobs.">
       <Load query={settings}>{(s) => <Retention key={s.retention_days} days={s.retention_days} />}</Load>
     </Page>
   )
