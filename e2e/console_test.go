@@ -18,14 +18,14 @@ import (
 	"github.com/rowmill/rowmill/internal/must"
 )
 
-// TestConsole drives the web console in a real browser: every page in every state, a
-// job from submission to end, submissions from the form, from files and from the
-// snippets of New job, rows with harmful content, readers, a revoked key, a killed
-// node, an expired session, and the login link.
+// TestConsole drives the web console in a real browser: every page in every state, the
+// pages of operators, a job from submission to end, submissions from the form, from
+// files and from the snippets of New job, rows with harmful content, readers, a revoked
+// key, a killed node, an expired session, and the login link.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	needBrowser(t)
-	for _, part := range []string{"states", "newjob", "rows", "scenarios"} {
+	for _, part := range []string{"states", "operators", "newjob", "rows", "scenarios"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms")).start(t)

@@ -1,6 +1,6 @@
 // Drives the console of a running node in a browser.
 //
-//   node test/browser.mjs BASE KEY OUTDIR [states|newjob|rows|scenarios]
+//   node test/browser.mjs BASE KEY OUTDIR [states|operators|newjob|rows|scenarios]
 //
 // BASE is the node's address, KEY an administrator's key of the account default, OUTDIR
 // the folder for a picture of each page. The node should be simulated and new. Without
@@ -23,6 +23,8 @@ const runs = (part) => !process.argv[5] || process.argv[5] === part
 if (runs('states')) {
   await theLogin()
   await everyPageInEveryState(things)
+}
+if (runs('operators')) {
   await service(things)
   await operators(things)
 }
