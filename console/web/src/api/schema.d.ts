@@ -27,6 +27,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create two to four jobs on one input
+         * @description The fields of a variant replace those of the submission. The first job reads the input,
+         *     and the other jobs read its stored input. All jobs are stored before the answer. After
+         *     an error that names job_ids, these jobs exist: the same Idempotency-Key with the same
+         *     body creates the others.
+         */
+        post: operations["submitSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/job-cancel/{job_id}": {
         parameters: {
             query?: never;
@@ -126,6 +149,28 @@ export interface paths {
          *     at most 20 different values are listed: booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
          */
         get: operations["summarizeComparison"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/compare/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the results of two to four jobs on one input as one Parquet file
+         * @description Rows are in the order of the input. The columns are those of the first job's results with
+         *     include_inputs and columns=*, and then one output column for each job: its output_name, or
+         *     its id if another column has that name. A failed row has no output.
+         */
+        get: operations["getJointResults"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2260,6 +2305,25 @@ export interface components {
             name?: string | null;
             description?: string | null;
         };
+        SetSubmission: components["schemas"]["Submission"] & {
+            variants: components["schemas"]["Variant"][];
+        };
+        /** @description The fields in which a job of a set differs from the submission. Null means absent. */
+        Variant: {
+            model?: string | null;
+            function?: components["schemas"]["Definition"] | null;
+            prompt?: string | null;
+            output_name?: string | null;
+            system_prompt?: string | null;
+            json_schema?: Record<string, never> | null;
+            /** @description Replaces all parameters of the submission. */
+            sampling_params?: components["schemas"]["SamplingParams"] | null;
+            random_seed_per_input?: boolean | null;
+            repair?: boolean | null;
+            dedup?: boolean | null;
+            name?: string | null;
+            description?: string | null;
+        };
         Model: {
             id: string;
             /** @enum {string} */
@@ -2718,6 +2782,8 @@ export interface components {
             deduplicated_rows: number;
             /** @description This job reads the stored input of that job. */
             input_of: string | null;
+            /** @description The jobs that POST /v1/sets created together, in their order; absent for other jobs. */
+            set?: components["schemas"]["JobIdentifier"][];
             /** @description The job that this one continues. */
             continues: string | null;
             /** @description The last job that continues this one. */
@@ -3205,6 +3271,51 @@ export interface operations {
             default: components["responses"]["Error"];
         };
     };
+    submitSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key with the same body returns the first jobs. Use it to send a submission again if its answer was lost. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetSubmission"];
+            };
+        };
+        responses: {
+            /** @description The jobs are stored. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        metadata: {
+                            /** @description In the order of the variants. */
+                            job_ids: components["schemas"]["JobIdentifier"][];
+                            message: string;
+                        };
+                        /** @description The same ids. */
+                        results: components["schemas"]["JobIdentifier"][];
+                        warnings?: string[];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            408: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            413: components["responses"]["Error"];
+            415: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
     cancelJob: {
         parameters: {
             query?: never;
@@ -3428,6 +3539,38 @@ export interface operations {
                             confusion: number[][] | null;
                         }[];
                     };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            410: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    getJointResults: {
+        parameters: {
+            query: {
+                /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
+                jobs: components["parameters"]["ComparedJobs"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    "Content-Disposition": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/vnd.apache.parquet": string;
                 };
             };
             400: components["responses"]["Invalid"];

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { apiURL } from '../api/client'
 import { useCan, useGet, useMe } from '../api/hooks'
 import type { Diagnosis, Engine, Me, Node } from '../api/types'
-import { counted, number } from '../lib/format'
+import { plural, number } from '../lib/format'
 import { Copy } from '../parts/copy'
 import { Load } from '../parts/load'
 import { Card, Facts, Page } from '../parts/page'
@@ -91,7 +91,7 @@ function useSetup(): { facts: Fact[]; limits: Fact[]; isReading: boolean } {
   const kinds = [...new Set(engines?.map((e) => e.kind).filter((k) => k !== null))]
   return {
     facts: [
-      ['Cluster', nodes ? counted(nodes.length, 'node') : ''],
+      ['Cluster', nodes ? plural(nodes.length, 'node') : ''],
       ['Engines', engines ? `${number(engines.filter((e) => e.state === 'up').length)} of ${number(engines.length)} up${kinds.length ? ` (${kinds.join(', ')})` : ''}` : ''],
       ['Records', place('records')],
       ['Objects', place('bucket')],

@@ -3,7 +3,7 @@ import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Actor, Answered } from '../api/types'
-import { ago, counted, duration, none, number, time } from '../lib/format'
+import { ago, plural, duration, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
@@ -74,11 +74,11 @@ export default function Actors() {
 
 function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; filtered: boolean }) {
   const bad = actors.filter((a) => troubles(a).length > 0)
-  const has = filtered ? `${counted(actors.length, 'actor')} ${actors.length === 1 ? 'matches' : 'match'}` : counted(actors.length, 'actor')
+  const has = filtered ? `${plural(actors.length, 'actor')} ${actors.length === 1 ? 'matches' : 'match'}` : plural(actors.length, 'actor')
   return (
     <Card title={node.name}>
       {node.error && <p className="warning" role="note">No answer: {node.error}</p>}
-      {node.left_out > 0 && <p className="warning" role="note">{counted(node.left_out, 'more actor')} of this node {node.left_out === 1 ? 'is' : 'are'} not listed. Use the filters.</p>}
+      {node.left_out > 0 && <p className="warning" role="note">{plural(node.left_out, 'more actor')} of this node {node.left_out === 1 ? 'is' : 'are'} not listed. Use the filters.</p>}
       {node.error === null && (
         <p>
           <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} ${bad.length === 1 ? 'needs' : 'need'} attention` : 'all is well'}</Status> <span className="small">{has}</span>

@@ -4,7 +4,7 @@ import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useMe, usePages } from '../api/hooks'
 import type { AuditEntry } from '../api/types'
-import { counted, number, text, time } from '../lib/format'
+import { plural, number, text, time } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
@@ -99,7 +99,7 @@ export default function Audit() {
           )
         }
       </Load>
-      {pages.data && <More of={{ ...pages, hasNextPage: hasNextPage && !isOld }} count={`${counted(entries.length, 'entry', 'entries')}${hasNextPage && !isOld ? ', and older ones' : ''}`} />}
+      {pages.data && <More of={{ ...pages, hasNextPage: hasNextPage && !isOld }} count={`${plural(entries.length, 'entry', 'entries')}${hasNextPage && !isOld ? ', and older ones' : ''}`} />}
     </Page>
   )
 }

@@ -2,7 +2,7 @@ import { Link } from 'wouter'
 import { apiURL, send } from '../api/client'
 import { useAct, useCan, useGet, usePages } from '../api/hooks'
 import type { Batch } from '../api/types'
-import { counted, duration, none, number, time, until } from '../lib/format'
+import { plural, duration, none, number, time, until } from '../lib/format'
 import { openaiBatch } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -75,7 +75,7 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
       </td>
       <td>
         <Bar label={`Progress of ${b.id}`} done={completed + failed} failed={failed} all={total || null} ended={!open} />
-        <span className="reason">{number(completed)} of {counted(total, 'request')}{failed > 0 && <span className="failures">, {number(failed)} failed</span>}</span>
+        <span className="reason">{number(completed)} of {plural(total, 'request')}{failed > 0 && <span className="failures">, {number(failed)} failed</span>}</span>
       </td>
       <td>
         <Content id={b.input_file_id} name="input" /> <Content id={b.output_file_id} name="output" /> <Content id={b.error_file_id} name="errors" />

@@ -1,6 +1,6 @@
 import { useGet } from '../api/hooks'
 import type { Engine, NodeGPUs } from '../api/types'
-import { bytes, counted, none, number, rate, time } from '../lib/format'
+import { bytes, plural, none, number, rate, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
@@ -41,7 +41,7 @@ export default function Engines() {
                     </td>
                     <td className="number"><InFlight name={`${e.name} on ${e.node}`} rows={e.in_flight} limit={e.window} /></td>
                     <td className="number">{e.state === 'up' ? rate(e.rows_per_second, 'rows/s') : none}</td>
-                    <td className="wide"><Long text={e.models.map((m) => m.id).join(', ') || none} summary={counted(e.models.length, 'model')} /></td>
+                    <td className="wide"><Long text={e.models.map((m) => m.id).join(', ') || none} summary={plural(e.models.length, 'model')} /></td>
                     <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
                   </tr>
                 ))}
@@ -60,7 +60,7 @@ function summary(engines: Engine[]) {
   const up = engines.filter((e) => e.state === 'up')
   const sum = (f: (e: Engine) => number | null) => engines.reduce((n, e) => n + (f(e) ?? 0), 0)
   const all = engines.length === 1 ? `The engine is ${up.length ? 'up' : 'down'}` : up.length === engines.length ? `All ${number(up.length)} engines are up` : `${number(up.length)} of ${number(engines.length)} engines are up`
-  return `${all}: ${counted(sum((e) => e.in_flight), 'row')} in flight, ${rate(sum((e) => e.rows_per_second), 'rows/s')} in the last minute.`
+  return `${all}: ${plural(sum((e) => e.in_flight), 'row')} in flight, ${rate(sum((e) => e.rows_per_second), 'rows/s')} in the last minute.`
 }
 
 function Missing({ nodes }: { nodes: string[] }) {
@@ -77,7 +77,7 @@ function GPUs({ engines }: { engines: Engine[] }) {
           <>
             {nodes.map((n) => n.problem && <p key={n.node} className="warning">{n.node}: {n.problem}</p>)}
             {nodes.every((n) => n.gpus.length === 0) ? (
-              <Empty>No GPUs found: nvidia-smi shows none on {counted(nodes.length, 'node')}.</Empty>
+              <Empty>No GPUs found: nvidia-smi shows none on {plural(nodes.length, 'node')}.</Empty>
             ) : (
               <ul className="tiles" aria-label="GPUs">
                 {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} />))}

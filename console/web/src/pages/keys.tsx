@@ -6,7 +6,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { get, query, send } from '../api/client'
 import { useAct, useCan, useMe, usePages } from '../api/hooks'
 import type { Key, Usage, UsageLine } from '../api/types'
-import { counted, day, none, number, time, until, usd } from '../lib/format'
+import { plural, day, none, number, time, until, usd } from '../lib/format'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Status } from '../parts/job'
@@ -86,7 +86,7 @@ export default function Keys() {
               </Table>
               {keyless && (
                 <p className="small">
-                  {usd(keyless.cost_usd)} and {counted(keyless.rows, 'row')} of these days belong to the key in the configuration, or are older than the record of keys.
+                  {usd(keyless.cost_usd)} and {plural(keyless.rows, 'row')} of these days belong to the key in the configuration, or are older than the record of keys.
                 </p>
               )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} shown`} />
@@ -107,7 +107,7 @@ const Expiry = ({ at }: { at: string }) => (Date.parse(at) - Date.now() < soon ?
 // Spent shows the usage of a key.
 function Spent({ line, href }: { line?: UsageLine; href?: string }) {
   if (!line) return 'nothing'
-  const text = `${usd(line.cost_usd)}, ${counted(line.rows, 'row')}`
+  const text = `${usd(line.cost_usd)}, ${plural(line.rows, 'row')}`
   return href ? <Link href={href}>{text}</Link> : text
 }
 

@@ -3,7 +3,7 @@ import { Button } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Diagnosis, Engine, Node } from '../api/types'
-import { counted, none, number, time } from '../lib/format'
+import { plural, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago, useElapsed } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
@@ -44,7 +44,7 @@ export default function Nodes() {
                     </td>
                     <td className="number"><InFlight name={n.name} rows={n.in_flight} limit={n.window} /></td>
                     <td className="number">{number(n.jobs)}</td>
-                    <td className="wide"><Long text={n.models.join(', ') || none} summary={counted(n.models.length, 'model')} /></td>
+                    <td className="wide"><Long text={n.models.join(', ') || none} summary={plural(n.models.length, 'model')} /></td>
                     <td className="number" title={time(n.since)}><Ago t={n.since} /></td>
                     <td>
                       {n.state === 'running' && (
@@ -89,7 +89,7 @@ function Silent({ since }: { since: number }) {
 function Versions({ nodes }: { nodes: Node[] }) {
   const versions = [...new Set(nodes.map((n) => n.version))]
   if (versions.length < 2) return null
-  return <p className="warning" role="note">The nodes run {counted(versions.length, 'version')}: {versions.join(', ')}. Finish the upgrade soon.</p>
+  return <p className="warning" role="note">The nodes run {plural(versions.length, 'version')}: {versions.join(', ')}. Finish the upgrade soon.</p>
 }
 
 type Seen = { node: Node; answered: number; silent: boolean }
@@ -136,7 +136,7 @@ function Diagnose() {
           <div key={n.id} className="stack tight">
             <h3>{n.name}</h3>
             {n.error && <p>{n.error}</p>}
-            {n.facts && <p>{bad.length === 0 ? `All ${counted(findings.length, 'check')} passed.` : `${number(bad.length)} of ${counted(findings.length, 'check')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}</p>}
+            {n.facts && <p>{bad.length === 0 ? `All ${plural(findings.length, 'check')} passed.` : `${number(bad.length)} of ${plural(findings.length, 'check')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}</p>}
             {bad.length > 0 && <Findings label={`Findings of ${n.name}`} findings={bad} />}
             {findings.length > bad.length && (
               <details>
