@@ -1,8 +1,9 @@
 // Jobs on one input, compared from the list of jobs and from the page of a job.
 import { readFileSync } from 'node:fs'
-import { api, at, check, ended, logIn, settle, step } from './drive.mjs'
+import { api, at, check, chooseModel, ended, logIn, settle, step } from './drive.mjs'
 
 export async function comparison({ model }) {
+  const other = model === 'qwen-3-4b' ? 'llama-3.1-8b' : 'qwen-3-4b'
   const inputs = Array.from({ length: 12 }, (_, i) => `Is ${i} a good number?`)
   const submit = async (name, system_prompt) =>
     (await api('POST', '/v1/batch-inference', { model, inputs, name, system_prompt, sampling_params: { structured_outputs: { choice: ['yes', 'no'] } } })).results
@@ -36,6 +37,26 @@ export async function comparison({ model }) {
     const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')
     if (heads !== 'row,input,kind,strict' || lines.length !== different || !/^\d+,Is \d+ a good number\?,(yes,no|no,yes)$/.test(lines[0])) throw new Error(`the file is ${[heads, ...lines]}`)
   })
+
+  await step('the same rows run with two models', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row per line').fill(inputs.slice(0, 7).join('\n'))
+    await chooseModel(page, model)
+    await page.getByRole('button', { name: 'Run with another model, too' }).click()
+    await page.getByRole('combobox', { name: 'Model 2' }).click()
+    await page.getByRole('option').filter({ hasText: other }).first().click()
+    await check(page, 'a new job with two models')
+    await page.getByRole('button', { name: 'Submit 7 rows to 2 models' }).click()
+    await page.waitForURL(/compare\?jobs=job-/)
+    await page.getByText('All 7 rows shown.').waitFor()
+    for (const name of [model, other]) await page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader', { name }).waitFor()
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'All rows as Parquet' }).click()])
+    if (readFileSync(await download.path()).subarray(0, 4).toString() !== 'PAR1') throw new Error('the file is not Parquet')
+    await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: other }).click()
+    await page.getByRole('link', { name: '2 jobs on the same rows' }).click()
+    await page.getByText('All 7 rows shown.').waitFor()
+  }, /\/v1\/jobs\/compare/)
 
   await step('three jobs are compared', async (page) => {
     await page.goto(at(`jobs/compare?jobs=${jobs},${plain}`))

@@ -28,6 +28,7 @@ export type Upload = Schemas['Upload']
 export type UploadPart = Schemas['UploadPart']
 export type Batch = Schemas['Batch']
 export type Submitted = Schemas['Submitted']
+export type SubmittedSet = { metadata: { job_ids: string[]; message: string } }
 
 export type Me = Answer<'/v1/me'>
 export type JobPage = { jobs: Job[]; next_cursor: string | null; scanned_all: boolean }

@@ -3,21 +3,21 @@ import { apiURL } from '../api/client'
 // The request of the form as a shell command and as Python, with all rows. The shell
 // command uses a here-document, because arguments have a limited length. The key is not
 // known here.
-export const curl = (body: unknown) =>
-  `curl ${apiURL('/v1/batch-inference')} \\
+export const curl = (path: string, body: unknown) =>
+  `curl ${apiURL(path)} \\
   -H "Authorization: Key $ROWMILL_API_KEY" \\
   -H "Content-Type: application/json" \\
   --data-binary @- <<'END'
 ${JSON.stringify(body, null, 2)}
 END`
 
-export const python = (body: unknown) =>
+export const python = (path: string, body: unknown) =>
   `import json, os, urllib.request
 
 job = json.loads(${pythonString(JSON.stringify(body, null, 2))})
 
 request = urllib.request.Request(
-    "${apiURL('/v1/batch-inference')}",
+    "${apiURL(path)}",
     data=json.dumps(job).encode(),
     headers={
         "Authorization": "Key " + os.environ["ROWMILL_API_KEY"],

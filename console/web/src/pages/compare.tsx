@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'react'
 import { Button, NativeSelect, Switch } from '@mantine/core'
 import { Link, useSearchParams } from 'wouter'
-import { get, query } from '../api/client'
+import { apiURL, get, query } from '../api/client'
 import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
 import { csv, save } from '../lib/csv'
@@ -33,6 +33,18 @@ function Comparison({ jobs }: { jobs: string }) {
     every: (s) => !!s && !s.jobs.every((j) => over(j.status)) && every,
     fresh: 60_000,
   })
+  const uncounted = summary.error?.code === 'no_rows'
+  useEffect(() => {
+    if (!uncounted) return
+    const timer = setInterval(() => void summary.refetch(), 1_000)
+    return () => clearInterval(timer)
+  }, [uncounted])
+  if (uncounted)
+    return (
+      <Page title="Compare jobs">
+        <Empty next={<LinkButton href={`/jobs/${jobs.split(',')[0]}`}>Open the first job</LinkButton>}>{summary.error!.message}</Empty>
+      </Page>
+    )
   return (
     <Load query={summary} title="Compare jobs">
       {(s) => (
@@ -175,7 +187,7 @@ function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
     if (nothing && pages.hasNextPage && !pages.isFetchingNextPage) void pages.fetchNextPage()
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
-    <Card title="Rows" actions={<Export filter={filter} names={columns(jobs)} />}>
+    <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded') && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">All rows as Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
       <Switch label="Only different rows" checked={different} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '')} />
       <Load query={pages}>
         {() => (

@@ -9,7 +9,7 @@ import { isSimulated } from '../lib/answer'
 import { compact, duration, none, number, percent, plural, rate, text, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { jobHref, useIsOther } from '../parts/account'
-import { CompareWith } from '../parts/comparewith'
+import { compareHref, CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
@@ -384,6 +384,7 @@ function Events({ job }: { job: Job }) {
           </ol>
         )}
       </Load>
+      {job.set && <p className="small">One of <Link href={compareHref(...job.set)}>{job.set.length} jobs on the same rows</Link></p>}
       {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
       {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
     </Card>

@@ -1,21 +1,23 @@
 import { useEffect, useMemo } from 'react'
-import { Button, Checkbox, NativeSelect, SegmentedControl, Select, Tabs, Textarea, TextInput } from '@mantine/core'
+import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
 import { get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
-import type { Fn, Job, Model, Quota, Row, Submitted } from '../api/types'
+import type { Fn, Job, Model, Quota, Row, Submitted, SubmittedSet } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
-import { compact, number, plural, text, usd } from '../lib/format'
+import { compact, plural, text } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { isChat, linesOf, rowsOf } from '../lib/rows'
 import { curl, python } from '../lib/snippets'
+import { compareHref } from '../parts/comparewith'
 import { Code } from '../parts/copy'
 import { EstimateFirst } from '../parts/estimate'
 import { FileInput } from '../parts/fileinput'
 import { nameSize, over } from '../parts/job'
 import { Problem } from '../parts/load'
+import { ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
 import { Try } from '../parts/try'
 
@@ -37,6 +39,7 @@ type Form = {
   limit: string // number of rows to run; empty: all
   sample: string // which rows, with a limit
   model: string
+  others?: string[] // further models that run the same rows
   system: string
   schema: string
   params: string
@@ -53,10 +56,6 @@ const blank: Form = {
   source: 'rows', rows: '', url: '', fileID: '', job: '', jobName: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
   output: '', name: '', fileName: '', description: '', priority: '', equal: '',
 }
-
-// detail describes a model by its prices and context.
-const detail = (m?: Model) =>
-  m && [m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · ')
 
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 const settingsOf = (j: Job): Partial<Form> => ({
@@ -137,6 +136,8 @@ export default function NewJob() {
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
+  const choice = { models: models.data?.data ?? [], functions: functions.data?.functions ?? [] }
+  const others = form.others ?? []
   const fn = functions.data?.functions.find((f) => f.name === form.model)
   useEffect(() => {
     const served = models.data?.data.find((m) => !m.problem)
@@ -148,16 +149,18 @@ export default function NewJob() {
   const exceeded = beyond(form, priority, quotas)
 
   const [, go] = useLocation()
-  const body = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
+  const single = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
+  const body = useMemo(() => withModels(single, form.others ?? []), [single, form.others])
+  const path = others.length > 0 ? '/v1/sets' : '/v1/batch-inference'
   const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
   const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
-  const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
+  const ready = !problem && !!form.model && !others.includes('') && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
   const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
   const submit = useMutation({
-    mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': once }),
-    onSuccess: (r) => {
+    mutationFn: () => send<Submitted | SubmittedSet>('POST', path, body, { 'Idempotency-Key': once }),
+    onSuccess: ({ metadata: made }) => {
       clear()
-      go(`/jobs/${r.metadata.job_id}`)
+      go('job_ids' in made ? compareHref(...made.job_ids) : `/jobs/${made.job_id}`)
     },
   })
   useEffect(() => submit.reset(), [body]) // an error is about the form as it was sent
@@ -178,27 +181,7 @@ export default function NewJob() {
           {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
           {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
           <div className="fields">
-            <Select
-              label="Model or Function"
-              searchable
-              onKeyDown={(e) => e.key === 'Enter' && e.preventDefault()} // it chooses a model, and never submits the form
-              maxDropdownHeight={320}
-              allowDeselect={false}
-              nothingFoundMessage="No model and no Function matches."
-              value={form.model || null}
-              onChange={(model) => model && set({ model })}
-              renderOption={({ option }) => (
-                <span>
-                  {option.label}
-                  <span className="detail">{detail(models.data?.data.find((m) => m.id === option.value))}</span>
-                </span>
-              )}
-              data={[
-                { group: 'Served models', items: (models.data?.data ?? []).filter((m) => !m.problem).map((m) => m.id) },
-                { group: 'Functions', items: (functions.data?.functions ?? []).map((f) => f.name) },
-                { group: 'Models without an engine now', items: (models.data?.data ?? []).filter((m) => m.problem).map((m) => m.id) },
-              ].filter((g) => g.items.length > 0)}
-            />
+            <ModelSelect label="Model or Function" value={form.model} choose={(model) => set({ model })} without={others} {...choice} />
             <NativeSelect
               label="Priority"
               value={form.priority}
@@ -221,6 +204,7 @@ export default function NewJob() {
               ]}
             />
           </div>
+          <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
           {!fn && (
             <>
               <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
@@ -251,7 +235,7 @@ export default function NewJob() {
             error={json(form.params).error}
           />
         </Card>
-        <Try draft={`${draft}:tries`} body={body} ready={ready} form={form} restore={setForm} submitted={clear} />
+        <Try draft={`${draft}:tries`} body={single} note={others.length > 0 ? 'A try runs only the first model.' : ''} ready={ready} form={form} restore={setForm} submitted={clear} />
         <Card title="Name and output">
           <div className="fields">
             <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
@@ -261,14 +245,14 @@ export default function NewJob() {
         </Card>
         {submit.error && <Problem error={submit.error} />}
         <Card title="Cost and submission">
-          <EstimateFirst body={body} ready={ready} />
+          {others.length > 0 ? <p className="small">To estimate the cost, choose one model.</p> : <EstimateFirst body={body} ready={ready} />}
           {exceeded.length > 0 && <p className="warning" role="status">The service will refuse this job: {exceeded.join('; ')} of priority {priority}. Ask an administrator for a higher quota{priority === '0' && ', or choose priority 1'}.</p>}
           <div className="actions">
             <Button variant="default" onClick={() => setForm({ ...blank, model: form.model })}>
               Clear the form
             </Button>
             <Button type="submit" disabled={!ready} loading={submit.isPending}>
-              Submit {sent > 0 ? plural(sent, 'row') : 'the job'}
+              Submit {sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}{others.length > 0 && ` to ${others.length + 1} models`}
             </Button>
             {!ready && !problem && <span className="small">{form.model ? 'Add rows first.' : 'Choose a model first.'}</span>}
           </div>
@@ -280,8 +264,8 @@ export default function NewJob() {
             <Tabs.Tab value="curl">curl</Tabs.Tab>
             <Tabs.Tab value="python">Python</Tabs.Tab>
           </Tabs.List>
-          <Tabs.Panel value="curl"><Code label="curl" text={curl(body)} /></Tabs.Panel>
-          <Tabs.Panel value="python"><Code label="Python" text={python(body)} /></Tabs.Panel>
+          <Tabs.Panel value="curl"><Code label="curl" text={curl(path, body)} /></Tabs.Panel>
+          <Tabs.Panel value="python"><Code label="Python" text={python(path, body)} /></Tabs.Panel>
         </Tabs>
       </Card>
     </Page>
@@ -321,6 +305,13 @@ function submission(f: Form, fn: boolean, priority: string) {
     ...(f.name ? { name: f.name } : {}),
     ...(f.description ? { description: f.description } : {}),
   }
+}
+
+// withModels returns the submission of a set: the same rows with each model.
+const withModels = (body: ReturnType<typeof submission>, others: string[]) => {
+  if (others.length === 0) return body
+  const { output_name: _, ...shared } = body
+  return { ...shared, variants: [body.model, ...others].map((model) => ({ model, output_name: model, ...([...model].length <= nameSize ? { name: model } : {}) })) }
 }
 
 // countRows returns the number of rows that the job will run, if it is known.

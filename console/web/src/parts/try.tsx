@@ -23,8 +23,9 @@ const settingsOf = ({ name: _, job_priority: __, limit: ___, sample: ____, ...re
 
 // Try runs a few rows of a submission and shows their answers. The full run then takes these
 // answers over. Earlier tries stay in a list, and the form can return to their settings.
-export function Try<F>({ draft, body, ready, form, restore, submitted }: {
+export function Try<F>({ draft, body, note, ready, form, restore, submitted }: {
   draft: string
+  note: string
   body: Body & Record<string, unknown>
   ready: boolean
   form: F
@@ -54,6 +55,7 @@ export function Try<F>({ draft, body, ready, form, restore, submitted }: {
           Try {tryRows} rows
         </Button>
         <NativeSelect aria-label="Rows to try" value={sample} onChange={(e) => setSample(e.currentTarget.value)} data={[{ value: 'first', label: 'first rows' }, { value: 'random', label: 'random rows' }]} />
+        {note && <span className="small">{note}</span>}
         {tries.length > 1 && (
           <NativeSelect
             aria-label="Tries"

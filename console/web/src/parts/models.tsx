@@ -1,0 +1,66 @@
+import { Button, Select } from '@mantine/core'
+import type { Fn, Model } from '../api/types'
+import { number, usd } from '../lib/format'
+
+const maxModels = 4 // of a set
+
+// detail describes a model by its prices and context.
+const detail = (m?: Model) =>
+  m && [m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · ')
+
+type Choice = { models: Model[]; functions: Fn[] }
+
+// ModelSelect chooses a model or a Function.
+export function ModelSelect({ label, value, choose, models, functions, without = [] }: Choice & { label: string; value: string; choose: (model: string) => void; without?: string[] }) {
+  const named = (names: string[]) => names.filter((name) => !without.includes(name))
+  return (
+    <Select
+      label={label}
+      searchable
+      onKeyDown={(e) => e.key === 'Enter' && e.preventDefault()} // it chooses a model, and never submits the form
+      maxDropdownHeight={320}
+      allowDeselect={false}
+      nothingFoundMessage="No model and no Function matches."
+      value={value || null}
+      onChange={(model) => model && choose(model)}
+      renderOption={({ option }) => (
+        <span>
+          {option.label}
+          <span className="detail">{detail(models.find((m) => m.id === option.value))}</span>
+        </span>
+      )}
+      data={[
+        { group: 'Served models', items: named(models.filter((m) => !m.problem).map((m) => m.id)) },
+        { group: 'Functions', items: named(functions.map((f) => f.name)) },
+        { group: 'Models without an engine now', items: named(models.filter((m) => m.problem).map((m) => m.id)) },
+      ].filter((g) => g.items.length > 0)}
+    />
+  )
+}
+
+// OtherModels chooses further models that run the same rows, to compare their answers.
+export function OtherModels({ first, value, set, ...choice }: Choice & { first: string; value: string[]; set: (models: string[]) => void }) {
+  const all = [first, ...value]
+  return (
+    <>
+      {value.map((model, i) => (
+        <div className="actions" key={i}>
+          <ModelSelect
+            {...choice}
+            label={`Model ${i + 2}`}
+            value={model}
+            choose={(m) => set(value.map((old, at) => (at === i ? m : old)))}
+            without={all.filter((m) => m !== model)}
+          />
+          <Button variant="subtle" onClick={() => set(value.filter((_, at) => at !== i))} aria-label={`Remove model ${i + 2}`}>Remove</Button>
+        </div>
+      ))}
+      {all.length < maxModels && first && (
+        <div className="actions">
+          <Button variant="default" size="xs" onClick={() => set([...value, ''])} disabled={all.includes('')}>Run with another model, too</Button>
+          <span className="small">{value.length > 0 ? 'Each model gets the same rows, and a job of its own. The jobs are then compared.' : 'The same rows run with up to 4 models, and their answers are compared.'}</span>
+        </div>
+      )}
+    </>
+  )
+}
