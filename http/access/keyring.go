@@ -32,10 +32,9 @@ const (
 	// the store. A key that another node revoked works for at most this time; the
 	// documentation promises 5 s. All requests in this time share one read.
 	keysFresh = 2 * time.Second
-	// keysFreshUnknown is used in place of keysFresh for a key that is not in the cached
-	// list, because the key may be new. It limits how often unknown keys cause a read of
-	// the store.
-	keysFreshUnknown = 100 * time.Millisecond
+	// readEvery is the shortest time between two reads of the store that unknown keys cause.
+	// A key that is not in the cached list may be new, so its request waits for the next read.
+	readEvery = 100 * time.Millisecond
 	// keysTimeout is the timeout of each read of the key list from the store. All requests
 	// wait for the same read.
 	keysTimeout = 10 * time.Second
@@ -210,6 +209,8 @@ func IsExpired(k store.APIKey, now time.Time) bool {
 // lookupKey returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
 // from the store again unless the list was fresh when lookupKey was called. The age is
 // measured at the time of the call, so a slow store does not cause one read after another.
+// A list without the key counts only if its read began after the call: another node may
+// have just created the key.
 func (k *Keyring) lookupKey(ctx context.Context, id string) (store.APIKey, error) {
 	came := k.now()
 	for {
@@ -244,18 +245,20 @@ func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.APIKey, kno
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, known = k.keys[id]
-	limit := keysFresh
-	if !known {
-		limit = keysFreshUnknown
-	}
 	age := arrived.Sub(k.listReadAt)
-	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.generation
+	return key, known, k.keys != nil && -keysTimeout < age && (age <= 0 || known && age < keysFresh), k.generation
 }
 
-// reloadKeys reads the list of keys from the store. The age of the list counts from the
-// start of the read. generation is the number of calls of InvalidateKeys before the read;
+// reloadKeys reads the list of keys from the store, at least readEvery after the last read. The
+// age of the list counts from the start of the read. generation is the number of calls of InvalidateKeys before the read;
 // if InvalidateKeys is called during the read, reloadKeys drops the result.
 func (k *Keyring) reloadKeys(ctx context.Context, generation int) error {
+	k.mu.Lock()
+	pause := readEvery - k.now().Sub(k.listReadAt)
+	k.mu.Unlock()
+	if pause <= readEvery { // else the clock was set back
+		time.Sleep(pause)
+	}
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
 	if err != nil {
@@ -284,7 +287,7 @@ func (k *Keyring) reloadKeys(ctx context.Context, generation int) error {
 func (k *Keyring) InvalidateKeys() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys = nil
+	k.keys, k.listReadAt = nil, time.Time{}
 	k.generation++
 }
 

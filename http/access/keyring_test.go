@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -13,6 +14,8 @@ import (
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
 )
 
 // testClock is a clock that a test sets.
@@ -89,35 +92,44 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	}
 }
 
+// TestKeyring_NewKeyWorksAtOnce tests that a key works as soon as another node has created it,
+// although this node has just read a list without the key.
 func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	t.Parallel()
-	records := openRecords(t)
-	c := &testClock{at: time.Unix(1_700_000_000, 0)}
-	ring := NewKeyring(records, nil, nil, 0, c.now)
-	if _, err := ring.findPrincipal(t.Context(), "rk_00_x"); err == nil {
-		t.Fatal("an unknown key works")
-	}
-	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	must.Succeed(t, records.PutKey(t.Context(), record))
-	c.pass(keysFreshUnknown)
-	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		kept := must.Get(records.Open(t.Context(), mem.New(time.Now), nil))(t)
+		defer kept.Close()
+		ring := NewKeyring(kept, nil, nil, 0, time.Now)
+		if _, err := ring.findPrincipal(t.Context(), "rk_00_x"); !errors.Is(err, rowmill.ErrNotFound) {
+			t.Fatalf("an unknown key gives %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
+		must.Succeed(t, kept.PutKey(t.Context(), record))
+		began := time.Now()
+		if _, err := ring.findPrincipal(t.Context(), text); err != nil || time.Since(began) > readEvery {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 func TestKeyring_UnknownKeysCauseFewReads(t *testing.T) {
 	t.Parallel()
-	records := openRecords(t)
-	counted := &countedLists{Store: records}
-	c := &testClock{at: time.Unix(1_700_000_000, 0)}
-	ring := NewKeyring(counted, nil, nil, 0, c.now)
-	for range 1000 {
-		_, _ = ring.findPrincipal(t.Context(), "rk_00_x")
-		c.pass(time.Millisecond)
-	}
-	if counted.lists != 10 {
-		t.Errorf("listed %d times in a second, want 10", counted.lists)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		kept := must.Get(records.Open(t.Context(), mem.New(time.Now), nil))(t)
+		defer kept.Close()
+		counted := &countedLists{Store: kept}
+		ring := NewKeyring(counted, nil, nil, 0, time.Now)
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { _, _ = ring.findPrincipal(t.Context(), "rk_00_x") })
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		if counted.lists != 11 {
+			t.Errorf("listed %d times in a second, want 11", counted.lists)
+		}
+	})
 }
 
 func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
