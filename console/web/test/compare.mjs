@@ -56,7 +56,7 @@ export async function comparison({ model }) {
     await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: other }).click()
     await page.getByRole('link', { name: '2 jobs on the same rows' }).click()
     await page.getByText('All 7 rows shown.').waitFor()
-  }, /\/v1\/jobs\/compare/)
+  }, /\/v1\/(me$|jobs\/compare)/)
 
   await step('three jobs are compared', async (page) => {
     await page.goto(at(`jobs/compare?jobs=${jobs},${plain}`))
