@@ -215,7 +215,7 @@ function shown(n: number, more: boolean, different: boolean) {
 function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
   const first = row.outputs[0]!
   return (
-    <tr className="top" data-row={row.row} data-different={row.different || undefined}>
+    <tr data-row={row.row} data-different={row.different || undefined}>
       <td className="number">
         <Link href={`/jobs/${jobs[0]!.job_id}/rows?row=${row.row}&open=${row.row}`} aria-label={`Row ${row.row}`}>{number(row.row)}</Link>
       </td>
