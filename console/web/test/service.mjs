@@ -58,7 +58,7 @@ export async function service({ job, failed }) {
     await page.goto(at(`jobs/${failed}/rows`))
     await logIn(page)
     const list = page.getByRole('region', { name: 'Rows' })
-    await list.getByRole('button').nth(2).waitFor()
+    await list.getByRole('button', { disabled: false }).nth(2).waitFor() // a row is disabled until it is loaded
     const focused = () => page.evaluate(() => document.activeElement.textContent)
     await page.keyboard.press('j')
     await page.keyboard.press('j')
