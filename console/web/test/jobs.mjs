@@ -71,6 +71,49 @@ export async function jobPages({ job, failed, model }) {
     await page.getByText('Live', { exact: true }).waitFor()
   }, new RegExp(`/v1/(me|jobs/${missing})$`))
 
+  await step('failures have samples, and failed rows run again', async (page) => {
+    await page.goto(at(`jobs/${failed}`))
+    await logIn(page)
+    const samples = page.getByRole('region', { name: 'Samples of failed rows' }).getByRole('row')
+    await samples.filter({ hasText: /^2\D*c/ }).waitFor()
+    await page.route(`**/v1/jobs/${job}`, async (route) => {
+      const answer = await (await route.fetch()).json()
+      await route.fulfill({ json: { job: { ...answer.job, failed_rows: 2 } } })
+    })
+    let body
+    await page.route(`**/v1/jobs/${job}/resume`, async (route) => {
+      body = route.request().postDataJSON()
+      await route.fulfill({ json: { results: failed, metadata: { job_id: failed, message: '' } } })
+    })
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true number of failed rows
+    await page.goto(at(`jobs/${job}`))
+    await page.getByRole('button', { name: 'Retry these 2 rows' }).click()
+    await page.waitForURL((url) => url.href.includes(failed))
+    if (body.rows !== 'failed') throw new Error(`the request is ${JSON.stringify(body)}`)
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
+  await step('a job runs again with changes, on its stored input', async (page) => {
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    await page.getByRole('link', { name: 'Run again with changes' }).click()
+    const system = page.getByLabel('System prompt')
+    await page.waitForFunction(() => [...document.querySelectorAll('textarea')].some((t) => t.value === 'Be brief.'))
+    await system.fill('Be long.')
+    await page.reload()
+    await system.waitFor()
+    if ((await system.inputValue()) !== 'Be long.') throw new Error(`after a reload the system prompt is ${await system.inputValue()}`)
+    await page.waitForFunction((model) => [...document.querySelectorAll('input[role=combobox]')].some((i) => i.value === model), model)
+    await page.getByText('The 301 stored rows of').waitFor()
+    await page.getByRole('button', { name: 'Submit 301 rows' }).click()
+    await page.waitForURL(/\/jobs\/job-/)
+    const again = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
+    if (again.input_of !== job || again.num_rows !== 301 || again.system_prompt !== 'Be long.') throw new Error(`the job is ${JSON.stringify(again)}`)
+    await page.getByText('Reads the input of').waitFor()
+    await page.getByRole('button', { name: 'Compare with…' }).click()
+    await page.getByText('source of the input').waitFor()
+  })
+
   await step('a job that another job continues says so', async (page) => {
     const { results: first } = await api('POST', `/v1/jobs/${failed}/resume`, { rows: 'failed' })
     await ended(first)
