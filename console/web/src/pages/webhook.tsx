@@ -64,7 +64,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
           facts={[
             ['Address', w.url],
             ['State', <WebhookState key="s" webhook={w} />],
-            ['Events', w.events.join(', ') || 'default events'],
+            ['Events', w.events.join(', ') || 'every end of a job or a batch'],
             ['Secret', `${w.secret_prefix}…`],
             ['Created', time(w.created_at)],
           ]}

@@ -31,7 +31,7 @@ export default function Webhooks() {
                   <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
                   <td><WebhookState webhook={w} /></td>
                   <td className="number">{failedShare(w) ?? none}</td>
-                  <td className="wide">{w.events.join(', ') || 'default events'}</td>
+                  <td className="wide">{w.events.join(', ') || 'every end of a job or a batch'}</td>
                   <td className="wide">{w.description}</td>
                   <td className="number" title={time(w.created_at)}><Ago t={w.created_at} /></td>
                 </tr>
@@ -69,7 +69,7 @@ function Create({ made }: { made: (secret: string) => void }) {
         >
           <TextInput label="Address" type="url" required withAsterisk={false} data-autofocus placeholder="https://…" value={url} onChange={(e) => setURL(e.currentTarget.value)} />
           <TextInput label="Description" maxLength={256} value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
-          <Checkbox.Group label="Events" description="None: the default events of each job." value={wanted} onChange={setWanted}>
+          <Checkbox.Group label="Events" description="Without a choice: every end of a job or a batch." value={wanted} onChange={setWanted}>
             <div className="stack tight">{events.map((e) => <Checkbox key={e} value={e} label={e} />)}</div>
           </Checkbox.Group>
           <Button type="submit" loading={create.isPending}>Add it</Button>
