@@ -1,6 +1,6 @@
 import { createContext, useContext, useEffect, useState, type ReactNode } from 'react'
 import { useDocumentVisibility, useLocalStorage } from '@mantine/hooks'
-import { useQuery, useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
+import { skipToken, useQuery, useQueryClient, type InfiniteData, type QueryClient } from '@tanstack/react-query'
 import { useRoute, useSearch } from 'wouter'
 import { apiURL, lastAnswer, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
@@ -34,7 +34,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const other = new URLSearchParams(useSearch()).has('account') // there are no events of other accounts
   const onPage = params?.id?.startsWith('job-') && !other ? params.id : undefined
   // The page asks for the job. A stream with a job that does not exist would be refused.
-  const found = useQuery({ queryKey: [`/v1/jobs/${onPage}`], enabled: false, select: () => true }).data
+  const found = useQuery({ queryKey: [`/v1/jobs/${onPage}`], queryFn: skipToken, select: () => true }).data
   const job = found ? onPage : undefined
   const active = wanted && visible
 

@@ -92,6 +92,8 @@ const sample: Partial<Form> = {
 }
 
 const noQuotas: Quota[] = []
+const noModels: Model[] = []
+const noFunctions: Fn[] = []
 
 // A JSON field is empty, a value, or text that is not valid yet.
 function json(s: string): { value?: unknown; error?: string } {
@@ -136,7 +138,7 @@ export default function NewJob() {
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
-  const choice = { models: models.data?.data ?? [], functions: functions.data?.functions ?? [] }
+  const choice = { models: models.data?.data ?? noModels, functions: functions.data?.functions ?? noFunctions }
   const others = form.others ?? []
   const fn = functions.data?.functions.find((f) => f.name === form.model)
   useEffect(() => {

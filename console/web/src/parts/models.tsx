@@ -1,3 +1,4 @@
+import { memo } from 'react'
 import { Button, Select } from '@mantine/core'
 import type { Fn, Model } from '../api/types'
 import { number, usd } from '../lib/format'
@@ -10,9 +11,16 @@ const detail = (m?: Model) =>
 
 type Choice = { models: Model[]; functions: Fn[] }
 
-// ModelSelect chooses a model or a Function.
-export function ModelSelect({ label, value, choose, models, functions, without = [] }: Choice & { label: string; value: string; choose: (model: string) => void; without?: string[] }) {
+type SelectProps = Choice & { label: string; value: string; choose: (model: string) => void; without: string[] }
+
+// hasSame reports whether two renderings look equal. choose does not count: it changes only together
+// with without.
+const hasSame = (a: SelectProps, b: SelectProps) => a.value === b.value && a.models === b.models && a.functions === b.functions && String(a.without) === String(b.without)
+
+// ModelSelect chooses a model or a Function. Keys in other fields do not draw its long list again.
+export const ModelSelect = memo(function ModelSelect({ label, value, choose, models, functions, without }: SelectProps) {
   const named = (names: string[]) => names.filter((name) => !without.includes(name))
+  const standalone = models.filter((m) => functions.every((f) => f.name !== m.id)) // a Select takes no name twice
   return (
     <Select
       label={label}
@@ -30,13 +38,13 @@ export function ModelSelect({ label, value, choose, models, functions, without =
         </span>
       )}
       data={[
-        { group: 'Served models', items: named(models.filter((m) => !m.problem).map((m) => m.id)) },
+        { group: 'Served models', items: named(standalone.filter((m) => !m.problem).map((m) => m.id)) },
         { group: 'Functions', items: named(functions.map((f) => f.name)) },
-        { group: 'Models without an engine now', items: named(models.filter((m) => m.problem).map((m) => m.id)) },
+        { group: 'Models without an engine now', items: named(standalone.filter((m) => m.problem).map((m) => m.id)) },
       ].filter((g) => g.items.length > 0)}
     />
   )
-}
+}, hasSame)
 
 // OtherModels chooses further models that run the same rows, to compare their answers.
 export function OtherModels({ first, value, set, ...choice }: Choice & { first: string; value: string[]; set: (models: string[]) => void }) {
