@@ -121,12 +121,12 @@ function Where({ job }: { job: Job }) {
       {p.nodes == null ? (
         <p className="small">The owner of the job does not answer.</p>
       ) : (
-        <Table label="Rows by node" heads={['Node', 'Assigned', 'Done', 'Rows a second']}>
+        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet', 'Rows a second']}>
           {p.nodes.map((n, i) => (
             <tr key={i}>
               <td>{n.node}</td>
-              <td className="number">{number(n.rows_assigned)}</td>
               <td className="number">{number(n.rows_done)}</td>
+              <td className="number">{number(n.rows_assigned)}</td>
               <td className="number">{rate(n.rows_per_second, '')}</td>
             </tr>
           ))}
