@@ -69,18 +69,18 @@ function columns(jobs: ComparedJob[]) {
 
 function Heads({ jobs }: { jobs: ComparedJob[] }) {
   return (
-    <Table label="Jobs" heads={['Job', 'State', 'Model', 'Rows done', 'Failed', 'Cost', 'Tokens in', 'Tokens out', 'Took']}>
+    <Table label="Jobs" heads={['Job', 'State', 'Model', 'Rows done', 'Failed', 'Cost', 'Tokens in', 'Tokens out', 'Took']} less={['Model', 'Cost', 'Tokens in', 'Tokens out', 'Took']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
           <td><JobLink job={j} /></td>
           <td><Status is={j.status} /></td>
-          <td className="less">{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
+          <td>{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
           <td className="number">{number(j.rows_done)} of {number(j.num_rows)}</td>
           <td className="number">{number(j.failed_rows)}</td>
-          <td className="number less">{usd(j.cost)}</td>
-          <td className="number less">{compact(j.input_tokens)}</td>
-          <td className="number less">{compact(j.output_tokens)}</td>
-          <td className="number less">{about(j.seconds)}</td>
+          <td className="number">{usd(j.cost)}</td>
+          <td className="number">{compact(j.input_tokens)}</td>
+          <td className="number">{compact(j.output_tokens)}</td>
+          <td className="number">{about(j.seconds)}</td>
         </tr>
       ))}
     </Table>

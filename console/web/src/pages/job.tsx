@@ -290,14 +290,14 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
       <Load query={counts}>
         {(c) => (
           <div className="stack">
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]}>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]} less={['First row']}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
                     {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code>{e.code}</code></Link>}
                   </td>
                   <td className="number">{number(e.rows)}</td>
-                  <td className="number less">
+                  <td className="number">
                     {other ? number(e.first_row) : (
                       <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
                         {number(e.first_row)}
@@ -342,7 +342,7 @@ function Samples({ job, byCode }: { job: Job; byCode: ReturnType<typeof useSampl
   const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
   if (samples.length === 0) return null
   return (
-    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', 'Why']}>
+    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', 'Why']} less={['Code', 'Raw answer']}>
       {samples.map((e) => <Sample key={e.row} job={job} error={e} />)}
     </Table>
   )
@@ -353,9 +353,9 @@ function Sample({ job, error: e }: { job: Job; error: RowError }) {
   return (
     <tr>
       <td className="number">{number(e.row)}</td>
-      <td className="less"><code>{e.code}</code></td>
+      <td><code>{e.code}</code></td>
       <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
-      <td className="wide less" dir="auto"><Long text={e.raw_output || none} /></td>
+      <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
       <td className="wide">{e.message}</td>
     </tr>
   )

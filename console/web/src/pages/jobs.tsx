@@ -157,11 +157,11 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
     />
   )
   return (
-    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Model', 'Took', 'Cost', 'Created']}>
+    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Model', 'Took', 'Cost', 'Created']} less={['', 'Model', 'Took', 'Cost', 'Created']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
           {mark && (
-            <td className="less">
+            <td>
               <input
                 type="checkbox"
                 aria-label={`Mark ${j.name || j.job_id}`}
@@ -185,10 +185,10 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
               {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
             </span>
           </td>
-          <td className="less"><span className="brief" title={j.model}>{j.model}</span></td>
-          <td className="number less">{took(j)}</td>
-          <td className="number less">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
-          <td className="number less" title={time(j.datetime_created)}>
+          <td><span className="brief" title={j.model}>{j.model}</span></td>
+          <td className="number">{took(j)}</td>
+          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
+          <td className="number" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
           </td>
         </tr>

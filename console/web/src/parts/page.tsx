@@ -54,9 +54,9 @@ export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
 }
 
 // Table scrolls sideways on narrow screens, also by keyboard. With less, its cells wrap on a
-// phone, and the columns with these heads are hidden there. foot holds the row of totals.
+// phone, and the columns with these heads are hidden there; "" names heads that are no texts. foot holds the row of totals.
 export function Table({ label, heads, less, foot, children }: { label: string; heads: ReactNode[]; less?: string[]; foot?: ReactNode; children: ReactNode }) {
-  const hidden = heads.flatMap((h, i) => (typeof h === 'string' && less?.includes(h) ? [i + 1] : []))
+  const hidden = heads.flatMap((h, i) => (less?.includes(typeof h === 'string' ? h : '') ? [i + 1] : []))
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>
       <table data-less={less && hidden.join(' ')}>

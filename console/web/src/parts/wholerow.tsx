@@ -45,7 +45,7 @@ function Attempts({ row }: { row: Row }) {
   return (
     <>
       <h3>Attempts</h3>
-      <Table label="Attempts" heads={['When', 'Took', 'Server', 'How it ended']}>
+      <Table label="Attempts" heads={['When', 'Took', 'Server', 'How it ended']} less={['Took', 'Server']}>
         {kept.map((a, i) => (
           <Fragment key={i}>
             {omitted > 0 && i === firstAttempts && (
@@ -57,8 +57,8 @@ function Attempts({ row }: { row: Row }) {
               <td className="number">
                 {clock(a.at)} <span className="id">{day(a.at)}</span>
               </td>
-              <td className="number less">{took(a.duration_seconds)}</td>
-              <td className="less">
+              <td className="number">{took(a.duration_seconds)}</td>
+              <td>
                 {a.engine} <span className="id">{a.node}</span>
               </td>
               <td className="wide">
