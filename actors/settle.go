@@ -70,11 +70,14 @@ func (n *cleaner) cleanUpDue(c actor.Context) {
 	n.tidying++
 	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) mailboxStep {
 		// After a network partition, the node may read an outdated store. Then it must
-		// not remove results that the other side of the partition has made. The janitor
-		// cleans up later.
+		// not remove results that the other side of the partition has made. The other side
+		// may have cleaned up before this node's last writes, so this node tries again.
 		if err := n.cfg.Store.ConfirmPrimary(ctx); err != nil {
-			n.log.Warn("the store cannot confirm that all nodes write to it, so the janitor cleans up after these jobs later", "jobs", len(due), "err", err)
-			due = nil
+			n.log.Warn("the store cannot confirm that all nodes write to it, so the node cleans up after these jobs later", "jobs", len(due), "err", err)
+			return func(c actor.Context) {
+				n.tidying--
+				n.postpone(c, due)
+			}
 		}
 		for _, job := range due {
 			if err := n.tidyJob(ctx, job); err != nil {
@@ -83,6 +86,21 @@ func (n *cleaner) cleanUpDue(c actor.Context) {
 		}
 		return func(actor.Context) { n.tidying-- }
 	})
+}
+
+// minPostponed is the shortest time until the node tries again to clean up.
+const minPostponed = time.Second
+
+// postpone plans the removal of the data of ended jobs once more, because it is not certain now that
+// they have ended.
+func (n *cleaner) postpone(c actor.Context, jobs []string) {
+	pause := max(n.cfg.Ownership.Settle, minPostponed)
+	for _, job := range jobs {
+		n.settling = append(n.settling, pendingCleanup{job, time.Now().Add(pause)})
+	}
+	if len(n.settling) == len(jobs) {
+		n.timers.runAfter(c, pause, "settle", n.cleanUpDue)
+	}
 }
 
 // isIdle reports whether a draining node has no cleanup to wait for. A draining node does

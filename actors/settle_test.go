@@ -194,6 +194,41 @@ func TestAReplacedStoreRemovesNothing(t *testing.T) {
 	})
 }
 
+// TestALatePartOfTheLosingSideGoes tests that a node removes a part that it wrote after the other side
+// of a partition had ended the job and had cleaned up: as soon as the store confirms the end, and
+// not with the sweep of the next day.
+func TestALatePartOfTheLosingSideGoes(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		s := &replaced{}
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			cfg.Ownership.Settle = 2 * time.Second
+			s.Store, cfg.Store = cfg.Store, s
+		})
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
+		id := rec.Job.ID
+		b.await(id, func(r store.Record) bool { return r.IsCleanedUp() })
+		s.is.Store(true)
+		w := must.Get(b.cfg.Blob.Create(t.Context(), layout.NewPartKey(id, 0, rec.Epoch-1), layout.Parquet))(t)
+		must.Get(w.Commit())(t)
+		asked := s.asked.Load()
+		b.system.NotifyCancelled(id)
+		wait.For(t, "the node has asked", func() bool { return s.asked.Load() > asked })
+		if _, objects := b.parts(id); objects != 1 {
+			t.Errorf("%d parts while the store confirms nothing", objects)
+		}
+		s.is.Store(false)
+		began := time.Now()
+		wait.For(t, "the part is gone", func() bool {
+			_, objects := b.parts(id)
+			return objects == 0
+		})
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the part was there for %v", took)
+		}
+	})
+}
+
 // A clinging store refuses to drop parts until lets is set.
 type clinging struct {
 	store.Store
