@@ -43,6 +43,7 @@ type jobCase struct {
 	input []string // the rows of its input
 	texts []string // the rows that it runs
 	of    *jobCase // the job that it continues
+	reads *jobCase // the job whose input it reads
 
 	// Guarded by account.mu.
 	id        string
@@ -106,6 +107,11 @@ func newAccount(w *world) *account {
 		if j.Continues > 0 {
 			c.of = a.jobs[j.Continues-1]
 			c.input, c.texts, c.Rows, c.Broken, c.Deadly, c.Equal, c.Schema, c.Account = c.of.input, c.of.texts, 0, c.of.Broken, c.of.Deadly, c.of.Equal, c.of.Schema, c.of.Account
+		}
+		if j.Reads > 0 {
+			c.readInputOf(a.jobs[j.Reads-1])
+			a.jobs = append(a.jobs, c)
+			continue
 		}
 		for r := range c.Rows {
 			if j.Equal > 0 {
@@ -265,7 +271,14 @@ func (j *jobCase) glimpse(id string) {
 		j.owners++
 	}
 	early := ""
-	unfair := rec.Job.ParkedUntil != nil && was.session != "" && !j.park()
+	unfair := false
+	if rec.Job.ParkedUntil != nil && was.session != "" {
+		if j.waitsForInput(rec) {
+			j.parked++
+		} else {
+			unfair = !j.park()
+		}
+	}
 	if !rec.Job.Status.IsTerminal() {
 		j.tried = rec.Claims
 	} else {

@@ -22,7 +22,12 @@ func (j *jobCase) live() {
 	began, path := time.Duration(0), "/v1/batch-inference"
 	if j.of == nil {
 		time.Sleep(time.Duration(j.At))
-		text = j.submission()
+		if j.reads == nil {
+			text = j.submission()
+		} else if text = j.readSubmission(); text == nil {
+			j.nothing()
+			return
+		}
 	} else {
 		var old string
 		if old, began = j.of.awaitEnd(); old == "" {
@@ -191,6 +196,15 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 			j.nothing()
 			return false
 		case code == http.StatusConflict && j.early(text):
+		case code == http.StatusBadRequest && j.reads != nil:
+			refused, again := j.cannotRead(code, text)
+			if !refused {
+				j.wrong("%s %s: %d %.300s", method, path, code, text)
+			}
+			if !again {
+				j.nothing()
+				return false
+			}
 		case code != 0 && code < 500 && code != http.StatusForbidden && code != http.StatusTooManyRequests && code != http.StatusNotFound:
 			j.wrong("%s %s: %d %.300s", method, path, code, text)
 			return false

@@ -123,13 +123,14 @@ func (c *client) Gauges(context.Context) (engine.Gauges, error) {
 }
 
 func (c *client) Prepare(p engine.JobParams) (engine.PreparedCall, error) {
-	return &call{c, len(p.Schema) > 0}, nil
+	return &call{c, len(p.Schema) > 0, p.System}, nil
 }
 
 // A call sends the rows of a job to a server.
 type call struct {
 	*client
 	schema bool
+	system string
 }
 
 func (c *call) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.Error, error) {
@@ -138,7 +139,7 @@ func (c *call) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.E
 
 // Generate answers a row after a delay, with the faults of the schedule.
 func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
-	text := string(row.Text)
+	text := string(row.Text) + c.system
 	w := c.world
 	patience := row.Timeout
 	if patience == 0 {

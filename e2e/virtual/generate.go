@@ -103,9 +103,10 @@ const (
 	torn    = 34_000_000 // some nodes use a copy of the store, which is given up
 	trying  = 36_000_000 // jobs run a part of their input, and others run the rest
 
-	asking = 38_000_000 // jobs estimate the cost, and others run their input
+	asking  = 38_000_000 // jobs estimate the cost, and others run their input
+	readers = 40_000_000 // jobs read the stored input of other jobs
 
-	newest = asking
+	newest = readers
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -125,6 +126,7 @@ var stages = []struct {
 	{torn, []func(*generator){(*generator).splits}},
 	{trying, []func(*generator){(*generator).trials}},
 	{asking, []func(*generator){(*generator).estimates}},
+	{readers, []func(*generator){(*generator).readings}},
 }
 
 // Generate returns the schedule of a seed.

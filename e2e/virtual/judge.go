@@ -236,6 +236,9 @@ func (j *jobCase) mayFail(rec store.Record) bool {
 	case reason == nil:
 	case reason.Code == rowmill.CodeTooManyFailedRows:
 		return j.tooMany()
+	case reason.Code == rowmill.CodeDownloadFailed && j.reads != nil:
+		other, err := j.look(j.reads.known())
+		return j.mayMissInput(other, err)
 	case reason.Code == rowmill.CodeDownloadFailed:
 		return j.mayLoseInput(rec)
 	case reason.Code == rowmill.CodeCostQuota:
@@ -278,7 +281,7 @@ func (j *jobCase) judgeResults(node int) {
 			text, _ := json.Marshal(answerTo(row, j.Schema).text)
 			want = string(text)
 		}
-		if got.Inputs[i] != row || string(got.Outputs[i]) != want {
+		if got.Inputs[i] != j.rawText(row) || string(got.Outputs[i]) != want {
 			j.wrong("row %d of job %d: %s for %q, want %s for %q", i, j.index, got.Outputs[i], got.Inputs[i], want, row)
 			return
 		}

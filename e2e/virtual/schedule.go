@@ -68,6 +68,9 @@ type Job struct {
 	// Continues is the number of the job, from 1, that this job continues. The request
 	// comes At after the end of that job, and the rows are the same.
 	Continues int `json:"continues,omitempty"`
+
+	// Reads is the number of the job, from 1, whose stored input this job reads.
+	Reads int `json:"reads,omitempty"`
 }
 
 // A Fault strikes at a time, or at the nth effect of a kind on Node. Node -1 means every
@@ -147,6 +150,9 @@ func Parse(text []byte) (s Schedule, err error) {
 	for i, j := range s.Jobs {
 		if j.Continues < 0 || j.Continues > i {
 			return s, fmt.Errorf("read a schedule: job %d continues job %d, which does not come before it", i+1, j.Continues)
+		}
+		if j.Reads < 0 || j.Reads > i {
+			return s, fmt.Errorf("read a schedule: job %d reads job %d, which does not come before it", i+1, j.Reads)
 		}
 	}
 	return s, nil
