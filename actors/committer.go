@@ -102,7 +102,7 @@ func (r *committer) startNextSteps(c actor.Context) {
 	next := r.progress.Next()
 	if next.Failed > 0 {
 		c.Send(r.owner, jobError{rowmill.Failf(rowmill.CodeTooManyFailedRows,
-			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors?not_run=false lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
+			"%d of %d rows failed, more than a job may have. The errors of the job list them.", next.Failed, r.job.manifest.Rows)})
 	}
 	if next.Record != nil {
 		r.commitBatch(c, next.Record)

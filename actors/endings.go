@@ -38,7 +38,7 @@ func successMessage(job *rowmill.Job) string {
 	if job.FailedRows == 0 || job.NumRows == nil {
 		return "Job succeeded."
 	}
-	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. GET /v1/jobs/%s/errors says why.", job.FailedRows, *job.NumRows, job.ID)
+	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. The errors of the job say why.", job.FailedRows, *job.NumRows)
 }
 
 // estimateRecorder returns a function that records an estimate.

@@ -70,7 +70,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		{name: fieldColumn, want: "a string", into: &spec.Column, rule: func() error {
 			return requireFile(cmp.Or(
 				refuseIf(spec.Column == "", "is empty; leave it out to use the first column"),
-				refuseIf(job.prompt != nil && job.call == nil, "cannot be used with prompt, which names its columns; leave it out"),
+				refuseIf(job.prompt != nil && job.call == nil, "cannot be used with prompt, because the prompt names the columns; leave column_name out"),
 			))
 		}},
 		{name: "input_format", want: "a string", into: &spec.Format, rule: func() error { return requireFile(input.ValidateFormat(spec.Format)) }},

@@ -42,9 +42,9 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     if (!active) return
     const stream = new EventSource(apiURL(`/v1/events?topics=jobs${job ? `,job:${job}` : ''}`))
     const paths = new Set<string>()
-    const read = debounced(() => {
+    const read = debounced((last) => {
       void refresh(client, ...paths)
-      paths.clear()
+      if (last) paths.clear()
     }, shareFor) // the answer is then newer than the event
     const counts = debounced(() => void refresh(client, '/v1/jobs/counts'), 2_500) // a node counts every 2 s
     const moved = (path: string) => {
@@ -126,14 +126,24 @@ function take(client: QueryClient, job: Job, read: (path: string) => void) {
   if (!known) read('/v1/list-jobs')
 }
 
-function debounced(f: () => void, ms: number) {
+// debounced calls f once, ms after run. A run in this time causes another call, ms after the first,
+// because an answer that pages share may be older than that run. last is false if a call follows.
+function debounced(f: (last: boolean) => void, ms: number) {
   let timer: ReturnType<typeof setTimeout> | undefined
+  let isLate = false
+  const start = () => {
+    timer = setTimeout(() => {
+      timer = undefined
+      const last = !isLate
+      isLate = false
+      f(last)
+      if (!last) start()
+    }, ms)
+  }
   return {
     run: () => {
-      timer ??= setTimeout(() => {
-        timer = undefined
-        f()
-      }, ms)
+      if (timer) isLate = true
+      else start()
     },
     stop: () => clearTimeout(timer),
   }

@@ -30,7 +30,7 @@ export async function failing({ model }) {
       await row.getByText('1 of 1').waitFor()
       await check(page, 'a list with a failing webhook')
       await row.getByRole('link').click()
-      const note = page.getByRole('note').filter({ hasText: '1 of 1 of the last deliveries failed.' })
+      const note = page.getByRole('note').filter({ hasText: 'Of the last deliveries, 1 of 1 failed.' })
       await note.getByText('closed until noon').waitFor()
       await note.getByText('503 after').waitFor()
       await check(page, 'a failing webhook')

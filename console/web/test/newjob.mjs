@@ -93,6 +93,25 @@ export async function newJob({ model }) {
     await api('DELETE', `/v1/keys/${starter.id}`)
   })
 
+  await step('a stored file shows its columns, also after a job that could not read it', async (page) => {
+    const form = new FormData()
+    form.set('purpose', 'user_data')
+    form.set('file', new Blob(['id,review\n1,A long and kind review.\n2,Short.\n']), 'stored.csv')
+    const sent = await fetch(new URL('/v1/files', base), { method: 'POST', headers: { Authorization: `Key ${key}` }, body: form })
+    const { id } = await sent.json()
+    await page.goto(at(`jobs/new?file=${id}`))
+    await logIn(page)
+    await page.getByText('The first of its 2 rows:').waitFor()
+    same(await page.getByLabel('Prompt column').inputValue(), 'review', 'the column')
+    same(await page.getByLabel('Name', { exact: true }).inputValue(), 'stored.csv', 'the name')
+    const { results: failed } = await api('POST', '/v1/batch-inference', { model, inputs: `file:${id}`, column_name: 'none', name: 'wrong column' })
+    same((await ended(failed)).status, 'failed', 'the job')
+    await page.goto(at(`jobs/${failed}`))
+    await page.getByRole('link', { name: 'Run again with changes' }).click()
+    await page.getByText('is not stored, because the job ended before it read its input').waitFor()
+    await check(page, 'a new job like one without a stored input')
+  })
+
   await step('a submission whose answer was lost makes no second job', async (page) => {
     await page.goto(at('jobs/new'))
     await logIn(page)

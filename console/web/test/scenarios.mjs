@@ -428,7 +428,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await logIn(page)
     const effect = page.getByRole('status', { name: 'Effect now' })
     await effect.getByText(/^Nothing is deleted now/).waitFor()
-    await page.getByText(/Removes the data of \d+ jobs now\./).waitFor()
+    await page.getByText(/Deletes the data of \d+ jobs now\./).waitFor()
     await page.getByLabel('For ever').check()
     await effect.getByText('Nothing would be deleted.').waitFor()
     await page.getByLabel('1 day').check()

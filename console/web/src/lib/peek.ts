@@ -2,13 +2,14 @@
 // values of its first rows, and the number of rows if the file is not longer.
 export type Peek = { format: 'CSV' | 'JSON Lines' | 'Parquet' | 'plain text'; columns: string[]; first: string[][]; rows?: number }
 
-const headSize = 256 << 10
+export const headSize = 256 << 10
 const firstRows = 3
 
-export async function peek(file: File): Promise<Peek> {
+// peek describes a file. size is its length if file has only the beginning.
+export async function peek(file: File, size = file.size): Promise<Peek> {
   let head = new Uint8Array(await file.slice(0, headSize).arrayBuffer())
   const gzip = head[0] === 0x1f && head[1] === 0x8b
-  const whole = file.size <= headSize && !gzip
+  const whole = size <= headSize && !gzip
   if (gzip) head = await gunzip(head)
   if (new TextDecoder().decode(head.slice(0, 4)) === 'PAR1') return { format: 'Parquet', columns: [], first: [] }
   const start = new TextDecoder().decode(head).trimStart()

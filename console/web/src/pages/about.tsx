@@ -62,7 +62,7 @@ function Service({ me }: { me: Me }) {
           <Facts facts={setup.limits} />
         </>
       )}
-      {setup.isReading && <p className="small" role="status">The nodes report their setup.</p>}
+      {setup.isReading && <p className="small" role="status">Reading the setup of the nodes…</p>}
       <p className="small">The copied text contains no keys, no prompts and no answers.</p>
     </Card>
   )

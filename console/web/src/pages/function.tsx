@@ -24,7 +24,7 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
   const can = useCan()
   const published = revisions.find((r) => r.published_at)
   const shown = published ?? revisions[0]
-  const unpublish = useAct(() => send('DELETE', `/v1/functions/${name}`), { done: () => 'The Function is withdrawn.', paths: ['/v1/functions'] })
+  const unpublish = useAct(() => send('DELETE', `/v1/functions/${name}`), { done: () => 'The Function is unpublished.', paths: ['/v1/functions'] })
   if (!shown) return null
   return (
     <Page
@@ -35,7 +35,7 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
           {can.act && published && <LinkButton href={`/jobs/new?model=${encodeURIComponent(name)}`}>New job</LinkButton>}
           {can.administer && <LinkButton href={`/functions/${name}/edit`} variant="default">New revision</LinkButton>}
           {can.administer && published && (
-            <Confirm button="Unpublish" title="Unpublish it" act={() => unpublish.mutate()} busy={unpublish.isPending}>
+            <Confirm button="Unpublish" title="Unpublish the Function" act={() => unpublish.mutate()} busy={unpublish.isPending}>
               New jobs cannot use the Function. Its revisions stay, and you can publish one again.
             </Confirm>
           )}

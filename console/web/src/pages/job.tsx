@@ -299,7 +299,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">
                     {other ? number(e.first_row) : (
-                      <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
+                      <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}&open=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
                         {number(e.first_row)}
                       </Link>
                     )}

@@ -150,7 +150,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
   const box = mark && (
     <input
       type="checkbox"
-      aria-label="Mark all open jobs"
+      aria-label="Mark all unfinished jobs"
       disabled={markable.length === 0}
       checked={all}
       onChange={() => mark(new Set(all ? [] : markable.map((j) => j.job_id)))}

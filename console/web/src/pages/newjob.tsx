@@ -17,7 +17,7 @@ import { EstimateFirst } from '../parts/estimate'
 import { FileInput } from '../parts/fileinput'
 import { nameSize, over } from '../parts/job'
 import { Problem } from '../parts/load'
-import { ModelSelect, OtherModels } from '../parts/models'
+import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
 import { Try } from '../parts/try'
 
@@ -31,6 +31,7 @@ type Form = {
   job: string // id of the job with the stored input
   jobName: string
   jobRows?: number
+  missing?: boolean // the job has no stored input
   column: string
   prompt: string // makes the prompts from columns
   idColumn: string
@@ -60,7 +61,8 @@ const blank: Form = {
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 const settingsOf = (j: Job): Partial<Form> => ({
   // A job that ended before its input was read has no stored input.
-  ...(over(j.status) && !j.datetime_started ? { source: j.prompt ? 'file' : 'rows' } : { source: 'job', job: j.job_id }),
+  ...(over(j.status) && !j.datetime_started ? { source: 'file', missing: true } : { source: 'job' }),
+  job: j.job_id,
   jobName: j.name ?? j.job_id,
   jobRows: (j.input_rows ?? j.num_rows) ?? undefined,
   model: j.function?.name ?? j.model,
@@ -142,7 +144,7 @@ export default function NewJob() {
   const others = form.others ?? []
   const fn = functions.data?.functions.find((f) => f.name === form.model)
   useEffect(() => {
-    const served = models.data?.data.find((m) => !m.problem)
+    const served = models.data?.data.find(isServed)
     if (!form.model && !search.has('like') && served) set({ model: served.id })
   }, [models.data])
 
@@ -352,12 +354,15 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
         aria-label="Source of the rows"
         value={form.source}
         onChange={(source) => set({ source: source as Source })}
-        data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }, ...(form.job ? [{ value: 'job', label: 'Input of a job' }] : [])]}
+        data={[{ value: 'rows', label: 'Paste' }, { value: 'file', label: 'Upload' }, { value: 'url', label: 'URL' }, ...(form.job && !form.missing ? [{ value: 'job', label: 'Input of a job' }] : [])]}
       />
       {form.source === 'job' && (
         <p>
           The {form.jobRows == null ? 'stored rows' : plural(form.jobRows, 'stored row')} of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> {form.jobRows === 1 ? 'runs' : 'run'} again.
         </p>
+      )}
+      {form.missing && !form.rows && !form.url && !form.fileID && (
+        <p className="warning" role="note">The input of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> is not stored, because the job ended before it read its input. Choose the rows again; the other settings are those of the job.</p>
       )}
       {form.source === 'rows' && (
         <Textarea
@@ -374,6 +379,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       {form.source === 'file' && (
         <FileInput
           fileID={form.fileID}
+          known={!!seen}
           uploaded={(fileID) => set({ fileID })}
           peeked={(p, name) => {
             const fileName = name.slice(0, nameSize)

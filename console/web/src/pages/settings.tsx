@@ -107,7 +107,7 @@ const jobs = (e: RetentionEffect) => `${e.at_least ? 'at least ' : ''}${number(e
 
 const removes = (e?: RetentionEffect) => {
   if (!e || e.retention_days == null) return ''
-  return e.jobs || e.at_least ? `Removes the data of ${jobs(e)} now.` : 'Saving this deletes nothing today.'
+  return e.jobs || e.at_least ? `Deletes the data of ${jobs(e)} now.` : 'Saving this deletes nothing today.'
 }
 
 function Effect({ of: e, inForce }: { of: RetentionEffect; inForce: boolean }) {

@@ -53,7 +53,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
             The old secret stays valid for 24 hours.
           </Confirm>
           <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: left })}>
-            Waiting events are not sent.
+            The events that still wait are deleted and never sent.
           </Confirm>
         </>
       }
@@ -80,7 +80,7 @@ function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: De
   return (
     <div className={w.recent_deliveries?.failing ? 'problem' : 'warning'} role="note">
       <p>
-        <strong>{failedShare(w)} of the last deliveries failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
+        <strong>Of the last deliveries, {failedShare(w)} failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
       </p>
       {a.error && a.status && <p>{a.error}</p>}
       {a.answer && <Code label="Answer" text={a.answer} />}

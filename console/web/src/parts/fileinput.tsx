@@ -1,13 +1,15 @@
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { Button } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
+import { get, request } from '../api/client'
 import { bytes } from '../lib/format'
-import { peek, type Peek } from '../lib/peek'
+import { headSize, peek, type Peek } from '../lib/peek'
 import { upload } from '../lib/upload'
 import { Problem } from './load'
 
-// FileInput uploads the chosen file and shows its columns.
-export function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
+// FileInput uploads the chosen file and shows its columns. It reads the columns of a file that was
+// uploaded before, unless known is true.
+export function FileInput({ fileID, known, uploaded, peeked }: { fileID: string; known: boolean; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
   const [file, setFile] = useState<File>()
   const [sent, setSent] = useState(0)
   const [format, setFormat] = useState('')
@@ -23,6 +25,19 @@ export function FileInput({ fileID, uploaded, peeked }: { fileID: string; upload
     },
     onSuccess: uploaded,
   })
+  const stored = useMutation({
+    mutationFn: async ({ id, signal }: { id: string; signal: AbortSignal }) => {
+      const { filename, bytes } = await get<{ filename: string; bytes: number }>(`/v1/files/${id}`, signal)
+      const head = await request(`/v1/files/${id}/content`, { headers: { Range: `bytes=0-${headSize - 1}` }, signal })
+      peeked(await peek(new File([await head.blob()], filename), bytes), filename)
+    },
+  })
+  useEffect(() => {
+    if (!fileID || file || known) return
+    const abort = new AbortController()
+    stored.mutate({ id: fileID, signal: abort.signal })
+    return () => abort.abort()
+  }, [fileID])
   const take = (f: File | null | undefined) => {
     if (!f) return
     setFile(f)

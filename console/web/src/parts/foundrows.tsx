@@ -170,7 +170,7 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
           )}
           {pages.hasNextPage && (
             <Button variant="default" loading={pages.isFetching} onClick={() => setWanted(rows.length + pageSize)}>
-              Find more
+              Search more rows
             </Button>
           )}
         </>

@@ -37,7 +37,7 @@ export function Problem({ error, again }: { error: Error; again?: () => void }) 
       <p>
         <strong>{error.message}</strong>
       </p>
-      {e && e.fields.length > 0 && (
+      {e && (e.fields.length > 1 || e.fields.some((f) => !error.message.includes(f.message))) && (
         <ul>
           {e.fields.map((f) => (
             <li key={f.field + f.message}>

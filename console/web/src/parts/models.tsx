@@ -9,6 +9,9 @@ const maxModels = 4 // of a set
 const detail = (m?: Model) =>
   m && [m.input_price != null && `${usd(m.input_price)} in, ${usd(m.output_price)} out per million tokens`, m.context_length && `context ${number(m.context_length)}`].filter(Boolean).join(' · ')
 
+// isServed reports whether a server accepts rows for a model now.
+export const isServed = (m: Model) => !m.problem && m.served_by.length > 0
+
 type Choice = { models: Model[]; functions: Fn[] }
 
 type SelectProps = Choice & { label: string; value: string; choose: (model: string) => void; without: string[] }
@@ -38,9 +41,9 @@ export const ModelSelect = memo(function ModelSelect({ label, value, choose, mod
         </span>
       )}
       data={[
-        { group: 'Served models', items: named(standalone.filter((m) => !m.problem).map((m) => m.id)) },
+        { group: 'Served models', items: named(standalone.filter(isServed).map((m) => m.id)) },
         { group: 'Functions', items: named(functions.map((f) => f.name)) },
-        { group: 'Models without an engine now', items: named(standalone.filter((m) => m.problem).map((m) => m.id)) },
+        { group: 'Models without an engine now', items: named(standalone.filter((m) => !isServed(m)).map((m) => m.id)) },
       ].filter((g) => g.items.length > 0)}
     />
   )

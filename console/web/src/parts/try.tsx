@@ -87,7 +87,7 @@ function Answers<F>({ trial, current, body, restore, submitted }: { trial: Trial
       ) : (
         <p className="small" role="status">
           {job.failure_reason ? <>No answers: {job.failure_reason.message}</> : `${number(job.input_tokens)} tokens in, ${number(job.output_tokens)} out${job.job_cost == null ? '' : `, ${usd(job.job_cost)}`}`};{' '}
-          <Link href={`/jobs/${trial.job}`}>its job</Link>
+          <Link href={`/jobs/${trial.job}`}>open this try</Link>
         </p>
       )}
       {rows.data && rows.data.rows.length > 0 && (
@@ -97,7 +97,7 @@ function Answers<F>({ trial, current, body, restore, submitted }: { trial: Trial
               <td className="number">{number(r.row)}</td>
               <td className="wide" dir="auto">{text(r.input)}</td>
               <td className="wide" dir="auto">
-                {r.status === 'pending' ? '…' : r.code ? <><Status is="failed">{r.code}</Status> <Link href={`/jobs/${trial.job}/rows?row=${r.row}`}>why</Link></> : (
+                {r.status === 'pending' ? '…' : r.code ? <><Status is="failed">{r.code}</Status> <Link href={`/jobs/${trial.job}/rows?row=${r.row}&open=${r.row}`}>why</Link></> : (
                   <>
                     {isSimulated(r.output) && <span className="tag">simulated</span>} {splitAnswer(text(r.output)).answer.slice(0, 2_000)}
                   </>
