@@ -93,7 +93,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await check(page, 'a draft that was tried')
     const { functions } = await api('GET', '/v1/functions')
     if (functions.some((f) => f.name === 'unnamed')) throw new Error('the draft was stored')
-    await page.getByRole('link', { name: 'its job' }).click()
+    await page.getByRole('link', { name: 'open its job' }).click()
     await page.getByRole('heading', { name: 'draft of unnamed' }).waitFor()
   }, /\/v1\/(me|functions\/unnamed\/run)$/)
 
