@@ -97,7 +97,7 @@ func (e *jobEnder) release(ctx context.Context) any {
 // parkForInput parks a job that reads the input of another job, because the other job has not read
 // its input yet. A parked job takes no place on a node.
 func (e *jobEnder) parkForInput(ctx context.Context, source string, pause time.Duration) any {
-	message := "Waiting until " + source + ", whose input this job reads, has read its input."
+	message := "Waiting for the input of " + source + ": this job starts when that job has read its input."
 	err := e.storage.Retry(ctx, func() error { return e.cfg.Store.Park(ctx, e.fence, pause, message) })
 	if err != nil {
 		e.log.Warn("parking the job failed; a node will claim it again", "err", err)

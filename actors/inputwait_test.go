@@ -28,7 +28,7 @@ func TestAJobWaitsForTheInputOfAnother(t *testing.T) {
 
 		waits := b.submit(rowmill.Spec{FromJob: first.ID})
 		parked := b.await(waits, func(r store.Record) bool { return r.Job.ParkedUntil != nil })
-		if text := parked.Job.Message; !strings.Contains(text, "Waiting until "+first.ID) {
+		if text := parked.Job.Message; !strings.Contains(text, "Waiting for the input of "+first.ID) {
 			t.Errorf("the message of the waiting job is %q", text)
 		}
 		other := numbered(3)

@@ -104,7 +104,7 @@ func (s *failingStore) Create(ctx context.Context, rec store.Record, idem *store
 	fails := s.fails(s.calls)
 	s.mu.Unlock()
 	if fails {
-		return store.Record{}, false, errors.New("a fault that nobody knows")
+		return store.Record{}, false, errors.New("an unexpected fault")
 	}
 	return s.Store.Create(ctx, rec, idem)
 }

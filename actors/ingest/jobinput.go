@@ -101,7 +101,7 @@ func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, 
 	if errors.Is(err, rowmill.ErrNotFound) {
 		gone := sourceGoneFailure(job)
 		if !record.IsCutIntoShards() && record.InputRemoved == nil {
-			gone = rowmill.Failf(rowmill.CodeDownloadFailed, "The job %s, whose input this job reads, ended before it had read its input. Send the rows again.", job)
+			gone = rowmill.Failf(rowmill.CodeDownloadFailed, "This job reads the input of %s, but that job ended before it had read its input. Send the rows again.", job)
 		}
 		err = errors.Join(gone, err)
 	}

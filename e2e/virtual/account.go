@@ -43,7 +43,7 @@ type jobCase struct {
 	input []string // the rows of its input
 	texts []string // the rows that it runs
 	of    *jobCase // the job that it continues
-	reads *jobCase // the job whose input it reads
+	reads *jobCase // the job that has its input
 
 	// Guarded by account.mu.
 	id        string

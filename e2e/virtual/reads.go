@@ -113,5 +113,5 @@ func (j *jobCase) mayMissInput(other store.Record, err error) bool {
 
 // waitsForInput reports whether a record is parked until the other job has read its input.
 func (j *jobCase) waitsForInput(rec store.Record) bool {
-	return j.reads != nil && strings.HasPrefix(rec.Job.Message, "Waiting until ")
+	return j.reads != nil && strings.HasPrefix(rec.Job.Message, "Waiting for the input of ")
 }

@@ -69,7 +69,7 @@ type Job struct {
 	// comes At after the end of that job, and the rows are the same.
 	Continues int `json:"continues,omitempty"`
 
-	// Reads is the number of the job, from 1, whose stored input this job reads.
+	// Reads is the number of another job, from 1: this job reads the stored input of that job.
 	Reads int `json:"reads,omitempty"`
 }
 

@@ -21,13 +21,7 @@ import (
 // submitSet answers POST /v1/sets: it creates two to four jobs on one input. All jobs are durable
 // before the answer.
 func (s *Submissions) submitSet(c *gin.Context) (any, error) {
-	if err := s.CheckAccepting(c); err != nil {
-		return nil, err
-	}
-	idem, sum, err := s.readIdempotency(c)
-	if err == nil {
-		err = s.CheckHeaders(c)
-	}
+	idem, sum, err := s.checkRequest(c)
 	if err != nil {
 		return nil, err
 	}

@@ -70,13 +70,7 @@ func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *arch
 
 // submit answers POST /v1/batch-inference. The job is durable before the answer.
 func (s *Submissions) submit(c *gin.Context) (any, error) {
-	if err := s.CheckAccepting(c); err != nil {
-		return nil, err
-	}
-	idem, sum, err := s.readIdempotency(c)
-	if err == nil {
-		err = s.CheckHeaders(c)
-	}
+	idem, sum, err := s.checkRequest(c)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +95,19 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 		body["warnings"] = record.Job.Warnings
 	}
 	return body, nil
+}
+
+// checkRequest checks a submission before its body is read. It returns the Idempotency-Key and the hash
+// of the body as readIdempotency does.
+func (s *Submissions) checkRequest(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
+	if err := s.CheckAccepting(c); err != nil {
+		return nil, nil, err
+	}
+	idem, sum, err := s.readIdempotency(c)
+	if err == nil {
+		err = s.CheckHeaders(c)
+	}
+	return idem, sum, err
 }
 
 // CheckAccepting returns an error if this node drains and no other node can own a job.

@@ -13,10 +13,10 @@ import { More, Page, Table } from '../parts/page'
 
 type Entries = { entries: AuditEntry[]; next_cursor: string | null }
 
-// An Act says what an action did to an object, and leads to the object.
-type Act = { did: string; what: string; to?: (target: string) => string }
+// An Action says what an action did to an object, and leads to the object.
+type Action = { did: string; what: string; to?: (target: string) => string }
 
-const acts: Record<string, Act> = {
+const actions: Record<string, Action> = {
   'key.create': { did: 'created', what: 'the API key', to: () => '/keys' },
   'key.rotate': { did: 'gave a new secret to', what: 'the API key', to: () => '/keys' },
   'key.revoke': { did: 'revoked', what: 'the API key' },
@@ -74,7 +74,7 @@ export default function Audit() {
           label="Action"
           value={action}
           onChange={(e) => set('action', e.currentTarget.value)}
-          data={[{ value: '', label: 'all actions' }, ...Object.entries(acts).map(([value, a]) => ({ value, label: `${a.did} ${a.what}` }))]}
+          data={[{ value: '', label: 'all actions' }, ...Object.entries(actions).map(([value, a]) => ({ value, label: `${a.did} ${a.what}` }))]}
         />
         <NativeSelect label="Time" value={days} onChange={(e) => set('days', e.currentTarget.value)} data={times} />
       </div>
@@ -113,7 +113,7 @@ function outcomes(entries: AuditEntry[]) {
 }
 
 function Sentence({ entry: e }: { entry: AuditEntry }) {
-  const act = acts[e.action]
+  const act = actions[e.action]
   const who =
     e.by.account == null ? 'The service' : e.by.key_id == null && e.by.key_name === 'configuration' ? 'The configured key' : e.by.key_name || e.by.key_id || `A key of ${e.by.account}`
   const name = text(e.details?.name ?? e.details?.url ?? e.details?.host) || e.target

@@ -7,7 +7,7 @@ import type { Job, Submitted } from '../api/types'
 import { number } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 
-// truncatedCode is the error code of a row whose answer reached max_tokens before its end.
+// truncatedCode is the error code of rows that max_tokens cut off.
 export const truncatedCode = 'output_truncated'
 
 // ContinuedBy says which job has taken over the rows of a job.
