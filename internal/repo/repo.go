@@ -60,10 +60,11 @@ func BuildLastRelease() (path string, err error) {
 	if out, err := extract.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %w\n%s", ErrNoHistory, err, out)
 	}
-	if err := build(sources, path+".new"); err != nil {
+	made := path + "." + filepath.Base(sources) // tests of two packages may build it at the same time
+	if err := build(sources, made); err != nil {
 		return "", err
 	}
-	return path, os.Rename(path+".new", path)
+	return path, os.Rename(made, path)
 }
 
 // Path returns the path of a file from the working directory of a test, such as
