@@ -51,7 +51,9 @@ export async function comparison({ model }) {
     await page.waitForURL(/compare\?jobs=job-/)
     await page.getByText('All 7 rows shown.').waitFor()
     for (const name of [model, other]) await page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader', { name }).waitFor()
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'All rows as Parquet' }).click()])
+    const parquet = page.getByRole('link', { name: 'All rows as Parquet' })
+    await parquet.waitFor({ timeout: 60_000 }) // both jobs have succeeded
+    const [download] = await Promise.all([page.waitForEvent('download'), parquet.click()])
     if (readFileSync(await download.path()).subarray(0, 4).toString() !== 'PAR1') throw new Error('the file is not Parquet')
     await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: other }).click()
     await page.getByRole('link', { name: '2 jobs on the same rows' }).click()
