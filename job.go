@@ -61,6 +61,10 @@ type Job struct {
 	// because the job may crash the nodes that run it.
 	ParkedUntil *time.Time `json:"parked_until,omitempty"`
 
+	// Paused means that no node runs the job until a client lets the job continue. The owner
+	// stops some time after a client has paused the job.
+	Paused bool `json:"paused,omitempty"`
+
 	Lineage
 	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
 	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
@@ -181,13 +185,14 @@ func (j *Job) Become(next Status, now time.Time) error {
 		j.Started = &now
 	}
 	if next.IsTerminal() {
-		j.Completed, j.ParkedUntil = &now, nil
+		j.Completed, j.ParkedUntil, j.Paused = &now, nil, false
 	}
 	j.Status = next
 	return nil
 }
 
-// Spec is a validated submission. It is stored once with the job and never changes.
+// Spec is a validated submission. It is stored once with the job. Only a new priority changes
+// it: Priority, RowQuota and TokenQuota.
 type Spec struct {
 	Account string `json:"account"`
 	Model   Model  `json:"model"` // the model with its settings at the time of submission

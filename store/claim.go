@@ -68,6 +68,22 @@ func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
+// Reschedule applies Jobs.Reschedule to rec and reports whether rec changed.
+func (rec *Record) Reschedule(s Schedule) (changed bool, err error) {
+	job := &rec.Job
+	if job.Status.IsTerminal() {
+		return false, fmt.Errorf("reschedule job %s, which is %s: %w", job.ID, job.Status, rowmill.ErrTerminal)
+	}
+	if p := s.Priority; p != nil && p.Priority != job.Priority {
+		job.Priority, rec.Spec.Priority, changed = p.Priority, p.Priority, true
+		rec.Spec.RowQuota, rec.Spec.TokenQuota = p.RowQuota, p.TokenQuota
+	}
+	if s.Paused != nil && *s.Paused != job.Paused {
+		job.Paused, changed = *s.Paused, true
+	}
+	return changed, nil
+}
+
 // HasOwnersClaim reports whether rec.Claims contains the claim of the present owner: the job has
 // made no progress since that claim, and may still crash the owner.
 func (rec *Record) HasOwnersClaim() bool {

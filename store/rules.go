@@ -152,6 +152,8 @@ type fixedFields struct {
 	version  int64
 	schema   int
 	reserved rowmill.Money
+	priority rowmill.Priority
+	paused   bool
 
 	started, finished bool // the download of the input has started or finished
 	shards            int
@@ -161,6 +163,7 @@ func fixedFieldsOf(rec Record) fixedFields {
 	k := fixedFields{
 		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, key: APIKeyID(rec.Job), status: rec.Job.Status,
 		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
+		priority: rec.Job.Priority, paused: rec.Job.Paused,
 		started: rec.DownloadStarted != nil, finished: rec.DownloadFinished != nil, shards: rec.Shards,
 	}
 	if rec.Job.NumRows != nil {
@@ -179,6 +182,8 @@ func (k fixedFields) checkUnchanged(rec *Record) error {
 		return errors.New("its time of creation cannot change")
 	case rec.Job.RunType != k.run:
 		return errors.New("its run type cannot change")
+	case rec.Job.Priority != k.priority, rec.Job.Paused != k.paused && !rec.Job.Status.IsTerminal():
+		return errors.New("only Reschedule changes its priority or its pause")
 	case APIKeyID(rec.Job) != k.key:
 		return errors.New("the key that submitted it cannot change")
 	case rec.Reserved != k.reserved:

@@ -284,7 +284,7 @@ type Jobs interface {
 
 	// Claim makes session the owner of an open job without a live owner. The epoch grows
 	// (see NextEpoch), and a pending job becomes submitted. Claim returns
-	// rowmill.ErrConflict when the job is parked, or has a live owner, even if that is
+	// rowmill.ErrConflict when the job is parked or paused, or has a live owner, even if that is
 	// session itself; rowmill.ErrTerminal when the job has ended; and
 	// rowmill.ErrLeaseLost when session has expired. Claim adds by to the record with
 	// Record.AddClaim, which also notes the event. If the specification is damaged, Claim
@@ -340,9 +340,27 @@ type Jobs interface {
 	// parked.
 	Unpark(ctx context.Context, jobID string) error
 
+	// Reschedule changes the priority of an open job, pauses the job, or ends its pause. It
+	// returns the new record. The claim of an owner stays; the owner must release the job. No
+	// session can claim a paused job. If the job has ended, the error is rowmill.ErrTerminal. A
+	// repeated call is harmless.
+	Reschedule(ctx context.Context, jobID string, s Schedule) (Record, error)
+
 	// MarkShownRunning sets Record.ShownRunning: a client has asked for the status of the job.
 	// The job may be open or ended. A repeated call is harmless.
 	MarkShownRunning(ctx context.Context, jobID string) error
+}
+
+// A Schedule is a change of the order in which jobs run. Nil fields do not change.
+type Schedule struct {
+	Priority *Reprioritize
+	Paused   *bool
+}
+
+// Reprioritize is the new priority of a job, with the quotas of the priority.
+type Reprioritize struct {
+	Priority             rowmill.Priority
+	RowQuota, TokenQuota int64 // as in rowmill.JobQuotas
 }
 
 // OrphanJob is a job without a live owner.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -245,6 +246,8 @@ func (h *jobHeader) indexEntry() (table kv.Table, value []byte) {
 	switch {
 	case h.Job.Status.IsTerminal():
 		return "", nil
+	case h.Job.Paused: // no session: not even the end of the owner's session makes the job an orphan
+		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), encodeTime(never)...)
 	case h.Job.ParkedUntil != nil: // no session, but the time when the job becomes an orphan
 		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), encodeTime(*h.Job.ParkedUntil)...)
 	case h.Session == "":
@@ -252,6 +255,9 @@ func (h *jobHeader) indexEntry() (table kv.Table, value []byte) {
 	}
 	return tableOwned, []byte(string(h.Job.Status) + "\x00" + h.Session)
 }
+
+// never is later than all times at which a parked job becomes an orphan.
+var never = time.Unix(0, math.MaxInt64)
 
 // accountTimeKey returns a key that sorts an account's jobs by creation time, then by id.
 func accountTimeKey(account string, created time.Time, id string) []byte {

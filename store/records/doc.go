@@ -16,7 +16,8 @@
 //	accounts  account 0 created job id           empty
 //	waiting   account 0 created job id           status; open jobs without a session
 //	owned     account 0 created job id           status 0 session; open jobs with a session, live or dead
-//	                                             (a parked job: status 0 0 time until which it is parked)
+//	                                             (a parked job: status 0 0 time until which it is parked;
+//	                                             a paused job: the same with the last possible time)
 //	turns     account                            empty; its transaction id is the account's last claim
 //	idem      account 0 key                      job id, body hash, expiry; JSON
 //	idemage   expiry account 0 key               empty

@@ -68,6 +68,8 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 			return fmt.Errorf("claim job %s: it has a live owner: %w", jobID, rowmill.ErrConflict)
 		case before.Job.ParkedUntil != nil && before.Job.ParkedUntil.After(t.Now()):
 			return fmt.Errorf("claim job %s: it is parked: %w", jobID, rowmill.ErrConflict)
+		case before.Job.Paused:
+			return fmt.Errorf("claim job %s: it is paused: %w", jobID, rowmill.ErrConflict)
 		}
 		after := before
 		after.AddClaim(session, store.NextEpoch(before.Epoch, t.Now()), by)
@@ -136,6 +138,11 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 		after.Version++
 		return t.saveHeader(before, after)
 	})
+}
+
+// Reschedule changes the priority of an open job, pauses the job, or ends its pause.
+func (s *Store) Reschedule(ctx context.Context, jobID string, change store.Schedule) (store.Record, error) {
+	return s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Reschedule(change) })
 }
 
 // An accountQueue is an account whose orphans Orphans may list.

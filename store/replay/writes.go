@@ -314,6 +314,19 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	return s.Store.ListParts(ctx, jobID)
 }
 
+// Reschedule changes the priority of an open job, pauses the job, or ends its pause.
+func (s *Store) Reschedule(ctx context.Context, jobID string, change store.Schedule) (rec store.Record, err error) {
+	reschedule := func(ctx context.Context) (err error) {
+		rec, err = s.Store.Reschedule(ctx, jobID, change)
+		return err
+	}
+	err = s.write(ctx, jobID, &loggedWrite{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.Reschedule(ctx, jobID, change)
+		return err
+	}}, reschedule)
+	return rec, err
+}
+
 // Park releases a job. No node runs the job for the time pause.
 func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, pause, message) }

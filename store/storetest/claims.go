@@ -140,6 +140,65 @@ func testClaimsBounded(s *suite) {
 	}
 }
 
+// testReschedule checks that a paused job is no orphan, even after the session of its owner has
+// ended, and that a job gets its new priority.
+func testReschedule(s *suite) {
+	id := s.create("a")
+	f, dies := s.adopt(id, "p0")
+	reschedule := func(c store.Schedule) store.Record {
+		s.Helper()
+		rec, err := s.Reschedule(s.Context(), id, c)
+		s.must(err)
+		return rec
+	}
+	for range 2 {
+		rec := reschedule(store.Schedule{Paused: pointer(true)})
+		if !rec.Job.Paused || rec.Session != f.Session || rec.Version != 3 {
+			s.Errorf("paused is %v, the owner %q, the version %d; want a paused job of owner %q in version 3", rec.Job.Paused, rec.Session, rec.Version, f.Session)
+		}
+	}
+	wantNoOrphan := func(when string) {
+		s.Helper()
+		if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) > 0 {
+			s.Errorf("%s: %d orphans, %v, want none", when, len(orphans), err)
+		}
+		_, err := s.Claim(s.Context(), id, s.session(), store.Claim{Process: "p9"})
+		s.wantError(when+": the job is claimed", rowmill.ErrConflict)(err)
+		if open, err := s.ListActiveJobs(s.Context(), []string{"a"}, time.Now().Add(time.Hour), 10); err != nil || !slices.Contains(open[0], id) {
+			s.Errorf("%s: active jobs are %q, %v; want the paused job among them", when, open, err)
+		}
+	}
+	wantNoOrphan("paused with an owner")
+	_, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Message = "stops"; return nil })
+	s.must(err)
+	_, err = s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Paused = false; return nil })
+	s.wantError("the owner ends the pause", errAny)(err)
+	_, err = s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Priority = rowmill.Production; return nil })
+	s.wantError("the owner changes the priority", errAny)(err)
+	dies()
+	wantNoOrphan("paused, and the owner's session has ended")
+	rec := reschedule(store.Schedule{Priority: &store.Reprioritize{Priority: rowmill.Production, RowQuota: 7, TokenQuota: 11}})
+	if !rec.Job.Paused || rec.Job.Priority != rowmill.Production || rec.Spec.Priority != rowmill.Production || rec.Spec.RowQuota != 7 || rec.Spec.TokenQuota != 11 {
+		s.Errorf("paused is %v, the priority %d, the specification %+v; want a paused job of priority %d with the quotas 7 and 11", rec.Job.Paused, rec.Job.Priority, rec.Spec, rowmill.Production)
+	}
+	reschedule(store.Schedule{Paused: pointer(false)})
+	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) != 1 || orphans[0].Priority != rowmill.Production {
+		s.Errorf("after the pause the orphans are %+v, %v; want the job with priority %d", orphans, err, rowmill.Production)
+	}
+	f, _ = s.adopt(id, "p1")
+	reschedule(store.Schedule{Paused: pointer(true)})
+	s.must(s.Release(s.Context(), f))
+	wantNoOrphan("released by its owner")
+	ended, err := s.Cancel(s.Context(), id, time.Now(), nil)
+	if err != nil || ended.Job.Paused {
+		s.Errorf("the cancelled job is paused: %v, %v; want no paused job", ended.Job.Paused, err)
+	}
+	_, err = s.Reschedule(s.Context(), id, store.Schedule{Paused: pointer(true)})
+	s.wantError("a cancelled job is paused", rowmill.ErrTerminal)(err)
+	_, err = s.Reschedule(s.Context(), "job-unknown", store.Schedule{})
+	s.wantError("an unknown job is paused", rowmill.ErrNotFound)(err)
+}
+
 // testPark checks that a parked job is no orphan until the parking ends or Unpark is
 // called. The next owner sees the last two claims without progress.
 func testPark(s *suite) {

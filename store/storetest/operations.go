@@ -145,6 +145,11 @@ var jobOperations = []Operation{
 	{"Park", WritesAsOwner, func(c *Caller) error { return c.Park(c.Ctx, c.Fence, long, "parked") }, isReleased},
 	{"Unpark", WritesJob, func(c *Caller) error { return c.Unpark(c.Ctx, c.JobID) }, isReleased},
 	claimOperation,
+	{"Reschedule", WritesJob, func(c *Caller) error {
+		return c.record(c.Reschedule(c.Ctx, c.JobID, store.Schedule{Priority: &store.Reprioritize{Priority: rowmill.Production}}))
+	}, func(r *store.Record) bool {
+		return r.Job.Priority == rowmill.Production && r.Spec.Priority == rowmill.Production
+	}},
 	{"MarkShownRunning", WritesJob, func(c *Caller) error { return c.MarkShownRunning(c.Ctx, c.JobID) }, func(r *store.Record) bool { return r.ShownRunning }},
 	{"Update", WritesAsOwner, func(c *Caller) error {
 		return c.record(c.Update(c.Ctx, c.Fence, func(r *store.Record) error {

@@ -78,6 +78,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"ClaimsCleared", testClaimsCleared},
 		{"ClaimsBounded", testClaimsBounded},
 		{"Park", testPark},
+		{"Reschedule", testReschedule},
 		{"Events", testEvents},
 		{"EventsBounded", testEventsBounded},
 		{"Revisions", testRevisions},
