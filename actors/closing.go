@@ -85,8 +85,10 @@ func (e *jobEnder) recordLostParts(ctx context.Context, parts *archive.LostParts
 // lostWarning is the warning of a job whose rows ran again because parts were lost.
 const lostWarning = "Object storage lost rows after they were done, so these rows ran again; both runs count in tokens and cost."
 
-// release gives the job back, so that another node can claim it.
+// release gives the job back, so that another node can claim it. It first waits for the requests
+// to stop workers: otherwise the next owner would adopt these workers.
 func (e *jobEnder) release(ctx context.Context) any {
+	e.dismissed.Wait()
 	err := e.storage.Retry(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {
 		e.log.Warn("giving the job back failed; a node will claim it again", "err", err)

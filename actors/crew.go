@@ -77,6 +77,22 @@ func (w *jobWorkers) canUse(e engineView) bool {
 	return serves && w.refused[e.name] == nil
 }
 
+// recallRows stops the assignment of rows, and asks all workers to give back unsent rows.
+func (w *jobWorkers) recallRows() {
+	if w.owner != nil {
+		w.owner.Recalling = true
+		w.assignRows()
+	}
+}
+
+// hasStopped reports whether no row runs: on any node, or if everywhere is false, on this node.
+func (w *jobWorkers) hasStopped(everywhere bool) bool {
+	if everywhere {
+		return !w.owner.HasAssignedRows()
+	}
+	return w.owner.WorkerAt("") == nil
+}
+
 // updateWaitingRows updates the metric rowmill_rows_waiting, which counts rows without a worker.
 // If open is false, the job is ending, and the metric counts none of its rows.
 func (w *jobWorkers) updateWaitingRows(open bool) {

@@ -47,7 +47,7 @@ type (
 // Names of the timers of a job; each comment says what the job does when the timer
 // fires.
 const (
-	recordTimer   timerName = "record"   // read whether the job is cancelled or has another owner
+	recordTimer   timerName = "record"   // read whether the job is cancelled or rescheduled, or has another owner
 	readingTimer  timerName = "reading"  // update the message about the input
 	harmlessTimer timerName = "harmless" // note that the job has run for poison.Time without a crash of the process
 	windowTimer   timerName = "window"   // end a batch at its deadline
@@ -66,8 +66,8 @@ const (
 	// is longer than a message takes, and longer than the time between two heartbeats.
 	gatherTimeout = 3 * time.Second
 	// recordInterval is the time between reads of the job's record. A client may have
-	// cancelled the job at another node, or another node may own the job after the
-	// store lost its last writes.
+	// cancelled or rescheduled the job, and the hint about it was lost. Or another node may
+	// own the job after the store lost its last writes.
 	recordInterval = 5 * time.Second
 	// If reading the input takes longer than firstLook, the job writes a message about
 	// the progress to its record, and updates the message every readingInterval. The
@@ -97,7 +97,8 @@ type job struct {
 	phase    jobPhase
 	waiting  *registry.RunningTask // the wait for an engine, as operators see it; in phase jobWaits
 	awaits   *tracing.Span         // trace span of the wait for an engine; in phase jobWaits
-	draining bool                  // the node drains, so the job will be given back
+	draining bool                  // the job will be given back, because the node drains or the job yields
+	yields   bool                  // the job is rescheduled, so its rows stop on all nodes before it is given back
 	job      *jobContext           // nil until the input is read, or its first rows can run
 	ledger   *assign.PartLedger
 	results  *actor.PID        // the committer; nil until the rows are counted
@@ -201,6 +202,8 @@ func (j *job) receive(c actor.Context) {
 		j.finishJob(c, m.rec)
 	case drainJob:
 		j.onDrain(c)
+	case jobRescheduled:
+		j.onRescheduled(c)
 	case rowsCopied:
 		j.onRowsCopied(c, m)
 	case resultsDrained:
@@ -253,9 +256,7 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 func (j *job) onStarted(c actor.Context) {
 	j.node = c.Parent()
 	j.closing.node = j.node
-	if j.transport.peers != nil {
-		j.timers.sendAfter(c, recordInterval, recordTimer)
-	}
+	j.timers.sendAfter(c, recordInterval, recordTimer)
 	if _, away := j.storage.ObjectsOutage(); away {
 		j.updateMessage(c)
 	}
@@ -377,6 +378,19 @@ func (j *job) onDrain(c actor.Context) {
 	}
 }
 
+// onRescheduled starts to give the job back, so that it waits until its pause ends, or a node
+// claims it with its new priority. Rows that servers run already finish first, because their
+// GPU time is spent.
+func (j *job) onRescheduled(c actor.Context) {
+	if j.draining {
+		return
+	}
+	j.log.Info("job yields: a client paused it or changed its priority")
+	j.yields = true
+	j.crew.recallRows()
+	j.onDrain(c)
+}
+
 // reportHarmless tells the node once that this job has not crashed it, so the node may
 // claim other jobs beside it.
 func (j *job) reportHarmless(c actor.Context) {
@@ -482,9 +496,14 @@ func (j *job) onEnded(c actor.Context, rec store.Record) {
 	})
 }
 
-// release gives the job back, so that another node can claim it.
+// release gives the job back, so that another node can claim it. If the job yields, its workers
+// stop first.
 func (j *job) release(c actor.Context) {
-	j.stopRows(c)
+	if j.yields {
+		j.stopForGood(c)
+	} else {
+		j.stopRows(c)
+	}
 	j.ending.runAndSend(c, "give the job back", j.closing.release)
 }
 

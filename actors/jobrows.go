@@ -113,6 +113,9 @@ func (j *job) checkAndInvite(c actor.Context) {
 
 // inviteNew invites the nodes that could work for the job and have no worker.
 func (j *job) inviteNew(c actor.Context) {
+	if j.yields {
+		return
+	}
 	for _, address := range j.crew.nodesToInvite(j.transport.otherMembers(), j.draining, time.Now()) {
 		m := j.job.invitation(j.address, j.in.whole)
 		if address == "" {
@@ -176,6 +179,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	}
 	j.crew.assignRows()
 	j.crew.queueAssignment(m)
+	j.drainResults(c)
 }
 
 // proposePart sends a part to the committer, or keeps the part until there is a committer.
@@ -208,11 +212,11 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	j.crew.banNode(m, time.Now())
 }
 
-// drainResults lets the committer of a draining node record its last parts, once the
-// node's own worker has left and the whole input is read. Parts that other workers
-// report later are for the next owner.
+// drainResults lets the committer record its last parts before the job is given back. The whole
+// input must be read, and no row may run: on this node, or on any node if the job yields.
+// Parts that other workers report later are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.WorkerAt("") == nil {
+	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.hasStopped(j.yields) {
 		j.phase = jobCloses
 		c.Send(j.results, drainResults{})
 	}

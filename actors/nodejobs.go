@@ -203,9 +203,7 @@ func (n *nodeJobs) returnClaim(c actor.Context, o store.OrphanJob, fence store.F
 func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	o, owned := n.claims.owned[h.GetJob()]
 	if !remote {
-		for _, m := range n.transport.otherMembers() {
-			n.tell(c, m.Peer, h)
-		}
+		n.tellOthers(c, h)
 	} else if !owned {
 		return
 	}
@@ -215,6 +213,24 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 		c.Send(o.pid, recordTimer) // let the job check its record: if the store was split in two, the cancellation may be lost
 	} else {
 		n.cleaner.scheduleCleanup(c, h.GetJob())
+	}
+}
+
+// onRescheduled handles the hint that a job has a new priority or pause: the owner of the job
+// reads the record.
+func (n *nodeJobs) onRescheduled(c actor.Context, h *hint, remote bool) {
+	if !remote {
+		n.tellOthers(c, h)
+	}
+	if o, owned := n.claims.owned[h.GetJob()]; owned {
+		c.Send(o.pid, recordTimer)
+	}
+}
+
+// tellOthers sends a hint to all other nodes.
+func (n *nodeJobs) tellOthers(c actor.Context, h *hint) {
+	for _, m := range n.transport.otherMembers() {
+		n.tell(c, m.Peer, h)
 	}
 }
 
@@ -347,6 +363,8 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 	switch {
 	case h.GetCancelled():
 		n.onCancelled(c, h, remote)
+	case h.GetRescheduled():
+		n.onRescheduled(c, h, remote)
 	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
 		n.hintNextNode(c, orphanOf(h))
 	case h.Account == nil: // from a node of an older version, which sends no account

@@ -12,12 +12,16 @@ import (
 // jobCancelled to itself after it has read the job's record.
 type jobCancelled struct{}
 
+// jobRescheduled tells a job actor that a client has paused the job or changed its priority.
+type jobRescheduled struct{}
+
 // A jobOwnership holds the record of a job and this node's right to change it. Its
 // methods with a context may run outside of the actor.
 type jobOwnership struct {
 	*deps
 	rec      store.Record
-	claimed  int64 // version of the record after the claim
+	claimed  int64            // version of the record after the claim
+	priority rowmill.Priority // of the job at the claim
 	fence    store.Fence
 	updating bool // a change of the record in the store is in progress
 
@@ -27,7 +31,7 @@ type jobOwnership struct {
 }
 
 func newOwnership(p *deps, rec store.Record, fence store.Fence) *jobOwnership {
-	o := &jobOwnership{deps: p, rec: rec, claimed: rec.Version, fence: fence}
+	o := &jobOwnership{deps: p, rec: rec, claimed: rec.Version, priority: rec.Job.Priority, fence: fence}
 	if n := len(rec.Claims); n > 0 {
 		o.claim = rec.Claims[n-1]
 	}
@@ -55,7 +59,7 @@ func (o *jobOwnership) updateRecord(ctx context.Context, change func(*store.Reco
 }
 
 // checkRecord reads the record from the store. It returns the message for the job actor
-// if a client has cancelled the job or another node owns the job; otherwise nil.
+// if a client has cancelled or rescheduled the job, or another node owns the job; otherwise nil.
 func (o *jobOwnership) checkRecord(ctx context.Context) any {
 	rec, err := o.cfg.Store.Get(ctx, o.fence.JobID)
 	switch {
@@ -63,6 +67,8 @@ func (o *jobOwnership) checkRecord(ctx context.Context) any {
 		return jobCancelled{}
 	case err == nil && rec.Epoch != o.fence.Epoch:
 		return jobError{rowmill.ErrLeaseLost}
+	case err == nil && (rec.Job.Paused || rec.Job.Priority != o.priority):
+		return jobRescheduled{}
 	}
 	return nil
 }

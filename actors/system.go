@@ -176,6 +176,15 @@ func (s *System) NotifyCancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
+// NotifyRescheduled tells the node that a client has changed the schedule of a job, so that the
+// owner gives the job back soon. If the job has no owner, a node claims it soon.
+func (s *System) NotifyRescheduled(rec store.Record) {
+	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: rec.Job.ID, Rescheduled: true}})
+	if !rec.Job.Paused {
+		s.NotifySubmitted(rec)
+	}
+}
+
 // LocateRow asks the owner of a job where a row is; row is the number of the row in the
 // input. It returns rowmill.ErrNotFound if this node does not own the job, or the input
 // is not read yet.

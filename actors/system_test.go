@@ -102,7 +102,7 @@ func (b *rig) submit(spec rowmill.Spec) string {
 	if spec.Account == "" {
 		spec.Account = "default"
 	}
-	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
+	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
 	if spec.Estimate {
 		job.RunType = rowmill.RunEstimate
 	}

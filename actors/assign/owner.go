@@ -21,6 +21,9 @@ type Owner struct {
 	// Wary is true if the job may crash its owners. Each worker then has at most waryRows
 	// rows at a time, until LiftWaryLimit is called.
 	Wary bool
+	// Recalling is true if the job must stop: AssignRows assigns no rows, and asks each worker to
+	// give back its unsent rows.
+	Recalling bool
 
 	rows    int64 // number of rows in all shards
 	states  *rowStates
@@ -382,6 +385,9 @@ func (o *Owner) WorkerAt(address string) *Assignee {
 
 // Exhausted reports whether no row is free.
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
+
+// HasAssignedRows reports whether a worker has rows that are not in a reported part.
+func (o *Owner) HasAssignedRows() bool { return o.states.assignedCount > 0 }
 
 // CountFreeRows returns the number of free rows in all shards that the owner knows.
 func (o *Owner) CountFreeRows() int64 { return o.states.free.Count() }

@@ -12,8 +12,11 @@ const spansPerBatch = 4
 // AssignRows also asks the other worker to give back rows. It returns the workers whose
 // assignments have changed.
 func (o *Owner) AssignRows() (changed []*Assignee) {
-	if !o.Assigning {
+	switch {
+	case !o.Assigning:
 		return nil
+	case o.Recalling:
+		return o.recall()
 	}
 	look := o.toServe
 	if o.dueAll {
@@ -128,6 +131,18 @@ func (o *Owner) revoke() (changed []*Assignee) {
 	}
 	o.requestRowsBack(most, most.last.Ready*hungry/(hungry+1))
 	return append(changed, most)
+}
+
+// recall asks all workers to give back all rows that they have not sent. It returns the workers
+// that it asked.
+func (o *Owner) recall() (changed []*Assignee) {
+	for _, a := range o.sorted {
+		if a.canGiveBackRows() {
+			o.requestRowsBack(a, a.last.Ready)
+			changed = append(changed, a)
+		}
+	}
+	return changed
 }
 
 // requestRowsBack asks a worker to give back this many rows.

@@ -1756,9 +1756,10 @@ func (*DismissResponse) Descriptor() ([]byte, []int) {
 type HintRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Cancelled     bool                   `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`  // false: the job has no owner
-	Account       *string                `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"` // account of the job
-	Priority      int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`    // of the job
+	Cancelled     bool                   `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`     // false: the job has no owner
+	Account       *string                `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"`    // account of the job
+	Priority      int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`       // of the job
+	Rescheduled   bool                   `protobuf:"varint,5,opt,name=rescheduled,proto3" json:"rescheduled,omitempty"` // a client has paused the job or changed its priority, so that the owner reads its record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1819,6 +1820,13 @@ func (x *HintRequest) GetPriority() int32 {
 		return x.Priority
 	}
 	return 0
+}
+
+func (x *HintRequest) GetRescheduled() bool {
+	if x != nil {
+		return x.Rescheduled
+	}
+	return false
 }
 
 // A HintResponse confirms that the hint was received.
@@ -3245,12 +3253,13 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x0eDismissRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x11\n" +
-	"\x0fDismissResponse\"\x84\x01\n" +
+	"\x0fDismissResponse\"\xa6\x01\n" +
 	"\vHintRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1c\n" +
 	"\tcancelled\x18\x02 \x01(\bR\tcancelled\x12\x1d\n" +
 	"\aaccount\x18\x03 \x01(\tH\x00R\aaccount\x88\x01\x01\x12\x1a\n" +
-	"\bpriority\x18\x04 \x01(\x05R\bpriorityB\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12 \n" +
+	"\vrescheduled\x18\x05 \x01(\bR\vrescheduledB\n" +
 	"\n" +
 	"\b_account\"\x0e\n" +
 	"\fHintResponse\"\x0e\n" +
