@@ -952,6 +952,15 @@ type JobAnswer struct {
 	Job Job `json:"job"`
 }
 
+// Schedule is a part of RescheduleJob.
+type Schedule struct {
+	// JobPriority The new priority. Absent for no change.
+	JobPriority *Priority `json:"job_priority,omitempty"`
+
+	// Paused true pauses the job, false ends its pause. Absent for no change.
+	Paused *bool `json:"paused,omitempty"`
+}
+
 // DeletedData is a part of DeleteData.
 type DeletedData struct {
 	DataRemoved Time          `json:"data_removed"`
@@ -1611,6 +1620,14 @@ func (c *Client) SummarizeComparison(ctx context.Context, jobs ComparedJobs) (ou
 // GetJob calls GET /v1/jobs/{job_id}: Fetch a job.
 func (c *Client) GetJob(ctx context.Context, jobID JobID) (out JobAnswer, answer Answer, err error) {
 	r := call{operation: "GetJob", method: "GET", path: fmt.Sprintf("/v1/jobs/%s", escape(jobID))}
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// RescheduleJob calls PATCH /v1/jobs/{job_id}: Pause an open job, end its pause, or change its priority.
+func (c *Client) RescheduleJob(ctx context.Context, jobID JobID, body Schedule) (out JobAnswer, answer Answer, err error) {
+	r := call{operation: "RescheduleJob", method: "PATCH", path: fmt.Sprintf("/v1/jobs/%s", escape(jobID))}
+	r.body = body
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

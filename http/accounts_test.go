@@ -82,7 +82,7 @@ func TestAccounts_OperatorsReadAll(t *testing.T) {
 	// Rows, and requests that change something, need a key of the account.
 	for _, ask := range []string{
 		"GET /v1/jobs/ID/rows/0", "GET /v1/jobs/ID/errors", "GET /v1/jobs/ID/preview", "GET /v1/jobs/ID/results", "GET /v1/jobs/ID/results-url",
-		"POST /v1/jobs/ID/cancel", "GET /v1/job-cancel/ID", "POST /v1/jobs/ID/resume", "POST /v1/jobs/ID/release", "DELETE /v1/jobs/ID/data",
+		"POST /v1/jobs/ID/cancel", "GET /v1/job-cancel/ID", "POST /v1/jobs/ID/resume", "POST /v1/jobs/ID/release", "DELETE /v1/jobs/ID/data", "PATCH /v1/jobs/ID",
 	} {
 		method, path, _ := strings.Cut(ask, " ")
 		for _, account := range []string{"*", "crimson"} {

@@ -3,6 +3,8 @@ package http
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,38 @@ func TestRelease(t *testing.T) {
 	if orphans, err := w.store.Orphans(t.Context(), 1); err != nil || len(orphans) != 1 {
 		t.Errorf("%d jobs wait for an owner, want 1, %v", len(orphans), err)
 	}
+}
+
+func TestReschedule(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.submitted(`{"inputs":["a"],"job_priority":1}`)
+	path := "/v1/jobs/" + id
+	w.do("PATCH", path, `{"paused":"yes"}`).wantError(400, "invalid_request", "paused")
+	w.do("PATCH", path, `{"job_priority":7}`).wantError(400, "invalid_request", "prototyping")
+	w.do("PATCH", path, `{"pause":true}`).wantError(400, "invalid_request", "pause")
+	w.do("PATCH", "/v1/jobs/"+rowmill.NewJobID(), `{"paused":true}`).wantError(404, "job_not_found", "job-")
+	job := w.do("PATCH", path, `{"paused":true,"job_priority":0}`).want(200).json()["job"].(map[string]any)
+	if message := job["message"].(string); job["paused"] != true || job["job_priority"] != 0.0 || !strings.HasPrefix(message, "Paused.") {
+		t.Errorf("the answer is %v", job)
+	}
+	if view := w.get(path + "/progress").want(200).json(); !strings.HasPrefix(view["waits_for"].(string), "Paused.") {
+		t.Errorf("the progress is %v", view)
+	}
+	if rec := w.record(id); rec.Spec.RowQuota != 1000 || !rec.Job.Paused {
+		t.Errorf("the record is %+v, want the row quota of priority 0 and a pause", rec)
+	}
+	job = w.do("PATCH", path, `{"paused":false}`).want(200).json()["job"].(map[string]any)
+	if _, paused := job["paused"]; paused || job["job_priority"] != 0.0 {
+		t.Errorf("the answer is %v", job)
+	}
+	many := w.submitted(`{"inputs":[` + strings.Repeat(`"a",`, 1000) + `"a"],"job_priority":1}`)
+	w.do("PATCH", "/v1/jobs/"+many, `{"job_priority":0}`).wantError(409, rowmill.CodeRowQuota, "1001 rows")
+	if want := []string{id, id}; !slices.Equal(w.service.rescheduled, want) {
+		t.Errorf("the pipeline was told of %v, want %v", w.service.rescheduled, want)
+	}
+	w.get("/v1/job-cancel/" + id).want(200)
+	w.do("PATCH", path, `{"paused":true}`).wantError(409, "job_over", "cancelled")
 }
 
 // park parks a job that the owner has.

@@ -79,6 +79,7 @@ var visits = map[string]visit{
 	"POST /v1/jobs/:job_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/jobs/" + of.as(of.user).submitted(`{"inputs":["a"]}`) + "/cancel"
 	}},
+	"PATCH /v1/jobs/:job_id": {shows: true, path: fresh("/v1/jobs/"), body: func(*tenant) string { return `{"paused":true}` }},
 	"POST /v1/jobs/:job_id/release": {path: func(_, of *tenant) string {
 		user := of.as(of.user)
 		f := user.running(`{"inputs":["a"]}`, 1)

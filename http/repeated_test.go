@@ -217,6 +217,11 @@ func TestRepeated(t *testing.T) {
 			before := w.record(f.JobID).Version
 			return repetition{path: "/v1/jobs/" + f.JobID + "/release", effects: func() int { return int(w.record(f.JobID).Version - before) }}
 		}, 1},
+		"Pause": {func(w cluster) repetition {
+			id := w.submitted(`{"inputs":["a"]}`)
+			before := w.record(id).Version
+			return repetition{method: "PATCH", path: "/v1/jobs/" + id, body: `{"paused":true}`, effects: func() int { return int(w.record(id).Version - before) }}
+		}, 1},
 		"CancelMany": {func(w cluster) repetition {
 			body := fmt.Sprintf(`{"job_ids":[%q,%q]}`, w.submitted(`{"inputs":["a"]}`), w.submitted(`{"inputs":["a"]}`))
 			return repetition{path: "/v1/jobs/cancel", body: body, effects: func() int { return len(w.service.cancelled) }}

@@ -52,27 +52,28 @@ const adminKey = "the-administrator's key"
 
 // fakeService records the hints that it gets.
 type fakeService struct {
-	mu        sync.Mutex
-	submitted []string
-	cancelled []string
-	checks    []ReadinessCheck
-	draining  bool
-	waiting   string
-	nodes     []client.Node
-	servers   []served.Server
-	counting  map[string]TokenCounting
-	actors    []nodes.ActorStatus
-	answered  []nodes.ActorQueryStatus
-	asked     nodes.ActorFilter // filter of the last call of Actors
-	actorsErr error
-	drained   []string
-	drainErr  error
-	engines   []client.Engine
-	points    func() []nodes.NodeStats
-	gpus      []nodes.NodeGPUs
-	missing   []string
-	where     *jobs.RowDistribution
-	backup    func() (nodes.BackupSnapshot, error) // nil: ErrNoBackup
+	mu          sync.Mutex
+	submitted   []string
+	cancelled   []string
+	rescheduled []string
+	checks      []ReadinessCheck
+	draining    bool
+	waiting     string
+	nodes       []client.Node
+	servers     []served.Server
+	counting    map[string]TokenCounting
+	actors      []nodes.ActorStatus
+	answered    []nodes.ActorQueryStatus
+	asked       nodes.ActorFilter // filter of the last call of Actors
+	actorsErr   error
+	drained     []string
+	drainErr    error
+	engines     []client.Engine
+	points      func() []nodes.NodeStats
+	gpus        []nodes.NodeGPUs
+	missing     []string
+	where       *jobs.RowDistribution
+	backup      func() (nodes.BackupSnapshot, error) // nil: ErrNoBackup
 }
 
 func (f *fakeService) EngineList(context.Context) (all []client.Engine, missing []string, err error) {
@@ -92,6 +93,12 @@ func (f *fakeService) NotifySubmitted(record store.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.submitted = append(f.submitted, record.Job.ID)
+}
+
+func (f *fakeService) NotifyRescheduled(record store.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rescheduled = append(f.rescheduled, record.Job.ID)
 }
 
 func (f *fakeService) NotifyCancelled(id string) {

@@ -57,6 +57,9 @@ type Service interface {
 	// NotifyCancelled tells the pipeline that a job was just cancelled in the store. The call is
 	// only a hint, and must not block.
 	NotifyCancelled(jobID string)
+	// NotifyRescheduled tells the pipeline that a job was just paused or has a new priority, or
+	// that its pause has ended. The call is only a hint, and must not block.
+	NotifyRescheduled(record store.Record)
 	// WaitReason returns the reason why a job of an account waits. It returns "" if the job
 	// does not wait or if the job's record contains the reason. WaitReason uses only the
 	// job's id and status, and may be called each second.
@@ -174,13 +177,21 @@ func (j *Jobs) WithWaitReason(job *rowmill.Job, account string) *rowmill.Job {
 	if job.Status.IsTerminal() {
 		return job
 	}
-	waiting := j.Service.WaitReason(job, account)
+	waiting := j.waitReason(job, account)
 	if waiting == "" {
 		return job
 	}
 	now := *job
 	now.Message = waiting
 	return &now
+}
+
+// waitReason returns the reason why an open job waits, if the record does not contain it; else "".
+func (j *Jobs) waitReason(job *rowmill.Job, account string) string {
+	if job.Paused {
+		return "Paused. Rows that servers run already finish first; then the job waits until its pause is ended."
+	}
+	return j.Service.WaitReason(job, account)
 }
 
 // A statusView is the answer of GET /v1/job-status/{job_id}.

@@ -117,7 +117,7 @@ func (j *Jobs) showProgress(c *gin.Context) (any, error) {
 		view.RowsPerSecond, view.TokensPerSecond = whole.rounded()
 		return view, nil
 	}
-	view.WaitsFor = exchange.NilIfZero(j.Service.WaitReason(&job, record.Spec.Account))
+	view.WaitsFor = exchange.NilIfZero(j.waitReason(&job, record.Spec.Account))
 	if where := j.Service.RowDistribution(c.Request.Context(), &record); where != nil {
 		view.Shards, view.Nodes = &where.Shards, exchange.OrEmptyList(where.Nodes)
 	}

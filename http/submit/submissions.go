@@ -66,6 +66,7 @@ func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *arch
 	v1.POST("/sets", s.Handle(s.submitSet))
 	resumptions := &resumeHandler{s, jobs, resultArchive}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
+	v1.PATCH("/jobs/:job_id", s.Handle(resumptions.reschedule))
 }
 
 // submit answers POST /v1/batch-inference. The job is durable before the answer.

@@ -41,6 +41,9 @@ type IdleService struct {
 // NotifySubmitted does nothing.
 func (IdleService) NotifySubmitted(store.Record) {}
 
+// NotifyRescheduled does nothing.
+func (IdleService) NotifyRescheduled(store.Record) {}
+
 // NotifyCancelled does nothing.
 func (IdleService) NotifyCancelled(string) {}
 

@@ -57,7 +57,7 @@ Data goes to standard output, everything else to standard error.
 		Example: `  rowmill jobs submit prompts.csv --column prompt
   rowmill jobs list
   rowmill jobs results job-… --output answers.parquet`,
-	}, c.submit(), c.attach(), c.list(), c.get(), c.open(), c.status(), c.cancel(), c.resume(), c.release(), c.results(), c.errors(), c.rows(), c.compare())
+	}, c.submit(), c.attach(), c.list(), c.get(), c.open(), c.status(), c.cancel(), c.resume(), c.pause(), c.unpause(), c.prioritize(), c.release(), c.results(), c.errors(), c.rows(), c.compare())
 }
 
 // withJobCompletion makes shell completion offer job IDs as the arguments of a command.

@@ -145,20 +145,29 @@ func (c *jobCommands) cancel() *cobra.Command {
 		Long:  "Cancel jobs. A job that has ended is not changed; the exit code is then 1.",
 		Args:  cobra.MinimumNArgs(1),
 	}), func(ctx context.Context, api *client.Client, args []string) error {
-		var errs []error
-		for _, id := range args {
+		return c.forEachJob("cancel", args, func(id string) (string, error) {
 			answer, _, err := api.CancelJob(ctx, id)
-			switch {
-			case err != nil:
-				errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
-			case !answer.Cancelled:
-				errs = append(errs, exit.WithCode(exit.Failure, fmt.Errorf("cancel %s: %s", id, answer.Message)))
-			default:
-				c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
+			if err == nil && !answer.Cancelled {
+				err = exit.WithCode(exit.Failure, errors.New(answer.Message))
 			}
-		}
-		return errors.Join(errs...)
+			return cmp.Or(answer.Message, "cancelled"), err
+		})
 	})
+}
+
+// forEachJob calls do for each job and prints the text that do returns. It goes on after an error,
+// and returns all errors.
+func (c *jobCommands) forEachJob(verb string, ids []string, do func(id string) (string, error)) error {
+	var errs []error
+	for _, id := range ids {
+		done, err := do(id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", verb, id, err))
+			continue
+		}
+		c.Term.Say("%s: %s", id, done)
+	}
+	return errors.Join(errs...)
 }
 
 func (c *jobCommands) release() *cobra.Command {
@@ -172,15 +181,56 @@ progress, and each ran only this job. "rowmill jobs get" shows the nodes and the
 A parked job also runs again by itself, after an hour (jobs.park_time).`,
 		Args: cobra.MinimumNArgs(1),
 	}), func(ctx context.Context, api *client.Client, args []string) error {
-		var errs []error
-		for _, id := range args {
-			if _, _, err := api.ReleaseJob(ctx, id); err != nil {
-				errs = append(errs, fmt.Errorf("release %s: %w", id, err))
-				continue
-			}
-			c.Term.Say("%s: released", id)
-		}
-		return errors.Join(errs...)
+		return c.forEachJob("release", args, func(id string) (string, error) {
+			_, _, err := api.ReleaseJob(ctx, id)
+			return "released", err
+		})
+	})
+}
+
+func (c *jobCommands) pause() *cobra.Command {
+	return c.reschedule("pause", &cobra.Command{
+		Use:   "pause JOB...",
+		Short: "Pause jobs, so that other jobs get their GPUs",
+		Long: `Pause jobs, so that other jobs get their GPUs.
+
+Rows that servers run already finish first, and no row is lost. A paused job keeps its
+finished rows and waits until "rowmill jobs unpause".`,
+		Args: cobra.MinimumNArgs(1),
+	}, client.Schedule{Paused: new(true)}, "paused")
+}
+
+func (c *jobCommands) unpause() *cobra.Command {
+	return c.reschedule("unpause", &cobra.Command{
+		Use:   "unpause JOB...",
+		Short: "Let paused jobs go on",
+		Args:  cobra.MinimumNArgs(1),
+	}, client.Schedule{Paused: new(false)}, "goes on")
+}
+
+func (c *jobCommands) prioritize() *cobra.Command {
+	var priority rowmill.Priority
+	cmd := &cobra.Command{
+		Use:   "prioritize JOB... --priority N",
+		Short: "Change the priority of jobs",
+		Long: `Change the priority of jobs, also while they run.
+
+The quotas of the new priority apply: see "rowmill quotas show".`,
+		Example: `  rowmill jobs prioritize job-… --priority 0`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().IntVar((*int)(&priority), "priority", 0, "the new priority: "+rowmill.PriorityValues)
+	_ = cmd.MarkFlagRequired("priority") // it fails only for a flag that does not exist
+	return c.reschedule("prioritize", cmd, client.Schedule{JobPriority: &priority}, "has the new priority")
+}
+
+// reschedule sets the body of a command that changes the schedule of jobs.
+func (c *jobCommands) reschedule(verb string, cmd *cobra.Command, want client.Schedule, done string) *cobra.Command {
+	return c.SetBody(c.withJobCompletion(cmd), func(ctx context.Context, api *client.Client, args []string) error {
+		return c.forEachJob(verb, args, func(id string) (string, error) {
+			_, _, err := api.RescheduleJob(ctx, id, want)
+			return done, err
+		})
 	})
 }
 

@@ -91,7 +91,11 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Pause an open job, end its pause, or change its priority
+         * @description Rows that servers run already finish first and are kept; then no GPU works for a paused job. With a new priority the job starts again where it stopped. The row quota of the new priority applies to the job; the token quota too, if the input is not read yet. Repeating the request is harmless.
+         */
+        patch: operations["rescheduleJob"];
         trace?: never;
     };
     "/v1/jobs/counts": {
@@ -2790,6 +2794,8 @@ export interface components {
             continued_by: string | null;
             /** @description Set while the job is parked: it may have crashed the nodes that ran it, and no node runs it before this time. message says why. */
             parked_until?: components["schemas"]["Time"];
+            /** @description True while the job is paused: no node runs its rows. Rows that servers ran at the pause still finish. Absent otherwise. */
+            paused?: boolean;
             warnings: string[];
             message: string;
             /** @description The API key that submitted the job; null for a configured key, and if no key was recorded. */
@@ -3387,6 +3393,45 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Error"];
             404: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    rescheduleJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The new priority. Absent for no change. */
+                    job_priority?: components["schemas"]["Priority"] | null;
+                    /** @description true pauses the job, false ends its pause. Absent for no change. */
+                    paused?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description The record of the job. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        job: components["schemas"]["Job"];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };
