@@ -57,6 +57,9 @@ func (j *jobCase) live() {
 	j.world.tell(-1, "accepted", short(answer.Results), "")
 	j.glimpse(answer.Results)
 	j.meddle()
+	if j.Pause > 0 {
+		j.pause(began)
+	}
 	if j.Cancel > 0 {
 		j.cancel(began)
 	}
@@ -194,6 +197,8 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 			return false
 		case code == http.StatusGone && j.of != nil && j.bereft():
 			j.nothing()
+			return false
+		case code == http.StatusConflict && method == http.MethodPatch && bytes.Contains(text, []byte(`"job_over"`)):
 			return false
 		case code == http.StatusConflict && j.early(text):
 		case code == http.StatusBadRequest && j.reads != nil:

@@ -106,7 +106,9 @@ const (
 	asking  = 38_000_000 // jobs estimate the cost, and others run their input
 	readers = 40_000_000 // jobs read the stored input of other jobs
 
-	newest = readers
+	pausing = 42_000_000 // clients pause jobs and change their priority
+
+	newest = pausing
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -127,6 +129,7 @@ var stages = []struct {
 	{trying, []func(*generator){(*generator).trials}},
 	{asking, []func(*generator){(*generator).estimates}},
 	{readers, []func(*generator){(*generator).readings}},
+	{pausing, []func(*generator){(*generator).pauses}},
 }
 
 // Generate returns the schedule of a seed.

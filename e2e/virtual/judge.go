@@ -57,6 +57,9 @@ func (a *account) await() {
 			last = max(last, time.Duration(f.At+f.For))
 		}
 	}
+	for _, j := range a.world.Jobs {
+		last = max(last, time.Duration(j.Pause+j.Paused))
+	}
 	for a.world.now() < last {
 		time.Sleep(min(time.Second, last-a.world.now()))
 	}

@@ -261,6 +261,12 @@ func (r *records) Unpark(ctx context.Context, jobID string) error {
 	return do(ctx, r, "unpark", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.Unpark(ctx, jobID) })
 }
 
+func (r *records) Reschedule(ctx context.Context, jobID string, change store.Schedule) (store.Record, error) {
+	return ask(ctx, r, true, "reschedule", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
+		return s.Reschedule(ctx, jobID, change)
+	})
+}
+
 func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *recordstore.Store) (rec store.Record, err error) {
 		var taken bool

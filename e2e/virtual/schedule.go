@@ -65,6 +65,10 @@ type Job struct {
 
 	Estimate bool `json:"estimate,omitempty"` // it estimates the cost; its sample has all its rows, at most maxSample
 
+	Pause  Duration `json:"pause,omitempty"`  // time of its pause; 0: never
+	Paused Duration `json:"paused,omitempty"` // how long the pause lasts
+	Switch bool     `json:"switch,omitempty"` // it gets the other priority at the end of the pause
+
 	// Continues is the number of the job, from 1, that this job continues. The request
 	// comes At after the end of that job, and the rows are the same.
 	Continues int `json:"continues,omitempty"`

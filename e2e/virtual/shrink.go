@@ -44,7 +44,8 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 			}
 			for _, plain := range []func(*Job){
 				func(j *Job) { j.Schema = false }, func(j *Job) { j.Broken = 0 }, func(j *Job) { j.Deadly = 0 }, func(j *Job) { j.Equal = 0 }, func(j *Job) { j.Cancel = 0 },
-				func(j *Job) { j.From = "" }, func(j *Job) { j.Remove = 0 }, func(j *Job) { j.Account = "" }, func(j *Job) { j.Urgent = false }, func(j *Job) { j.Poison = "" }, func(j *Job) { j.Estimate = false },
+				func(j *Job) { j.From = "" }, func(j *Job) { j.Remove = 0 }, func(j *Job) { j.Account = "" }, func(j *Job) { j.Urgent = false }, func(j *Job) { j.Poison = "" }, func(j *Job) { j.Estimate = false }, func(j *Job) { j.Switch = false },
+				func(j *Job) { j.Pause, j.Paused, j.Switch = 0, 0, false },
 			} {
 				smaller := s
 				smaller.Jobs = slices.Clone(s.Jobs)
