@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -50,6 +51,7 @@ func Faults() []Fault {
 		{Name: "rolling restart", Lasts: 10 * time.Second, Strike: rollingRestart},
 		{Name: "rotation of keys", Keys: true, Lasts: 8 * time.Second, Strike: rotateKeys},
 		{Name: "a node joins", Lasts: 2 * time.Second, Strike: join},
+		{Name: "pause of the job", Lasts: 6 * time.Second, Strike: pauseJob},
 		{Name: "clock + 1 h", Lasts: 8 * time.Second, Strike: wrongClock(time.Hour)},
 		{Name: "clock - 1 h", Lasts: 8 * time.Second, Strike: wrongClock(-time.Hour)},
 		{Name: "two nodes of one name", Lasts: 2 * time.Second, Strike: sameName},
@@ -166,6 +168,29 @@ func killAll(ctx context.Context, t *Trial) error {
 	t.struck(strike)
 	time.Sleep(t.between(shortest, longest))
 	return t.Repair(ctx)
+}
+
+// pauseJob pauses the job as its client, and ends the pause. It costs no row.
+func pauseJob(ctx context.Context, t *Trial) error {
+	t.struck(Strike{Fault: "a pause of the job"})
+	over := false // the job ended before the request
+	for _, paused := range []bool{true, false} {
+		err := await(ctx, "an answer", patience, func(ctx context.Context) error {
+			err := t.call(ctx, http.MethodPatch, "/v1/jobs/"+t.Job, nil, map[string]bool{"paused": paused}, nil)
+			var r *refusal
+			if over = errors.As(err, &r) && r.status == http.StatusConflict; over {
+				return nil
+			}
+			return err
+		})
+		if err != nil || over {
+			return err
+		}
+		if paused {
+			time.Sleep(t.between(shortest, 2*longest))
+		}
+	}
+	return nil
 }
 
 // killRedis loses no data: acknowledged writes are on disk. Owners with an expired lease claim
