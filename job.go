@@ -204,6 +204,8 @@ type Spec struct {
 	Continue *Continuation `json:"continue,omitempty"` // take the input from another job
 	FromJob  string        `json:"from_job,omitempty"` // read the stored input of the job with this id; no rows are taken over
 
+	AnswerChoice
+
 	// File is the id of an uploaded file that was copied to Spooled; empty for none.
 	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the
 	// input of a URL does.
@@ -234,6 +236,12 @@ type Spec struct {
 	Repair       bool `json:"repair,omitempty"` // accept JSON with text around it as an answer to Schema
 	Dedup        bool `json:"dedup,omitempty"`  // run only the first of equal rows, the others get its answer; never with SeedPerRow or Raw
 	JobQuotas
+}
+
+// AnswerChoice says whether the job also reads the answers of the job FromJob.
+type AnswerChoice struct {
+	FromAnswers bool   `json:"from_answers,omitempty"` // read the rows that have an answer, and give the answers to the prompt
+	Where       string `json:"where,omitempty"`        // read only rows whose answer meets this condition, see input.ParseCondition; only with FromAnswers
 }
 
 // ColumnChoice names columns of the input and of the results.

@@ -96,10 +96,13 @@ func (e *jobEnder) release(ctx context.Context) any {
 	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
 }
 
-// parkForInput parks a job that reads the input of another job, because the other job has not read
-// its input yet. A parked job takes no place on a node.
-func (e *jobEnder) parkForInput(ctx context.Context, source string, pause time.Duration) any {
-	message := "Waiting for the input of " + source + ": this job starts when that job has read its input."
+// parkForInput parks a job that reads the input or the answers of another job, because the other job
+// has not read its input yet, or has not ended. A parked job takes no place on a node.
+func (e *jobEnder) parkForInput(ctx context.Context, spec rowmill.Spec, pause time.Duration) any {
+	message := "Waiting for the input of " + spec.FromJob + ": this job starts when that job has read its input."
+	if spec.FromAnswers {
+		message = "Waiting for the answers of " + spec.FromJob + ": this job starts when that job has succeeded."
+	}
 	err := e.storage.Retry(ctx, func() error { return e.cfg.Store.Park(ctx, e.fence, pause, message) })
 	if err != nil {
 		e.log.Warn("parking the job failed; a node will claim it again", "err", err)

@@ -423,9 +423,9 @@ func (j *job) onError(c actor.Context, err error) {
 	case errors.Is(err, ingest.ErrDrains):
 		j.release(c)
 	case errors.Is(err, ingest.ErrInputNotReady):
-		source, pause := j.own.rec.Spec.FromJob, inputPause(j.cfg.Clock().Sub(j.own.rec.Job.Created))
+		spec, pause := j.own.rec.Spec, inputPause(j.cfg.Clock().Sub(j.own.rec.Job.Created))
 		j.stopRows(c)
-		j.ending.runAndSend(c, "park the job", func(ctx context.Context) any { return j.closing.parkForInput(ctx, source, pause) })
+		j.ending.runAndSend(c, "park the job", func(ctx context.Context) any { return j.closing.parkForInput(ctx, spec, pause) })
 	case errors.Is(err, errForgotten):
 		j.log.Warn("the store lost writes; the job starts again from the recorded parts", "err", err)
 		j.release(c)

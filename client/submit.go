@@ -24,6 +24,8 @@ type Submission struct {
 	Output   string                   `json:"output_name,omitempty"`    // name of the output column in the results; empty: the job's id
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
+	Where string `json:"where,omitempty"` // only for inputs of a job: which of its answers to read, such as "answer.score < 4"
+
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice
 

@@ -62,3 +62,39 @@ func TestSubmit_FromJobOfAnotherAccount(t *testing.T) {
 	theirs := w.submitted(`{"inputs":["a"]}`)
 	w.post(`{"inputs":"job:`+theirs+`"}`, "Authorization", "Key "+w.keyOf("other", caller.RoleUser)).wantField("inputs", "does not exist")
 }
+
+// TestSubmit_FromAnswers submits jobs that read the answers of other jobs.
+func TestSubmit_FromAnswers(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	texts := w.succeeded(`{"inputs":["a"]}`, answers("x"))
+	judge := w.record(w.submitted(`{"inputs":"job:` + texts + `","prompt":"Is {{answer.text}} right for {{input}}?"}`))
+	if spec := judge.Spec; !spec.FromAnswers || spec.FromJob != texts || spec.IDColumn != "row" {
+		t.Errorf("the job reads the answers of %q: %v, with the IDs %q", spec.FromJob, spec.FromAnswers, spec.IDColumn)
+	}
+	columns := w.running(`{"inputs":[{"title":"T"}],"prompt":"{{title}}"}`, 1).JobID
+	again := w.record(w.submitted(`{"inputs":"job:` + columns + `","where":"answer.score < 4"}`))
+	if spec := again.Spec; !spec.FromAnswers || spec.Where != "answer.score < 4" || spec.Function != nil {
+		t.Errorf("the job has the specification %+v", spec)
+	}
+	refused := func(body, field, piece string) {
+		t.Helper()
+		w.post(body).wantField(field, piece)
+	}
+	refused(`{"inputs":["a"],"where":"answer = x"}`, "where", "job:JOB")
+	refused(`{"inputs":"job:`+texts+`","where":"score < 4"}`, "where", "answer.score")
+	refused(`{"inputs":"job:`+columns+`","prompt":"{{answer}} {{body}}"}`, "prompt", `needs the column "body"`)
+	cancelled := w.submitted(`{"inputs":["a"]}`)
+	w.get("/v1/job-cancel/" + cancelled).want(200)
+	refused(`{"inputs":"job:`+cancelled+`","where":"answer = x"}`, "inputs", "it is cancelled")
+	vectors := w.submitted(`{"inputs":["a"],"model":"qwen-3-embedding-0.6b"}`)
+	refused(`{"inputs":"job:`+vectors+`","prompt":"{{answer}}"}`, "inputs", "embeddings")
+	estimate := w.submitted(`{"inputs":["a"],"cost_estimate":true}`)
+	refused(`{"inputs":"job:`+estimate+`","prompt":"{{answer}}"}`, "inputs", "estimate")
+
+	set := w.do("POST", "/v1/sets", `{"inputs":"job:`+texts+`","where":"answer = x","prompt":"{{input}}","variants":[{},{"prompt":"{{answer}}"}]}`).want(200).json()["results"].([]any)
+	first, second := w.record(set[0].(string)), w.record(set[1].(string))
+	if !first.Spec.FromAnswers || first.Spec.FromJob != texts || second.Spec.FromAnswers || second.Spec.FromJob != first.Job.ID || second.Spec.Where != "" {
+		t.Errorf("the set has the specifications %+v and %+v", first.Spec, second.Spec)
+	}
+}

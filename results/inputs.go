@@ -14,8 +14,9 @@ type Inputs struct {
 	read *rowReader
 }
 
-// OpenInputs reads the footer of a full file. The caller closes the file.
-func OpenInputs(full Source) (*Inputs, error) {
+// OpenInputs reads the footer of a full file. The caller closes the file. If withAnswers is true,
+// Answer returns the answers, too.
+func OpenInputs(full Source, withAnswers bool) (*Inputs, error) {
 	t, err := openTable(full)
 	if err != nil {
 		return nil, fmt.Errorf("read inputs: %w", err)
@@ -27,6 +28,9 @@ func OpenInputs(full Source) (*Inputs, error) {
 	names := append([]string{columnInputs}, schema.Fields...)
 	if schema.IDColumn != "" {
 		names = append(names, schema.IDColumn)
+	}
+	if withAnswers {
+		names = append(names, schema.OutputName())
 	}
 	scan, err := newRowScan(t, names...)
 	if err != nil {
@@ -43,4 +47,11 @@ func (in *Inputs) Row(index int64) (row rowmill.Row, err error) {
 	row = *in.read.row
 	row.Index = index
 	return row, nil
+}
+
+// Answer returns the answer to the row that Row has read last, without reasoning. ok is false if the
+// row failed.
+func (in *Inputs) Answer() (text string, ok bool) {
+	text, ok = in.read.output().(string)
+	return WithoutReasoning(text), ok
 }

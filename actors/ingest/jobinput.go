@@ -22,23 +22,27 @@ import (
 type jobInput struct {
 	storedRows
 	job      string           // id of the other job
-	next     int64            // index of the next row
+	next     int64            // index of the next row to read
+	rowsRead int64            // number of rows that Next has returned
 	template *function.Prompt // makes the prompts; nil: the stored texts are the prompts
 	limit    int64            // size of a prompt in bytes
+
+	where *input.Condition // which answers to read; nil: all
 }
 
 // storedRows are the rows of a job's input: in its shards, or in its result file.
 type storedRows struct {
 	row     func(index int64) (rowmill.Row, error)
+	answer  func() (text string, ok bool) // answer to the row that row has returned last; nil: the job reads no answers
 	rows    int64
 	types   rowmill.IDType
 	columns []string // names of the columns of the rows
 	close   func() error
 }
 
-// ErrInputNotReady means that a job reads the stored input of another job, and the other job has not
-// yet read its input.
-var ErrInputNotReady = errors.New("the other job has not read its input yet")
+// ErrInputNotReady means that a job reads the stored input or the answers of another job, and the
+// other job has not yet read its input, or has not ended.
+var ErrInputNotReady = errors.New("the other job has not read its input, or has no answers yet")
 
 const (
 	// inputPatience is how long a job waits for another job to read its input, before the job returns
@@ -47,8 +51,8 @@ const (
 	inputLook     = 100 * time.Millisecond // time between two looks at the other job
 )
 
-// awaitJobInput waits until another job has read its input or has ended. After inputPatience it
-// returns ErrInputNotReady.
+// awaitJobInput waits until another job has read its input or has ended; if answers are needed,
+// until it has ended. After inputPatience it returns ErrInputNotReady.
 func (g *ingester) awaitJobInput(ctx context.Context, job string) error {
 	for began := g.Clock(); ; {
 		var source store.Record
@@ -61,7 +65,7 @@ func (g *ingester) awaitJobInput(ctx context.Context, job string) error {
 			return nil // openJobInput says that the input is gone
 		case err != nil:
 			return fmt.Errorf("read the job with the input: %w", err)
-		case source.Spec.Inline != nil || source.IsCutIntoShards() || source.Job.Status.IsTerminal():
+		case source.Job.Status.IsTerminal(), !g.spec.FromAnswers && (source.Spec.Inline != nil || source.IsCutIntoShards()):
 			return nil
 		case g.Clock().Sub(began) >= inputPatience:
 			return ErrInputNotReady
@@ -87,13 +91,23 @@ func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, 
 		return nil, sourceGoneFailure(job)
 	}
 	r := &jobInput{job: job, limit: g.Limits.WithDefaults().MaxRowBytes}
+	if g.spec.FromAnswers && record.Job.Status != rowmill.StatusSucceeded {
+		return nil, rowmill.Failf(rowmill.CodeDownloadFailed, "This job reads the answers of %s, but that job is %s. Resume that job, then submit this job with job: and the id of the new job.", job, record.Job.Status)
+	}
+	if g.spec.Where != "" {
+		where, err := input.ParseCondition(g.spec.Where)
+		if err != nil {
+			return nil, fmt.Errorf("parse the condition of the job: %w", err) // unexpected: the condition was checked before
+		}
+		r.where = &where
+	}
 	if g.spec.Function != nil {
 		if r.template, err = promptOf(&g.spec); err != nil {
 			return nil, err
 		}
 	}
 	_, hasResults := record.Artifacts[layout.Full]
-	if hasResults && record.Spec.Limit == 0 { // then the shards are removed, or soon will be
+	if g.spec.FromAnswers || hasResults && record.Spec.Limit == 0 { // then the shards are removed, or soon will be
 		r.storedRows, err = g.openResultInputs(ctx, &record)
 	} else if r.storedRows, err = g.openShards(ctx, &record); hasResults && errors.Is(err, rowmill.ErrNotFound) {
 		r.storedRows, err = g.openResultInputs(ctx, &record)
@@ -133,11 +147,23 @@ func (g *ingester) openResultInputs(ctx context.Context, record *store.Record) (
 	if err != nil {
 		return s, fmt.Errorf("open the result file of job %s: %w", record.Job.ID, err)
 	}
-	in, err := results.OpenInputs(file)
+	in, err := results.OpenInputs(file, g.spec.FromAnswers)
 	if err != nil {
 		return s, errors.Join(err, file.Close())
 	}
-	return storedRows{row: in.Row, rows: in.Rows, types: in.Schema.IDType, columns: in.Schema.Fields, close: file.Close}, nil
+	s = storedRows{row: in.Row, rows: in.Rows, types: in.Schema.IDType, columns: in.Schema.Fields, close: file.Close}
+	if g.spec.FromAnswers {
+		s.answer = in.Answer
+		if s.types.IDKind == rowmill.IDNull && g.spec.IDColumn != "" { // the IDs say to which rows of the other job the rows belong
+			s.types.IDKind = rowmill.IDInt
+			s.row = func(index int64) (rowmill.Row, error) {
+				row, err := in.Row(index)
+				row.ID = rowmill.ID{Kind: rowmill.IDInt, Int: index}
+				return row, err
+			}
+		}
+	}
+	return s, nil
 }
 
 // sourceGoneFailure returns the failure of a job that reads the stored input of the job id, which
@@ -148,41 +174,77 @@ func sourceGoneFailure(id string) *rowmill.Failure {
 
 // Next fills row with the next stored row.
 func (r *jobInput) Next(row *rowmill.Row) (err error) {
-	if r.next == r.rows {
-		return io.EOF
-	}
-	*row, err = r.row(r.next)
-	if errors.Is(err, results.ErrInputRemoved) {
-		return errors.Join(sourceGoneFailure(r.job), err)
-	}
+	answer, err := r.readNext(row)
 	if err != nil {
-		return fmt.Errorf("read row %d of job %s: %w", r.next, r.job, err)
+		return err
 	}
-	row.Index = r.next
-	r.next++
+	row.Index = r.rowsRead
+	r.rowsRead++
 	if r.template == nil {
 		row.Fields = ""
 		return nil
 	}
-	if row.Fields == "" {
+	if row.Fields == "" && r.answer == nil {
 		return nil // the client sent this row as a prompt
 	}
-	object, err := r.namedFields(row.Fields)
+	object, err := r.namedFields(row, answer)
 	if err == nil {
 		row.Text, row.Fields, err = renderRow(r.template, row.Index, object, r.limit)
 	}
 	return err
 }
 
-// namedFields returns the stored values of a row as a JSON object.
-func (r *jobInput) namedFields(fields string) ([]byte, error) {
-	var values []string
-	if err := json.Unmarshal([]byte(fields), &values); err != nil || len(values) != len(r.columns) {
-		return nil, fmt.Errorf("read row %d of job %s: %w: it has other columns than its job", r.next-1, r.job, shard.ErrCorrupt)
+// readNext reads the next row. If the job reads answers, readNext skips rows without an answer, and
+// rows with an answer that does not meet the condition, and returns the answer.
+func (r *jobInput) readNext(row *rowmill.Row) (answer string, err error) {
+	for ; r.next < r.rows; r.next++ {
+		*row, err = r.row(r.next)
+		if errors.Is(err, results.ErrInputRemoved) {
+			return "", errors.Join(sourceGoneFailure(r.job), err)
+		}
+		if err != nil {
+			return "", fmt.Errorf("read row %d of job %s: %w", r.next, r.job, err)
+		}
+		has := true
+		if r.answer != nil {
+			answer, has = r.answer()
+		}
+		if has && (r.where == nil || r.where.Holds(answer)) {
+			r.next++
+			return answer, nil
+		}
 	}
-	named := make(map[string]string, len(values))
-	for i, name := range r.columns {
-		named[name] = values[i]
+	return "", io.EOF
+}
+
+// namedFields returns the stored values of a row, and the values of its answer that the prompt needs,
+// as a JSON object.
+func (r *jobInput) namedFields(row *rowmill.Row, answer string) ([]byte, error) {
+	var values []string
+	if row.Fields != "" {
+		if err := json.Unmarshal([]byte(row.Fields), &values); err != nil || len(values) != len(r.columns) {
+			return nil, fmt.Errorf("read row %d of job %s: %w: it has other columns than its job", r.next-1, r.job, shard.ErrCorrupt)
+		}
+	}
+	named := make(map[string]any, len(values)+1)
+	if row.Fields == "" {
+		named[input.TextColumn] = row.Text
+	}
+	for i, value := range values {
+		named[r.columns[i]] = value
+	}
+	for _, in := range r.template.Inputs() {
+		if r.answer == nil || !input.IsAnswerColumn(in.Name) {
+			continue
+		}
+		value, ok := input.AnswerValue(answer, in.Name)
+		switch {
+		case ok:
+			named[in.Name] = value
+		case in.Required:
+			return nil, rowmill.Failf(rowmill.CodeInvalidInputFile,
+				"The answer to row %d of job %s has no value %s. Use a json_schema that requires the value, or choose the rows with where.", r.next-1, r.job, in.Name)
+		}
 	}
 	return json.Marshal(named)
 }

@@ -31,7 +31,7 @@ var variantFields = []string{
 }
 
 // inputFields are the fields about the input that only the first job of a set has.
-var inputFields = []string{fieldColumn, fieldIDColumn, "input_format", "messages", "keep_columns"}
+var inputFields = []string{fieldWhere, fieldColumn, fieldIDColumn, "input_format", "messages", "keep_columns"}
 
 // CheckSet checks every rule for a submission with variants. It returns one job for each variant, or
 // all problems as a *rowmill.InvalidError. The fields of a variant replace those of the submission.
@@ -152,6 +152,9 @@ func (job *CheckedJob) addColumnsOf(others []*CheckedJob) (err error) {
 	job.Spec.Function = &rowmill.FunctionPrompt{Inputs: inputs, Prompt: job.Spec.Function.Prompt}
 	if job.prompt, err = function.NewPrompt(*job.Spec.Function); err != nil {
 		return err
+	}
+	if job.sub.fromJob != "" {
+		job.sub.useSource(job) // the other prompts may need answers, too
 	}
 	job.sub.checkRows(job)
 	return job.sub.problems.Err()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -55,6 +56,35 @@ func sourceProblem(record store.Record) string {
 	return "" // the new job waits until the input is read
 }
 
+// answersProblem returns why the answers of a job cannot be read by another job; empty if they can.
+// The job may still be open: the other job waits for its end.
+func answersProblem(record store.Record) string {
+	switch {
+	case record.Spec.Model.Kind == rowmill.KindEmbedding:
+		return "its answers are embeddings, and not texts"
+	case record.Job.RunType == rowmill.RunEstimate:
+		return "it is an estimate, which keeps no answers"
+	case record.Job.Status.IsTerminal() && record.Job.Status != rowmill.StatusSucceeded:
+		return fmt.Sprintf("it is %s, and so has no results; resume it, and name the new job", record.Job.Status)
+	case record.DataRemoved != nil:
+		return "its results were removed; run it again"
+	}
+	return ""
+}
+
+// rowColumn is the name of the ID column of a job that reads the answers of a job without IDs: its
+// rows have the numbers of that job's rows.
+const rowColumn = "row"
+
+// readsAnswers reports whether the job needs the answers of the job in inputs: for its condition, or
+// because its prompt has a placeholder for them.
+func (sub *Submission) readsAnswers(job *CheckedJob) bool {
+	if job.Spec.Where != "" {
+		return true
+	}
+	return !sub.inSet && job.prompt != nil && slices.ContainsFunc(job.prompt.Inputs(), func(in rowmill.FunctionInput) bool { return input.IsAnswerColumn(in.Name) })
+}
+
 // useSource makes the job read the stored input of another job. The stored rows have their IDs,
 // and the columns of their prompt.
 func (sub *Submission) useSource(job *CheckedJob) {
@@ -65,6 +95,17 @@ func (sub *Submission) useSource(job *CheckedJob) {
 	job.Spec.FromJob, job.Spec.IDColumn = sub.source.Job.ID, was.IDColumn
 	if was.Limit > 0 && sub.source.InputRemoved != nil {
 		job.warn(fmt.Sprintf("inputs: only the rows that job %s ran are still stored; the job does not read the other rows of its input, because jobs.input_retention ended", sub.source.Job.ID))
+	}
+	answers := sub.readsAnswers(job)
+	if answers {
+		if problem := answersProblem(sub.source); problem != "" {
+			sub.problems.Add(fieldInputs, "names the job %s: %s", sub.source.Job.ID, problem)
+			return
+		}
+		job.Spec.FromAnswers = true
+		if job.Spec.IDColumn == "" && !job.prompt.HasInput(rowColumn) {
+			job.Spec.IDColumn = rowColumn
+		}
 	}
 	if job.prompt == nil {
 		job.Spec.Messages = was.Messages
@@ -78,13 +119,15 @@ func (sub *Submission) useSource(job *CheckedJob) {
 		sub.problems.Add(field, "needs columns, but the rows of the first variant are texts without columns; give the first variant a prompt, too")
 		return
 	}
-	if was.Function == nil {
+	columns := results.FieldColumns(was.Function)
+	if was.Function == nil && answers {
+		columns = []string{input.TextColumn}
+	} else if was.Function == nil {
 		sub.problems.Add(field, "needs columns, but the rows of job %s are texts without columns; send the file again", sub.source.Job.ID)
 		return
 	}
-	columns := results.FieldColumns(was.Function)
 	for _, in := range job.prompt.Inputs() {
-		if in.Required && !sub.inSet && !slices.Contains(columns, in.Name) {
+		if in.Required && !sub.inSet && !slices.Contains(columns, in.Name) && !(answers && input.IsAnswerColumn(in.Name)) {
 			sub.problems.Add(field, "needs the column %q, which the stored input of job %s lacks; it has %s", in.Name, sub.source.Job.ID, strings.Join(columns, ", "))
 		}
 	}

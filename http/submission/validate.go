@@ -27,6 +27,7 @@ import (
 const (
 	// Names of the fields that several functions use. listFields has all fields.
 	fieldInputs   = "inputs"
+	fieldWhere    = "where"
 	fieldModel    = "model"
 	fieldColumn   = "column_name"
 	fieldIDColumn = "id_column_name"
@@ -66,6 +67,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
 		{name: fieldFunction}, // readCall reads it
 		{name: fieldPrompt, read: func() { sub.readPrompt(job) }},
+		{name: fieldWhere, want: "a string", into: &spec.Where, rule: func() error { return sub.checkWhere(spec.Where) }},
 		{name: fieldInputs, read: func() { sub.checkInputs(job) }},
 		{name: fieldColumn, want: "a string", into: &spec.Column, rule: func() error {
 			return requireFile(cmp.Or(
@@ -264,6 +266,12 @@ func (sub *Submission) checkInputs(job *CheckedJob) {
 	} else if sub.file == "" && !sub.inline && !sub.problems.Has(fieldInputs) {
 		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, file: and the id of an uploaded file, or job: and the id of a job")
 	}
+}
+
+// checkWhere checks the condition for the answers of the job in inputs.
+func (sub *Submission) checkWhere(condition string) error {
+	_, err := input.ParseCondition(condition)
+	return cmp.Or(refuseIf(sub.fromJob == "" || sub.inSet, "is only for inputs of the form job:JOB; leave it out"), err)
 }
 
 // checkIDColumn checks the name of the ID column.

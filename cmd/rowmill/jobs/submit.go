@@ -80,8 +80,12 @@ upload, run the same command again. The uploaded copy is removed from the servic
 after the job is created.
 
 A URL (http or https, of a file in one of these formats) is downloaded by the
-service, once. job:JOB runs the stored input of a job again, with other settings: its rows
-have their IDs and the columns of their prompt.
+service, once.
+
+job:JOB runs the stored input of a job again, with other settings: its rows have their IDs
+and the columns of their prompt. A prompt with {{answer}}, or with {{answer.score}} for a
+value in an answer that is JSON, also gets the answers of that job; --where chooses rows
+by their answers. The new job then waits until that job has succeeded.
 
 The command follows the job, and writes the results when the job has succeeded.
 Ctrl-C detaches; the job goes on. With --detach the command prints the job's ID
@@ -103,11 +107,13 @@ Estimates have the same quotas as jobs; see rowmill quotas.
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
   rowmill jobs submit reviews.csv --column text --estimate
   rowmill jobs submit job:job-… --model llama-3.1-8b --system-prompt 'One word: positive or negative?'
+  rowmill jobs submit job:job-… --where 'answer.score < 4' --prompt 'Write it better: {{answer.text}}'
   printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	s.addRowFlags(cmd)
+	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only rows whose answer meets this condition, such as 'answer.score < 4'")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")

@@ -2277,6 +2277,8 @@ export interface components {
             messages: boolean | null;
             /** @description Columns of the input that results can repeat with the parameter columns: * for all, or their names. For files, and for rows that are objects. */
             keep_columns?: null | "*" | string[];
+            /** @description Only with inputs of the form job:JOB: read only the rows whose answer in that job meets this condition, such as answer.score < 4. A condition compares answer, or a value in an answer that is JSON, with a number or a text by one of = != < <= > >=. The job then waits until that job has succeeded. */
+            where?: string | null;
             /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */
             limit?: number | null;
             /**
