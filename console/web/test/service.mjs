@@ -12,15 +12,15 @@ export async function service({ job, failed }) {
       const answer = await (await route.fetch()).json()
       const [first] = answer.engines
       gpus = [{ node: first.node, problem: null, gpus: [gpu(0, 0.9), gpu(1, 0)] }, { node: 'node-9', problem: null, gpus: [gpu(2, 0)] }]
-      const down = { ...first, node: 'node-9', name: 'vllm', state: 'down', last_error: 'connection refused' }
+      const down = { ...first, node: 'node-9', name: 'vllm', state: 'down', last_error: 'Get "http://127.0.0.1:1/v1/models": dial tcp 127.0.0.1:1: connect: connection refused' }
       await route.fulfill({ json: { ...answer, engines: [{ ...first, in_flight: 0 }, down] } })
     })
     await page.goto(at('engines'))
     await logIn(page)
     const tiles = page.getByRole('list', { name: 'GPUs' }).getByRole('listitem')
     await tiles.filter({ hasText: 'GPU 0' }).getByText('90 %').waitFor()
-    await tiles.filter({ hasText: 'GPU 1' }).getByText('no rows wait for its engine.').waitFor()
-    await tiles.filter({ hasText: 'GPU 2' }).getByText('vllm is down. connection refused').waitFor()
+    await tiles.filter({ hasText: 'GPU 1' }).getByText(/^Idle: no (job runs or waits|rows wait for its models)\.$/).waitFor()
+    await tiles.filter({ hasText: 'GPU 2' }).getByText('vllm is down. Connection refused by 127.0.0.1:1. Is the server running?').waitFor()
     if (await tiles.filter({ hasText: 'GPU 0' }).getByText('Idle:').count()) throw new Error('a busy GPU is idle')
     await check(page, 'GPUs')
     await page.unrouteAll({ behavior: 'wait' })

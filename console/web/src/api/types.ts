@@ -17,6 +17,7 @@ export type Fn = Schemas['Function']
 export type Run = paths['/v1/functions/{function}/run']['post']['responses'][200]['content']['application/json']
 export type Node = Schemas['Node']
 export type Engine = Schemas['Engine']
+export type Engines = Answer<'/v1/engines'>
 export type Actor = Schemas['Actor']
 export type Answered = Schemas['Answered']
 export type Diagnosis = Schemas['Diagnosis']

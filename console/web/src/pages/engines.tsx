@@ -1,74 +1,117 @@
 import { useGet } from '../api/hooks'
-import type { Engine, NodeGPUs } from '../api/types'
+import type { Counts, Engine, Engines, NodeGPUs } from '../api/types'
 import { bytes, plural, none, number, rate, time } from '../lib/format'
+import { plain } from '../lib/fault'
 import { useEvery } from '../live'
-import { Ago } from '../parts/ago'
+import { allAccounts } from '../parts/account'
+import { useElapsed } from '../parts/ago'
 import { Code } from '../parts/copy'
+import { Fault } from '../parts/fault'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { InFlight, Meter } from '../parts/meter'
-import { Card, Long, Page, Table } from '../parts/page'
+import { Meter } from '../parts/meter'
+import { Card, Facts, Page } from '../parts/page'
 
 // rank puts engines that need attention first.
 const rank = (e: Engine) => (e.state === 'down' ? 0 : e.last_error ? 1 : 2)
 
-export default function Engines() {
-  const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { every: useEvery(3_000) })
+const sum = (engines: Engine[], of: (e: Engine) => number | null) => engines.reduce((n, e) => n + (of(e) ?? 0), 0)
+
+export default function EnginesPage() {
+  const engines = useGet<Engines>('/v1/engines', { every: useEvery(3_000) })
+  const all = engines.data?.engines ?? []
+  const why = useWhyIdle()
   return (
-    <Page title="Engines" lead="Inference servers and GPUs of all nodes. Rows in flight are rows that a server runs now; Rowmill adapts their limit to the server.">
+    <Page title="Engines" lead="An engine is an inference server that runs rows. Its window is the number of rows that it may run at once; Rowmill adapts it.">
       <Load query={engines}>
         {({ engines, missing_nodes }) =>
           engines.length === 0 && missing_nodes.length === 0 ? (
             <Empty next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
-              No engines yet. An engine is an inference server, such as vLLM, that runs the rows of jobs. Start a node with the address of one.
+              No engines yet. Start a node with the address of an inference server, such as vLLM.
             </Empty>
           ) : (
             <div className="stack">
-              <Missing nodes={missing_nodes} />
-              <p role="status">{summary(engines)}</p>
-              <Table label="Engines" heads={['Engine', 'State', 'In flight', 'Rate', 'Models', 'Since']} less={['Rate', 'Models', 'Since']}>
-                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
-                  <tr key={e.node + e.name}>
-                    <td>
-                      {e.name}
-                      {e.simulated && <span className="tag">simulated</span>}
-                      <span className="id">{[`on ${e.node}`, e.kind].filter(Boolean).join(', ')}</span>
-                      {e.url && <span className="id">{e.url}</span>}
-                    </td>
-                    <td>
-                      <Status is={(['failed', 'starting', 'succeeded'] as const)[rank(e)]!}>{e.state === 'up' && e.last_error ? 'up, rows wait' : e.state}</Status>
-                      {e.last_error && <span className="reason">{e.last_error}</span>}
-                    </td>
-                    <td className="number"><InFlight name={`${e.name} on ${e.node}`} rows={e.in_flight} limit={e.window} /></td>
-                    <td className="number">{e.state === 'up' ? rate(e.rows_per_second, 'rows/s') : none}</td>
-                    <td className="wide"><Long text={e.models.map((m) => m.id).join(', ') || none} summary={plural(e.models.length, 'model')} /></td>
-                    <td className="number" title={time(e.since)}><Ago t={e.since} /></td>
-                  </tr>
-                ))}
-              </Table>
+              {missing_nodes.length > 0 && <p className="warning">No answer from {missing_nodes.join(', ')}. The page shows older data of these nodes.</p>}
+              <Sum engines={engines} />
+              <ul className="tiles" aria-label="Engines">
+                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => <EngineTile key={e.node + e.name} engine={e} why={why([e])} />)}
+              </ul>
             </div>
           )
         }
       </Load>
-      <GPUs engines={engines.data?.engines ?? []} />
+      <GPUs engines={all} why={why} />
     </Page>
   )
 }
 
-// summary says in a sentence how the engines are.
-function summary(engines: Engine[]) {
-  const up = engines.filter((e) => e.state === 'up')
-  const sum = (f: (e: Engine) => number | null) => engines.reduce((n, e) => n + (f(e) ?? 0), 0)
-  const all = engines.length === 1 ? `The engine is ${up.length ? 'up' : 'down'}` : up.length === engines.length ? `All ${number(up.length)} engines are up` : `${number(up.length)} of ${number(engines.length)} engines are up`
-  return `${all}: ${plural(sum((e) => e.in_flight), 'row')} in flight, ${rate(sum((e) => e.rows_per_second), 'rows/s')} in the last minute.`
+function Sum({ engines }: { engines: Engine[] }) {
+  const up = engines.filter((e) => e.state === 'up').length
+  return (
+    <div className="card sums">
+      <Facts
+        facts={[
+          ['Engines up', `${number(up)} of ${number(engines.length)}`],
+          ['Rows in flight', `${number(sum(engines, (e) => e.in_flight))} of ${number(sum(engines, (e) => e.window))}`],
+          ['Rate, last minute', rate(sum(engines, (e) => e.rows_per_second), 'rows/s')],
+        ]}
+      />
+    </div>
+  )
 }
 
-function Missing({ nodes }: { nodes: string[] }) {
-  if (nodes.length === 0) return null
-  return <p className="warning">No answer from {nodes.join(', ')}. The table shows older data of these nodes.</p>
+const shownModels = 3
+
+function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
+  const models = e.models.map((m) => m.id)
+  const isUp = e.state === 'up'
+  return (
+    <li className="card" data-idle={isUp && e.in_flight === 0 && !e.last_error}>
+      <p className="title">
+        <strong className="name">{e.name}</strong>
+        <Status is={(['failed', 'starting', 'succeeded'] as const)[rank(e)]!}>{isUp && e.last_error ? 'up, rows wait' : e.state}</Status>
+      </p>
+      {isUp && (
+        <>
+          <p className="models">{models.slice(0, shownModels).join(', ') || 'no models'}</p>
+          {models.length > shownModels && (
+            <details className="small">
+              <summary>{plural(models.length - shownModels, 'more model')}</summary>
+              {models.slice(shownModels).join(', ')}
+            </details>
+          )}
+          <Meter name="In flight" value={e.window ? e.in_flight / e.window : null} text={`${number(e.in_flight)} of ${number(e.window)}`} />
+          <p className="use"><span>Rate</span><strong className="n">{rate(e.rows_per_second, 'rows/s')}</strong></p>
+        </>
+      )}
+      {e.last_error ? <div className="fault"><Fault text={e.last_error} /></div> : isUp && e.in_flight === 0 && <p className="small"><strong>Idle:</strong> {why}</p>}
+      <p className="small" title={time(e.since)}>
+        {[e.kind, `on ${e.node}`].filter(Boolean).join(' ')}{e.since && <>, {e.state} for <Elapsed t={e.since} /></>}
+        {e.simulated && <span className="tag">simulated</span>}
+      </p>
+      {e.url && !e.url.endsWith(`/${e.name}`) && <p className="id">{e.url}</p>}
+    </li>
+  )
 }
 
-function GPUs({ engines }: { engines: Engine[] }) {
+const Elapsed = ({ t }: { t: string }) => <>{useElapsed(Date.parse(t))}</>
+
+// useWhyIdle returns a function that says why engines have no rows in flight.
+function useWhyIdle() {
+  const counts = useGet<Counts>(`/v1/jobs/counts?account=${allAccounts}`, { every: useEvery(10_000) }).data?.counts
+  const open = counts && counts.pending + counts.submitted + counts.starting + counts.running
+  return (engines: Engine[]) => {
+    if (engines.length === 0) return 'this node has no engine.'
+    const down = engines.find((e) => e.state === 'down')
+    if (down && engines.every((e) => e.state === 'down')) return `${down.name} is down. ${plain(down.last_error ?? '')}`
+    const waiting = engines.find((e) => e.last_error)
+    if (waiting) return `${waiting.name} takes no rows now. ${plain(waiting.last_error!)}`
+    if (engines.some((e) => e.in_flight > 0)) return 'its engine has just received rows, or does not use this GPU.'
+    return open === 0 ? 'no job runs or waits.' : 'no rows wait for its models.'
+  }
+}
+
+function GPUs({ engines, why }: { engines: Engine[]; why: (engines: Engine[]) => string }) {
   const gpus = useGet<{ nodes: NodeGPUs[] }>('/v1/gpus', { every: useEvery(5_000) })
   return (
     <Card title="GPUs">
@@ -80,7 +123,7 @@ function GPUs({ engines }: { engines: Engine[] }) {
               <Empty>No GPUs found: nvidia-smi shows none on {plural(nodes.length, 'node')}.</Empty>
             ) : (
               <ul className="tiles" aria-label="GPUs">
-                {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} />))}
+                {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} why={why} />))}
               </ul>
             )}
           </>
@@ -93,7 +136,7 @@ function GPUs({ engines }: { engines: Engine[] }) {
 // idleBelow is the use of a GPU below which its tile gives the reason.
 const idleBelow = 0.05
 
-function Tile({ node, gpu, engines }: { node: string; gpu: NodeGPUs['gpus'][number]; engines: Engine[] }) {
+function Tile({ node, gpu, engines, why }: { node: string; gpu: NodeGPUs['gpus'][number]; engines: Engine[]; why: (engines: Engine[]) => string }) {
   const busy = gpu.utilization
   const idle = busy != null && busy < idleBelow
   return (
@@ -117,17 +160,7 @@ function Tile({ node, gpu, engines }: { node: string; gpu: NodeGPUs['gpus'][numb
           {e.name}: {e.models.map((m) => m.id).slice(0, 2).join(', ') || 'no models'}{e.models.length > 2 && ` and ${e.models.length - 2} more`}, {number(e.in_flight)} in flight, {rate(e.rows_per_second, 'rows/s')}
         </p>
       ))}
-      {idle && <p className="small"><strong>Idle:</strong> {whyIdle(engines)}</p>}
+      {idle && <p className="small"><strong>Idle:</strong> {why(engines)}</p>}
     </li>
   )
-}
-
-// whyIdle returns why the engines of a node give its GPUs no work.
-function whyIdle(engines: Engine[]) {
-  const down = engines.find((e) => e.state === 'down')
-  if (engines.length === 0) return 'this node has no engine.'
-  if (engines.every((e) => e.state === 'down')) return `${down!.name} is down. ${down!.last_error ?? ''}`
-  const waiting = engines.find((e) => e.last_error)
-  if (waiting) return `${waiting.name} takes no rows now. ${waiting.last_error}`
-  return engines.some((e) => e.in_flight > 0) ? 'its engine has just received rows, or does not use this GPU.' : 'no rows wait for its engine.'
 }

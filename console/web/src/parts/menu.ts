@@ -1,5 +1,5 @@
 import { useCan, useGet } from '../api/hooks'
-import type { Webhook } from '../api/types'
+import type { Engines, Webhook } from '../api/types'
 import { useEvery } from '../live'
 import { isBroken } from './webhook'
 
@@ -10,6 +10,7 @@ export type MenuEntry = { to: string; name: string; trouble?: number }
 export function useMenu(): [string, MenuEntry[]][] {
   const can = useCan()
   const every = useEvery(60_000)
+  const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, fresh: 30_000, every: (data) => !!data && every }).data
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000, every: (data) => !!data && every })
   const groups: [string, (MenuEntry | false)[]][] = [
     ['Work', [
@@ -21,8 +22,8 @@ export function useMenu(): [string, MenuEntry[]][] {
       { to: '/batches', name: 'Batches' },
     ]],
     ['Service', can.operate ? [
-      { to: '/engines', name: 'Engines' },
-      { to: '/nodes', name: 'Nodes' },
+      { to: '/engines', name: 'Engines', trouble: engines?.engines.filter((e) => e.state === 'down').length },
+      { to: '/nodes', name: 'Nodes', trouble: engines?.missing_nodes.length },
       { to: '/actors', name: 'Actors' },
     ] : []],
     ['Account', [
