@@ -2,11 +2,12 @@ import { useEffect, useState } from 'react'
 import { Button } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
-import type { Diagnosis, Engine, Node } from '../api/types'
+import type { Diagnosis, Engines, Node } from '../api/types'
 import { plural, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago, useElapsed } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
+import { Fault } from '../parts/fault'
 import { Status } from '../parts/job'
 import { Empty, Load, Problem, Waiting } from '../parts/load'
 import { InFlight } from '../parts/meter'
@@ -69,9 +70,10 @@ export default function Nodes() {
 function NodeName({ node: n }: { node: Node }) {
   return (
     <td>
-      {n.name}
+      <span className="name">{n.name}</span>
       {n.self && <span className="tag">this node</span>}
       <span className="reason">{roles[n.role]}</span>
+      <span className="reason narrow-only">{number(n.in_flight)} of {number(n.window)} rows in flight, {plural(n.jobs, 'job')}</span>
       <span className="id">{n.id === n.name ? n.version : `${n.id}, ${n.version}`}</span>
     </td>
   )
@@ -101,7 +103,7 @@ const forgetAfter = 3_600_000
 // Gossip notices a hanging node only after seconds and then drops it from the list. So the page
 // asks all nodes for their engines, and remembers the nodes that have vanished without draining.
 function useSilentNodes(nodes?: Node[]) {
-  const { data, dataUpdatedAt } = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { every: useEvery(3_000) })
+  const { data, dataUpdatedAt } = useGet<Engines>('/v1/engines', { every: useEvery(3_000) })
   const [seen, setSeen] = useState<Map<string, Seen>>(new Map())
   useEffect(() => {
     if (!nodes || !data) return
@@ -135,7 +137,7 @@ function Diagnose() {
         return (
           <div key={n.id} className="stack tight">
             <h3>{n.name}</h3>
-            {n.error && <p>{n.error}</p>}
+            {n.error && <div><Fault text={n.error} /></div>}
             {n.facts && <p>{bad.length === 0 ? `All ${plural(findings.length, 'check')} passed.` : `${number(bad.length)} of ${plural(findings.length, 'check')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}</p>}
             {bad.length > 0 && <Findings label={`Findings of ${n.name}`} findings={bad} />}
             {findings.length > bad.length && (
@@ -152,14 +154,14 @@ function Diagnose() {
 }
 
 function Findings({ label, findings }: { label: string; findings: NonNullable<Diagnosis['facts']>['findings'] }) {
+  const remedies = findings.some((f) => f.remedy)
   return (
-    <Table label={label} heads={['Level', 'Check', 'Finding', 'What to do']} less={['Check']}>
+    <Table label={label} heads={['Level', 'Finding', ...(remedies ? ['What to do'] : [])]} less={[]}>
       {findings.map((f) => (
         <tr key={f.check + f.text}>
           <td><Status is={levels[f.level]}>{f.level}</Status></td>
-          <td>{f.check}</td>
-          <td className="wide">{f.text}</td>
-          <td className="wide">{f.remedy || none}</td>
+          <td className="wide"><strong>{f.check}:</strong> <Fault text={f.text} /></td>
+          {remedies && <td className="wide">{f.remedy || none}</td>}
         </tr>
       ))}
     </Table>
