@@ -3,7 +3,8 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
-import type { Counts, Engine, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
+import type { Counts, Engines, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
+import { plain } from '../lib/fault'
 import { compact, duration, number, plural, rate, usd, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
@@ -11,8 +12,8 @@ import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
 import { Done, isEstimate, JobLink, State, Status, whyStopped } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Card, LinkButton, Page } from '../parts/page'
-import { isBroken, outcome } from '../parts/webhook'
+import { Card, Facts, LinkButton, Page } from '../parts/page'
+import { isBroken, problem } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
@@ -28,8 +29,8 @@ export default function Overview() {
         <>
           <States />
           <Running />
-          <Failing />
           <Throughput />
+          <Failing />
         </>
       )}
     </Page>
@@ -108,7 +109,7 @@ function useWaiting() {
 function Attention() {
   const can = useCan()
   const every = useEvery(5_000)
-  const engines = useGet<{ engines: Engine[]; missing_nodes: string[] }>('/v1/engines', { enabled: can.operate, every })
+  const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, every })
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
   const waiting = useWaiting()
   const away = useStorageAway()
@@ -123,14 +124,14 @@ function Attention() {
       ? [{ id: 'budget', to: '/quotas', state: 'budget', what: 'monthly budget', why: `${usd(budget.used)} of ${usd(budget.limit)} are used`, since: null }]
       : []),
     ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
-      id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: e.last_error ?? '', since: e.since,
+      id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since,
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
     ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {
       const last = w.recent_deliveries?.last_failure
       return {
         id: w.id, to: `/webhooks/${w.id}`, what: w.url,
-        ...(w.disabled ? { state: 'disabled', why: w.disabled_reason ?? '', since: w.disabled_at } : { state: 'webhook failing', why: last ? `last answer: ${outcome(last)}` : '', since: last?.at ?? null }),
+        ...(w.disabled ? { state: 'disabled', why: w.disabled_reason ?? '', since: w.disabled_at } : { state: 'webhook failing', why: last ? problem(last) : '', since: last?.at ?? null }),
       }
     }),
   ]
@@ -158,21 +159,29 @@ const tiles: { name: string; is: JobStatus; of: JobStatus[] }[] = [
 ]
 
 function States() {
+  const can = useCan()
   const counts = useGet<Counts>('/v1/jobs/counts')
+  const engines = useGet<Engines>('/v1/engines', { enabled: can.operate }).data?.engines
+  const cost = useGet<Usage>('/v1/usage', { fresh: 60_000 }).data?.total.cost_usd
   return (
-    <section aria-label="Jobs by state">
+    <section aria-label="In numbers">
       <Load query={counts}>
         {({ counts, counted, of_all }) => (
           <>
             <ul className="states">
-              {tiles.map((t) => (
-                <li key={t.name}>
-                  <Link href={`/jobs?status=${t.of.join(',')}`}>
-                    <strong>{number(t.of.reduce((n, s) => n + counts[s], 0))}</strong>
-                    <Status is={t.is}>{t.name}</Status>
-                  </Link>
-                </li>
-              ))}
+              {tiles.map((t) => {
+                const n = t.of.reduce((n, s) => n + counts[s], 0)
+                return (
+                  <li key={t.name}>
+                    <Link href={`/jobs?status=${t.of.join(',')}`}>
+                      <strong>{number(n)}</strong>
+                      <Status is={n ? t.is : 'pending'}>{t.name}</Status>
+                    </Link>
+                  </li>
+                )
+              })}
+              {engines && engines.length > 0 && <li><Link href="/engines"><strong>{number(engines.filter((e) => e.state === 'up').length)} of {number(engines.length)}</strong><span className="small">{engines.length === 1 ? 'engine up' : 'engines up'}</span></Link></li>}
+              {cost != null && <li><Link href="/usage"><strong>{usd(cost)}</strong><span className="small">cost this month</span></Link></li>}
             </ul>
             {!of_all && <p className="small">Of the newest {number(counted)} jobs; there are more.</p>}
           </>
@@ -219,25 +228,22 @@ function RunningJob({ job }: { job: Job }) {
 
 function Failing() {
   const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed')
+  if (jobs.data?.jobs.length === 0) return null
   return (
     <Card title="Recent failures" actions={<Link href="/jobs?status=failed">View all</Link>}>
       <Load query={jobs}>
-        {({ jobs }) =>
-          jobs.length === 0 ? (
-            <Empty>No failed jobs.</Empty>
-          ) : (
-            <ul className="list">
-              {jobs.map((j) => (
-                <li key={j.job_id}>
-                  <JobLink job={j} />
-                  <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
-                  <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
-                  <span className="small"><Ago t={j.datetime_completed} /></span>
-                </li>
-              ))}
-            </ul>
-          )
-        }
+        {({ jobs }) => (
+          <ul className="list">
+            {jobs.map((j) => (
+              <li key={j.job_id}>
+                <JobLink job={j} />
+                <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
+                <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
+                <span className="small"><Ago t={j.datetime_completed} /></span>
+              </li>
+            ))}
+          </ul>
+        )}
       </Load>
     </Card>
   )
@@ -246,8 +252,8 @@ function Failing() {
 function Throughput() {
   const stats = useGet<Stats>('/v1/stats?range=3600', { every: useEvery(5_000) })
   return (
-    <Card title="Throughput of the last hour">
-      <Load query={stats}>{(s) => (s.points.length < 2 ? <Empty>Nothing was measured yet; a point comes every {s.step_seconds} s.</Empty> : <Charts stats={s} />)}</Load>
+    <Card title="Last hour">
+      <Load query={stats}>{(s) => (s.points.length < 2 ? <Empty>The chart starts in a few seconds: the node measures every {s.step_seconds} s.</Empty> : <Charts stats={s} />)}</Load>
     </Card>
   )
 }
@@ -271,11 +277,14 @@ function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { sta
   const sum = (f: (p: (typeof points)[0]) => number) => points.reduce((n, p) => n + f(p), 0)
   return (
     <Suspense fallback={<div className="chart" />}>
-      <p className="small">
-        {(nodes.length > 1 || missing_nodes.length > 0) && `${number(nodes.length)} of ${number(nodes.length + missing_nodes.length)} nodes: `}
-        {plural(sum((p) => p.rows), 'row')}, {compact(sum((p) => p.input_tokens + p.output_tokens))} tokens; {number(last.in_flight)} of{' '}
-        {number(last.window)} places in use now.
-      </p>
+      <Facts
+        facts={[
+          ['Rows', number(sum((p) => p.rows))],
+          ['Tokens', compact(sum((p) => p.input_tokens + p.output_tokens))],
+          ['Rows in flight now', `${number(last.in_flight)} of ${number(last.window)}`],
+          ...(nodes.length > 1 || missing_nodes.length > 0 ? [['Nodes', `${number(nodes.length)} of ${number(nodes.length + missing_nodes.length)}`] as [string, string]] : []),
+        ]}
+      />
       <div className="two">
         <Chart label="Rows a second over the last hour" times={times} lines={rows} />
         <Chart label="Tokens a second over the last hour" times={times} lines={tokens} />

@@ -2,7 +2,12 @@ import type { DeliveryAttempt, Webhook } from '../api/types'
 import { number } from '../lib/format'
 import { Status } from './job'
 
-export const outcome = (a: DeliveryAttempt) => `${a.status ?? a.error ?? 'no answer'} after ${a.duration_seconds.toFixed(2)} s`
+const answer = (a: DeliveryAttempt) => (a.status ? `HTTP ${a.status}` : (a.error ?? 'no answer'))
+
+export const outcome = (a: DeliveryAttempt) => `${answer(a)} after ${a.duration_seconds.toFixed(2)} s`
+
+// problem says why an attempt failed.
+export const problem = (a: DeliveryAttempt) => (a.status ? `The receiver answered ${answer(a)}.` : `The receiver gave no answer: ${answer(a)}.`)
 
 // isBroken reports whether a webhook needs a person: it is disabled, or its newest deliveries all failed.
 export const isBroken = (w: Webhook) => w.disabled || !!w.recent_deliveries?.failing
