@@ -30,6 +30,8 @@ export async function accounts({ model }) {
       for (const name of ['See rows', 'JSON', 'New job like this'])
         if (await page.getByRole('link', { name, exact: true }).count()) throw new Error(`the job of another account has the link ${name}`)
       await check(page, 'a job of another account')
+      await page.goto(at(`jobs/${job}?account=*`)) // as the page of actors links to it
+      await page.getByText('This job belongs to the account guests.').waitFor()
 
       await page.goto(at('usage'))
       await account.selectOption('all accounts')

@@ -3,9 +3,12 @@ import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Actor, Answered } from '../api/types'
+import { plain } from '../lib/fault'
 import { ago, plural, duration, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
+import { allAccounts, jobHref } from '../parts/account'
 import { Ago } from '../parts/ago'
+import { Fault } from '../parts/fault'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Long, Page, Table } from '../parts/page'
@@ -48,7 +51,7 @@ export default function Actors() {
     }, { replace: true })
   return (
     <Page title="Actors" lead="Actors are the tasks inside a node: one for the node, each engine and each job. Look here if a job or a node seems stuck.">
-      <div className="fields">
+      <div className="fields narrow">
         <NativeSelect
           label="Kind"
           value={kind}
@@ -64,7 +67,7 @@ export default function Actors() {
           return nodes.length === 0 ? (
             <Empty>No node has reported its actors.</Empty>
           ) : (
-            <div className="stack">{all.toSorted((a, b) => Number(needs(b)) - Number(needs(a))).map((n) => <OfNode key={n.node.id} {...n} filtered={!!kind || !!age} />)}</div>
+            <div className="stack">{all.toSorted((a, b) => Number(needs(b)) - Number(needs(a))).map((n) => <OfNode key={n.node.id} {...n} open={!!kind || !!age || nodes.length === 1} filtered={!!kind || !!age} />)}</div>
           )
         }}
       </Load>
@@ -72,30 +75,29 @@ export default function Actors() {
   )
 }
 
-function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; filtered: boolean }) {
+function OfNode({ node, actors, open, filtered }: { node: Answered; actors: Actor[]; open: boolean; filtered: boolean }) {
   const bad = actors.filter((a) => troubles(a).length > 0)
   const has = filtered ? `${plural(actors.length, 'actor')} ${actors.length === 1 ? 'matches' : 'match'}` : plural(actors.length, 'actor')
   return (
-    <Card title={node.name}>
-      {node.error && <p className="warning" role="note">No answer: {node.error}</p>}
+    <Card
+      title={node.name}
+      actions={node.error === null && <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} ${bad.length === 1 ? 'needs' : 'need'} attention` : 'no problem'}</Status>}
+    >
+      {node.error && <div className="warning" role="note">No answer. <Fault text={node.error} /></div>}
       {node.left_out > 0 && <p className="warning" role="note">{plural(node.left_out, 'more actor')} of this node {node.left_out === 1 ? 'is' : 'are'} not listed. Use the filters.</p>}
-      {node.error === null && (
-        <p>
-          <Status is={bad.length ? 'failed' : 'succeeded'}>{bad.length ? `${number(bad.length)} ${bad.length === 1 ? 'needs' : 'need'} attention` : 'all is well'}</Status> <span className="small">{has}</span>
-        </p>
-      )}
+      {node.error === null && <p className="small">{has}{actors.length > 0 && `: ${byKind(actors)}`}.</p>}
       {bad.length > 0 && (
         <Table label={`Actors of ${node.name} that need attention`} heads={['Actor', 'Trouble']} less={[]}>
           {bad.map((a) => (
             <tr key={a.id}>
               <Name actor={a} />
-              <td className="wide">{troubles(a).map((t) => <p key={t}><Long text={t} /></p>)}</td>
+              <td className="wide">{troubles(a).map((t) => <div key={t}><Message text={t} /></div>)}</td>
             </tr>
           ))}
         </Table>
       )}
       {actors.length > 0 && (
-        <details open={filtered || undefined}>
+        <details open={open || undefined}>
           <summary>{filtered ? 'Actors that match' : 'All actors'}</summary>
           <Table label={`Actors of ${node.name}`} heads={['Actor', 'Waiting messages', 'Waits for', 'Last error', 'Started', 'Restarts']} less={['Last error', 'Started', 'Restarts', 'Waiting messages']}>
             {actors.map((a) => (
@@ -103,7 +105,7 @@ function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; f
                 <Name actor={a} />
                   <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
                 <td className="wide">{a.task ? `${a.task}, ${duration(a.task_seconds)}` : none}</td>
-                <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>
+                <td className="wide">{a.last_error ? <Message text={`${a.last_error.message} (${ago(a.last_error.at)})`} /> : none}</td>
                 <td className="number" title={time(a.since)}><Ago t={a.since} /></td>
                 <td className="number">{number(a.restarts)}</td>
               </tr>
@@ -115,13 +117,20 @@ function OfNode({ node, actors, filtered }: { node: Answered; actors: Actor[]; f
   )
 }
 
+// Message shows an error in plain words, or folds it.
+const Message = ({ text }: { text: string }) => (plain(text) === text ? <Long text={text} /> : <Fault text={text} />)
+
+// byKind says how many actors of each kind there are.
+const byKind = (actors: Actor[]) =>
+  Object.keys(kinds).map((kind) => [actors.filter((a) => a.kind === kind).length, kind] as const).filter(([n]) => n > 0).map(([n, kind]) => plural(n, kind, kind === 'results' ? kind : undefined)).join(', ')
+
 function Name({ actor: a }: { actor: Actor }) {
   return (
     <td title={a.id}>
       {a.kind}{a.engine && ` ${a.engine}`}
       {a.state === 'panicked' && <span className="tag">panicked</span>}
       <span className="reason">{kinds[a.kind]}</span>
-      {a.job_id && <Link href={`/jobs/${a.job_id}`}>{a.job_id.slice(0, 12)}…</Link>}
+      {a.job_id && <Link href={jobHref(a.job_id, allAccounts)}>{a.job_id.slice(0, 12)}…</Link>}
     </td>
   )
 }
