@@ -4,12 +4,12 @@ import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useMe, usePages } from '../api/hooks'
 import type { AuditEntry } from '../api/types'
-import { plural, number, text, time } from '../lib/format'
+import { none, plural, number, text, time } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Ago } from '../parts/ago'
 import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { More, Page, Table } from '../parts/page'
+import { Facts, More, Page, Table } from '../parts/page'
 
 type Entries = { entries: AuditEntry[]; next_cursor: string | null }
 
@@ -61,6 +61,7 @@ export default function Audit() {
   const after = days ? Date.now() - Number(days) * 86_400_000 : 0
   const isOld = read.some((e) => Date.parse(e.at) < after)
   const entries = outcomes(read).filter((e) => (!action || e.action === action) && Date.parse(e.at) >= after)
+  const searched = `newest ${plural(read.length, 'entry', 'entries')}`
   const { hasNextPage, isFetching, fetchNextPage } = pages
   const goesOn = !!action && entries.length < enough && hasNextPage && !isOld && pages.data!.pages.length < maxPages
   useEffect(() => {
@@ -68,7 +69,7 @@ export default function Audit() {
   }, [goesOn, isFetching, fetchNextPage])
   return (
     <Page title="Audit" lead="Actions of administrators, newest first. Nobody can change or delete an entry.">
-      <div className="fields">
+      <div className="fields narrow">
         <AccountSelect value={account && account === me?.account ? '' : account || allAccounts} choose={(a) => set('account', a === allAccounts ? '' : a || me!.account)} />
         <NativeSelect
           label="Action"
@@ -81,7 +82,7 @@ export default function Audit() {
       <Load query={pages}>
         {() =>
           entries.length === 0 ? (
-            <Empty>{action || days ? `No entry matches among the newest ${number(read.length)}.` : 'No entries yet. The page lists, for example, who created an API key or changed a quota.'}</Empty>
+            <Empty>{action || days ? `None of the ${searched} matches.` : 'No entries yet. The page lists, for example, who created an API key or changed a quota.'}</Empty>
           ) : (
             <Table label="Audit record" heads={['Time', 'Action', 'Account']} less={['Account']}>
               {entries.map((e) => (
@@ -99,7 +100,7 @@ export default function Audit() {
           )
         }
       </Load>
-      {pages.data && <More of={{ ...pages, hasNextPage: hasNextPage && !isOld }} count={`${plural(entries.length, 'entry', 'entries')}${hasNextPage && !isOld ? ', and older ones' : ''}`} />}
+      {pages.data && <More of={{ ...pages, hasNextPage: hasNextPage && !isOld }} count={action || days ? `${plural(entries.length, 'match', 'matches')} in the ${searched}` : plural(entries.length, 'entry', 'entries')} button={action || days ? 'Search older entries' : 'Show older entries'} />}
     </Page>
   )
 }
@@ -127,18 +128,26 @@ function Sentence({ entry: e }: { entry: AuditEntry }) {
 }
 
 function Details({ entry: e }: { entry: AuditEntry }) {
-  const details: [string, unknown][] = [
-    ['time', time(e.at)],
-    ['action', e.action],
-    ['target', e.target],
-    ['key', e.by.key_id],
-    ['request', e.request_id],
-    ...Object.entries(e.details ?? {}),
-  ]
+  const facts = (all: [string, unknown][]) => all.filter(([, v]) => v != null && v !== '').map(([k, v]): [string, string] => [words(k), readable(v)])
+  const change = facts(Object.entries(e.details ?? {}).filter(([k]) => k !== 'id'))
   return (
     <details className="small">
       <summary>Details</summary>
-      {details.filter(([, v]) => v != null).map(([k, v]) => <p key={k}>{k}: <code>{text(v)}</code></p>)}
+      {change.length > 0 && <Facts facts={change} />}
+      <Facts facts={facts([['time', e.at], ['action', e.action], ['object', e.target], ['API key', e.by.key_id ?? e.by.key_name], ['request', e.request_id]])} />
     </details>
   )
+}
+
+// words turns the name of a field into a label: row_quota into Row quota.
+const words = (field: string) => field.charAt(0).toUpperCase() + field.slice(1).replace(/_usd$/, ', USD').replaceAll('_', ' ')
+
+// readable formats a value of an entry for people.
+function readable(value: unknown): string {
+  if (value == null || value === '') return none
+  if (typeof value === 'number') return number(value)
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (typeof value === 'string') return /^\d{4}-\d\d-\d\dT/.test(value) ? time(value) : value
+  if (Array.isArray(value)) return value.map(readable).join('; ') || none
+  return Object.entries(value).map(([k, v]) => `${words(k).toLowerCase()} ${readable(v)}`).join(', ') || none
 }

@@ -76,16 +76,17 @@ export function Table({ label, heads, less, foot, children }: { label: string; h
   )
 }
 
-export function More({ of, count }: {
+export function More({ of, count, button = 'Show more' }: {
   of: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown }
   count: string
+  button?: string
 }) {
   return (
     <div className="more">
       <span role="status">{count}</span>
       {of.hasNextPage && (
         <Button variant="default" size="xs" loading={of.isFetchingNextPage} onClick={() => of.fetchNextPage()}>
-          Show more
+          {button}
         </Button>
       )}
     </div>
