@@ -8,7 +8,7 @@ export type Definition = Pick<Fn, 'description' | 'model' | 'prompt'> & {
   sampling_params: unknown
 }
 
-const json = (v: unknown) => JSON.stringify(v ?? null, null, 2)
+const json = (v: unknown) => JSON.stringify(v, null, 2)
 
 // written returns a definition as text, so that two can be compared by line.
 export const written = (f: Definition) =>
@@ -19,6 +19,6 @@ export const written = (f: Definition) =>
     'prompt:',
     f.prompt,
     ...(f.system_prompt ? ['system prompt:', f.system_prompt] : []),
-    `schema: ${json(f.json_schema)}`,
-    `parameters: ${json(f.sampling_params)}`,
+    ...(f.json_schema ? [`schema: ${json(f.json_schema)}`] : []),
+    ...(f.sampling_params && Object.keys(f.sampling_params).length > 0 ? [`parameters: ${json(f.sampling_params)}`] : []),
   ].join('\n')

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { apiURL } from '../api/client'
 import { useCan, useGet, useMe } from '../api/hooks'
 import type { Diagnosis, Engine, Me, Node } from '../api/types'
-import { plural, number } from '../lib/format'
+import { plural, number, time } from '../lib/format'
 import { Copy } from '../parts/copy'
 import { Load } from '../parts/load'
 import { Card, Facts, Page } from '../parts/page'
@@ -12,13 +12,15 @@ type Fact = [string, string]
 
 const docs = 'https://github.com/rowmill/rowmill/blob/main/docs/'
 
-// links are the pages of the documentation that readers of this page need.
-const links: Fact[] = [
-  ['First job', 'first-job.md'],
-  ['API', 'api.md'],
-  ['Configuration', 'configuration.md'],
-  ['Operations', 'operations.md'],
-  ['Questions and answers', 'faq.md'],
+// links are the pages of the documentation that readers of this page need, with their addresses
+// and contents.
+const links: [string, string, string][] = [
+  ['First job', docs + 'first-job.md', 'submit rows, follow the job, download the answers'],
+  ['API', docs + 'api.md', 'requests, fields and error codes'],
+  ['OpenAPI description', apiURL('/openapi.json'), 'of this version, for tools that generate clients'],
+  ['Configuration', docs + 'configuration.md', 'each setting and its default'],
+  ['Operations', docs + 'operations.md', 'backup, upgrade, alerts'],
+  ['Questions and answers', docs + 'faq.md', 'common problems'],
 ]
 
 export default function About() {
@@ -27,9 +29,13 @@ export default function About() {
     <Page title="About" lead="Version and setup of this service. Copy them into a report of a fault.">
       <Load query={me}>{(me) => <Service me={me} />}</Load>
       <Card title="Documentation">
-        <ul className="actions">
-          {links.map(([name, page]) => <li key={page}><a href={docs + page} target="_blank" rel="noreferrer">{name}</a></li>)}
-          <li><a href={apiURL('/openapi.json')}>OpenAPI description of this version</a></li>
+        <ul className="list">
+          {links.map(([name, href, content]) => (
+            <li key={href}>
+              <a className="job" href={href} target="_blank" rel="noreferrer">{name}</a>
+              <span className="small">{content}</span>
+            </li>
+          ))}
         </ul>
       </Card>
       <Licences />
@@ -41,29 +47,37 @@ function Service({ me }: { me: Me }) {
   const version = useGet<Version>('/version', { fresh: Infinity })
   const setup = useSetup()
   const v = version.data
-  const facts: Fact[] = [
-    ['Version', me.version],
-    ['Commit', v?.commit || 'unknown'],
-    ['Built', v?.built || 'unknown'],
-    ['Go', v?.go ?? ''],
-    ['Node', me.node],
-    ['Account and role', `${me.account}, ${me.operator ? 'operator' : me.role}`],
-    ['Key', me.key_name || me.key_id || 'the configured key'],
-    ['Answers', me.simulated ? 'simulated: an engine is not a real model' : 'from real engines'],
-    ...setup.facts,
+  const groups: [string, Fact[]][] = [
+    ['Program', [
+      ['Version', me.version],
+      ['Commit', v?.commit.slice(0, 12) || 'unknown'],
+      ['Built', /^\d{4}-/.test(v?.built ?? '') ? time(v!.built) : 'unknown'],
+      ['Go', v?.go ?? ''],
+    ]],
+    ['Service', [
+      ...setup.facts,
+      ['Answers', me.simulated ? 'simulated, not of a real model' : 'from real engines'],
+    ]],
+    ['Storage', setup.places],
+    ['Your session', [
+      ['Node', me.node],
+      ['Account', me.account],
+      ['Role', me.operator ? 'operator' : me.role],
+      ['Key', me.key_name || me.key_id || 'the configured key'],
+    ]],
+    ['Limits', setup.limits],
   ]
-  const report = [...facts, ...setup.limits, ['Browser', navigator.userAgent]].filter(([, text]) => text)
+  const report = [...groups.flatMap(([, facts]) => facts), ['Browser', navigator.userAgent]].filter(([, text]) => text)
   return (
     <Card title="This service" actions={<Copy label="Copy for a report" text={report.map(([name, text]) => `${name}: ${text}`).join('\n')} />}>
-      <Facts facts={facts.filter(([, text]) => text)} />
-      {setup.limits.length > 0 && (
-        <>
-          <h3>Limits</h3>
-          <Facts facts={setup.limits} />
-        </>
-      )}
-      {setup.isReading && <p className="small" role="status">Reading the setup of the nodes…</p>}
       <p className="small">The copied text contains no keys, no prompts and no answers.</p>
+      {groups.map(([name, facts]) => facts.some(([, text]) => text) && (
+        <section key={name} aria-label={name}>
+          <h3>{name}</h3>
+          <Facts facts={facts.filter(([, text]) => text).map(([n, text]) => (name === 'Storage' ? [n, text, 'long'] : [n, text]))} />
+        </section>
+      ))}
+      {setup.isReading && <p className="small" role="status">Reading the setup of the nodes…</p>}
     </Card>
   )
 }
@@ -81,7 +95,7 @@ const settings: Fact[] = [
 
 // useSetup returns, for operators, the size of the cluster, where records and objects are, and
 // the limits.
-function useSetup(): { facts: Fact[]; limits: Fact[]; isReading: boolean } {
+function useSetup(): { facts: Fact[]; places: Fact[]; limits: Fact[]; isReading: boolean } {
   const { operate: enabled } = useCan()
   const nodes = useGet<{ nodes: Node[] }>('/v1/nodes', { enabled }).data?.nodes
   const engines = useGet<{ engines: Engine[] }>('/v1/engines', { enabled }).data?.engines
@@ -91,8 +105,10 @@ function useSetup(): { facts: Fact[]; limits: Fact[]; isReading: boolean } {
   const kinds = [...new Set(engines?.map((e) => e.kind).filter((k) => k !== null))]
   return {
     facts: [
-      ['Cluster', nodes ? plural(nodes.length, 'node') : ''],
+      ['Nodes', nodes ? plural(nodes.length, 'node') : ''],
       ['Engines', engines ? `${number(engines.filter((e) => e.state === 'up').length)} of ${number(engines.length)} up${kinds.length ? ` (${kinds.join(', ')})` : ''}` : ''],
+    ],
+    places: [
       ['Records', place('records')],
       ['Objects', place('bucket')],
     ],
@@ -101,8 +117,8 @@ function useSetup(): { facts: Fact[]; limits: Fact[]; isReading: boolean } {
   }
 }
 
-// readable formats a value of the settings: 100000000 as 100,000,000 and 30m0s as 30m.
-const readable = (value: string) => (/^\d+$/.test(value) ? number(Number(value)) : value.replace(/(\d[hm])0s$/, '$1').replace(/(\dh)0m$/, '$1').replace(/(\d)([KMGT]iB)$/, '$1 $2'))
+// readable formats a value of the settings: 100000000 as 100,000,000 and 30m0s as 30 min.
+const readable = (value: string) => (/^\d+$/.test(value) ? number(Number(value)) : value.replace(/(\d[hm])0s$/, '$1').replace(/(\dh)0m$/, '$1').replace(/(\d)h/, '$1 h ').replace(/(\d)m$/, '$1 min').trim().replace(/(\d)([KMGT]iB)$/, '$1 $2'))
 
 function Licences() {
   const licences = useQuery({

@@ -6,6 +6,8 @@ import { useAct, useCan, useGet } from '../api/hooks'
 import type { Fn } from '../api/types'
 import { written } from '../lib/fn'
 import { time } from '../lib/format'
+import { curl } from '../lib/snippets'
+import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Diff } from '../parts/diff'
@@ -45,7 +47,15 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
       {!published && <p className="warning" role="note">No published revision.</p>}
       <div className="two">
         <Definition fn={shown} />
-        {can.act && published && <RunOne title="Run one input" name={name} fields={published.inputs} />}
+        {can.act && published && (
+          <div className="stack">
+            <RunOne title="Run one input" name={name} fields={published.inputs} />
+            <Card title="Call it from a program">
+              <p className="small">The request waits for the answer. For many rows, submit a job with <code>{name}</code> as its model.</p>
+              <Code label="Code" wrap={false} text={curl(`/v1/functions/${name}/run`, { input: Object.fromEntries(published.inputs.map((i) => [i.name, '…'])) })} />
+            </Card>
+          </div>
+        )}
       </div>
       <Revisions name={name} revisions={revisions} />
       {revisions.length > 1 && <Difference revisions={revisions} />}
@@ -59,15 +69,15 @@ function Definition({ fn }: { fn: Fn }) {
       <Facts
         facts={[
           ['Model', fn.model],
-          ['Fields', fn.inputs.map((i) => i.name + (i.required ? '' : '?')).join(', ') || 'none'],
+          ['Fields', fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ') || 'none'],
+          fn.published_at ? ['Published', <Ago key="p" t={fn.published_at} />] : ['Created', <Ago key="c" t={fn.created_at} />],
         ]}
       />
       <h3>Prompt</h3>
       <Code label="Prompt" text={fn.prompt} />
       {fn.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={fn.system_prompt} /></>}
       {fn.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(fn.json_schema, null, 2)} /></>}
-      <h3>Parameters</h3>
-      <Code label="Parameters" text={JSON.stringify(fn.sampling_params, null, 2)} />
+      {Object.keys(fn.sampling_params ?? {}).length > 0 && <><h3>Parameters</h3><Code label="Parameters" text={JSON.stringify(fn.sampling_params, null, 2)} /></>}
     </Card>
   )
 }
@@ -84,8 +94,8 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
       <Table label="Revisions" heads={['Revision', 'Created', 'Model', 'State', ...(can.administer ? ['Actions'] : [])]} less={['Created', 'Model']}>
         {revisions.map((r) => (
           <tr key={r.revision}>
-            <td className="number">{r.revision}</td>
-            <td className="number">{time(r.created_at)}</td>
+            <td>{r.revision}</td>
+            <td>{time(r.created_at)}</td>
             <td>{r.model}</td>
             <td>{r.published_at ? <Status is="succeeded">published</Status> : <Status is="pending">stored</Status>}</td>
             {can.administer && (
@@ -117,7 +127,7 @@ function Difference({ revisions }: { revisions: Fn[] }) {
   const find = (n: number) => revisions.find((r) => r.revision === n)!
   const data = revisions.map((r) => ({ value: String(r.revision), label: `Revision ${r.revision}` }))
   return (
-    <Card title="Compare">
+    <Card title="Compare two revisions">
       <div className="fields">
         <NativeSelect label="From" value={from} onChange={(e) => setFrom(Number(e.currentTarget.value))} data={data} />
         <NativeSelect label="To" value={to} onChange={(e) => setTo(Number(e.currentTarget.value))} data={data} />

@@ -73,7 +73,7 @@ function Choice({ days }: { days: Settings['retention_days'] }) {
               key={p.value}
               value={p.value}
               label={p.value === current ? `${p.label} (in force)` : p.label}
-              description={`${p.means} ${removes(preview.data?.presets.find((e) => valueOf(e.retention_days) === p.value))}`}
+              description={[p.means, removes(preview.data?.presets.find((e) => valueOf(e.retention_days) === p.value))].filter(Boolean).join(' ')}
             />
           ))}
         </div>
@@ -105,10 +105,7 @@ function Preview({ chosen, current }: { chosen: string; current: string }) {
 
 const jobs = (e: RetentionEffect) => `${e.at_least ? 'at least ' : ''}${number(e.jobs)} ${e.jobs === 1 ? 'job' : 'jobs'}`
 
-const removes = (e?: RetentionEffect) => {
-  if (!e || e.retention_days == null) return ''
-  return e.jobs || e.at_least ? `Deletes the data of ${jobs(e)} now.` : 'Saving this deletes nothing today.'
-}
+const removes = (e?: RetentionEffect) => (e && e.retention_days != null && e.jobs > 0 ? `Deletes the data of ${jobs(e)} now.` : '')
 
 function Effect({ of: e, inForce }: { of: RetentionEffect; inForce: boolean }) {
   const next = e.next_at && <> Next deletion: {time(e.next_at)}.</>
