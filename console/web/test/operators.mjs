@@ -6,7 +6,13 @@ const ago = (seconds) => new Date(Date.now() - seconds * 1000).toISOString()
 // phone is the width of a small phone, in pixels.
 const phone = 390
 
-export async function operators({ model, team }) {
+// overlaps fails if the text of a cell or an entry is wider than its place.
+async function overlaps(page, name) {
+  const over = await page.locator('main :is(td, th, li, dd)').evaluateAll((all) => all.filter((e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflow === 'visible').map((e) => e.innerText))
+  if (over.length) throw new Error(`${name}: texts overlap: ${over.slice(0, 3)}`)
+}
+
+export async function operators({ model, team, ofTeam }) {
   await step('a Function is published, rolled back and taken back', async (page) => {
     await page.goto(at('functions/new'))
     await logIn(page)
@@ -59,8 +65,10 @@ export async function operators({ model, team }) {
   })
 
   await step('the changes of a Function are shown before it is published, and kept', async (page) => {
-    await page.goto(at('functions/grade/edit'))
+    await page.goto(at('functions/grade'))
     await logIn(page)
+    await page.getByRole('region', { name: 'Call it from a program' }).getByText('/v1/functions/grade/run').waitFor()
+    await page.goto(at('functions/grade/edit'))
     const changes = page.getByRole('region', { name: /^Changes to revision/ })
     await changes.getByText('No changes yet.').waitFor()
     await page.getByLabel('Prompt', { exact: true }).fill('Grade this from 1 to 10:\n{{essay}}')
@@ -115,13 +123,27 @@ export async function operators({ model, team }) {
     const team = rows.filter({ hasText: 'of the team' }).first()
     await team.getByText('Details').click()
     await team.getByText('key.create').waitFor()
+    await team.locator('dl').first().getByText('Role', { exact: true }).waitFor()
+    if (/[{_]/.test(await team.locator('dl').first().innerText())) throw new Error(`the details are raw: ${await team.locator('dl').first().innerText()}`)
     await team.getByRole('link', { name: 'of the team' }).click()
     await page.waitForURL(/\/keys$/)
     await api('DELETE', '/v1/functions/never-made').catch(() => {})
     await page.goto(at('audit?action=function.unpublish&days=1'))
     await rows.filter({ hasText: 'never-made' }).getByText('failed: unknown_function').waitFor()
     if ((await rows.filter({ hasText: 'never-made' }).count()) !== 1) throw new Error('a failed action has two entries')
+    await page.getByText(/^\d+ match(es)? in the newest \d+ entries$/).waitFor()
+    await page.getByRole('combobox', { name: 'Action', exact: true }).selectOption('made a backup')
+    await page.getByText(/^None of the newest \d+ entries matches\.$/).waitFor()
     await check(page, 'the audit record')
+  })
+
+  await step('each choice of the retention has its own hint', async (page) => {
+    await page.goto(at('settings'))
+    await logIn(page)
+    await page.getByRole('status', { name: 'Effect now' }).waitFor()
+    const hints = await page.locator('.mantine-Radio-description').allInnerTexts()
+    const sentences = hints.flatMap((h) => h.split('. '))
+    if (hints.length !== 5 || new Set(sentences).size !== sentences.length) throw new Error(`hints repeat: ${hints.join(' | ')}`)
   })
 
   await step('about has the setup, to copy', async (page) => {
@@ -137,20 +159,31 @@ export async function operators({ model, team }) {
     await check(page, 'about')
   })
 
-  await step('engines that are down come first, and a sentence sums up', async (page) => {
+  await step('engines that are down come first, with the reason in plain words and a badge in the menu', async (page) => {
+    const raw = 'probe 127.0.0.1:1: get /v1/models: Get "http://127.0.0.1:1/v1/models": dial tcp 127.0.0.1:1: connect: connection refused'
     await page.route('**/v1/engines', async (route) => {
       const answer = await (await route.fetch()).json()
       const [first] = answer.engines
-      const down = { ...first, name: 'vllm', state: 'down', in_flight: 0, window: 0, rows_per_second: null, last_error: 'connection refused' }
-      await route.fulfill({ json: { ...answer, engines: [{ ...first, in_flight: 1, window: 4 }, down] } })
+      const down = { ...first, name: 'vllm', state: 'down', in_flight: 0, window: 0, rows_per_second: null, last_error: raw }
+      await route.fulfill({ json: { ...answer, engines: [{ ...first, in_flight: 1, window: 4 }, { ...first, name: 'quiet', in_flight: 0, window: 4 }, down] } })
     })
     await page.goto(at('engines'))
     await logIn(page)
-    await page.getByText('1 of 2 engines are up: 1 row in flight').waitFor()
-    const rows = page.getByRole('region', { name: 'Engines' }).locator('tbody tr')
-    await rows.nth(0).getByText('connection refused').waitFor()
-    await rows.nth(1).getByText('1 of 4').waitFor()
+    await page.getByText('2 of 3', { exact: true }).waitFor()
+    await page.getByText('1 of 8', { exact: true }).waitFor()
+    const tiles = page.getByRole('list', { name: 'Engines', exact: true }).getByRole('listitem')
+    await tiles.nth(0).getByText('Connection refused by 127.0.0.1:1. Is the server running?').waitFor()
+    if (await tiles.nth(0).getByText(raw).isVisible()) throw new Error('the full message is shown without a question')
+    await tiles.nth(0).getByText('Full message').click()
+    await tiles.nth(0).getByText(raw).waitFor()
+    await tiles.filter({ hasText: 'quiet' }).getByText('Idle: no job runs or waits.').waitFor()
+    await tiles.nth(1).getByText('1 of 4').waitFor()
     await check(page, 'engines')
+    await page.getByRole('link', { name: 'Engines 1 with a problem' }).waitFor()
+    await page.goto(at(''))
+    await page.getByRole('link', { name: 'Engines 1 with a problem' }).waitFor()
+    await page.getByRole('region', { name: 'Needs attention' }).getByText('Connection refused by 127.0.0.1:1.').waitFor()
+    await page.getByRole('link', { name: '2 of 3 engines up' }).waitFor()
     await page.unrouteAll({ behavior: 'wait' })
   })
 
@@ -171,8 +204,16 @@ export async function operators({ model, team }) {
     ;[hangs, vanished] = [true, true]
     await row('node-8').getByText(/^no answer for \d+ s$/).waitFor()
     await row('node-9').getByText(/^no answer for \d+ s$/).waitFor()
+    await page.getByRole('link', { name: 'Nodes 1 with a problem' }).waitFor()
     if (await row('node-9').getByRole('button', { name: 'Drain' }).count()) throw new Error('a node that has vanished can be drained')
     await check(page, 'nodes that do not answer')
+    await page.setViewportSize({ width: phone, height: 844 })
+    await row('node-8').getByText(/ rows in flight, /).waitFor()
+    await check(page, 'nodes that do not answer, on a phone')
+    await page.getByRole('button', { name: 'Run the diagnosis' }).click()
+    await page.getByText('Show the checks').or(page.getByText('Passed checks')).first().click()
+    await page.getByRole('cell', { name: /^records: / }).first().waitFor()
+    await overlaps(page, 'nodes')
     hangs = false
     await row('node-8').getByText('running', { exact: true }).waitFor()
     await page.unrouteAll({ behavior: 'wait' })
@@ -198,7 +239,7 @@ export async function operators({ model, team }) {
       node_id: 'b', node: 'node-2', id: 'node', kind: 'node', job_id: null, engine: null, state: 'running', since: ago(5000), restarts: 0,
       mailbox_depth: 0, oldest_message_seconds: 0, tasks: 0, task: null, task_seconds: 0, last_error: null,
     }
-    const stuck = { ...actor, id: 'stuck', kind: 'results', mailbox_depth: 9, oldest_message_seconds: 25, task: 'write a part', task_seconds: 90 }
+    const stuck = { ...actor, id: 'stuck', kind: 'results', job_id: ofTeam, mailbox_depth: 9, oldest_message_seconds: 25, task: 'write a part', task_seconds: 90 }
     const nodes = [{ id: 'a', name: 'node-1', error: null, left_out: 0 }, { id: 'b', name: 'node-2', error: null, left_out: 1 }]
     await page.route('**/v1/actors*', (route) => route.fulfill({ json: { nodes, actors: [stuck, actor, { ...actor, node_id: 'a', node: 'node-1' }] } }))
     await page.goto(at('actors'))
@@ -209,8 +250,10 @@ export async function operators({ model, team }) {
     await first.getByText('A message has waited for 25 s.').waitFor()
     await first.getByText('It has waited for 1 min 30 s: write a part.').waitFor()
     await first.getByText('1 more actor of this node is not listed.').waitFor()
+    const link = await first.getByRole('link', { name: /^job-/ }).first().getAttribute('href')
+    if (!decodeURIComponent(link).endsWith(`${ofTeam}?account=*`)) throw new Error(`${link} does not lead to jobs of other accounts`)
     const quiet = page.getByRole('region', { name: 'node-1', exact: true })
-    await quiet.getByText('all is well').waitFor()
+    await quiet.getByText('no problem').waitFor()
     await quiet.getByText('All actors').click()
     await quiet.getByText('manages its node').waitFor()
     await check(page, 'actors')
@@ -236,6 +279,7 @@ export async function operators({ model, team }) {
       await page.goto(at(path))
       await settle(page)
       await check(page, `${path}, ${phone} pixels wide`)
+      await overlaps(page, path)
       const cut = await page.locator('main .scroll').evaluateAll((all) => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel))
       if (cut.length) throw new Error(`${path}: the tables ${cut} are wider than a phone`)
     }

@@ -157,7 +157,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
       await page.goto(at(`webhooks/${id}`))
       await logIn(page)
       await page.getByRole('button', { name: 'Send a test' }).click()
-      await page.getByText(/: accepted, 200 after/).first().waitFor()
+      await page.getByText(/: accepted, HTTP 200 after/).first().waitFor()
       if (got.length !== 1 || got[0].signatures !== 1) throw new Error(`after a test the receiver got ${JSON.stringify(got)}`)
 
       await page.getByRole('button', { name: 'Rotate' }).click()
