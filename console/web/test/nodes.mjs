@@ -45,7 +45,7 @@ await Promise.all(pages.map(async ({ node, page }) => {
 }))
 
 // Texts about the answering node, or about the time, differ.
-const about = /just now|\d+ (s|min|h) ago|this node/g
+const about = /just now|\d+ (s|min|h) ago|(up|down) for \d.*|this node/g
 
 const show = ({ page }) => page.locator('main').innerText().then((text) => text.replaceAll(about, '').split('\n'))
 
