@@ -45,8 +45,26 @@ func TestResults_JSONIsTheDefault(t *testing.T) {
 		}
 	}
 	disposition := w.get("/v1/jobs/" + id + "/results?include_inputs=1").header.Get("Content-Disposition")
-	if want := `attachment; filename="service-results~` + id + `~inputs=1~logprobs=0.json"`; disposition != want {
+	if want := `attachment; filename="` + id + `-results.json"`; disposition != want {
 		t.Errorf("disposition %s, want %s", disposition, want)
+	}
+}
+
+// A browser saves results under the name of the job, or its id.
+func TestResults_AreSavedUnderTheNameOfTheJob(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for name, want := range map[string]string{"towns": "towns-results", "my.reviews.csv.gz": "my.reviews-results", ".csv": ""} {
+		id := w.succeeded(fmt.Sprintf(`{"inputs":["a"],"name":%q}`, name), answers("x"))
+		if want == "" {
+			want = id + "-results"
+		}
+		for format, ending := range map[string]string{"json": "json", "jsonl": "jsonl", "csv": "csv.zip", "parquet": "parquet"} {
+			got := w.get("/v1/jobs/" + id + "/results?format=" + format).want(200).header.Get("Content-Disposition")
+			if got != `attachment; filename="`+want+"."+ending+`"` {
+				t.Errorf("%s as %s: disposition %s", name, format, got)
+			}
+		}
 	}
 }
 
@@ -125,7 +143,7 @@ func TestResults_JSONLines(t *testing.T) {
 	if got := answer.header.Get("Content-Type"); got != "application/jsonl" {
 		t.Errorf("content type %s", got)
 	}
-	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"~inputs=1~logprobs=0.jsonl") {
+	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"-results.jsonl") {
 		t.Errorf("disposition %s", got)
 	}
 	want := `{"inputs":"input 0","` + id + `":"x"}` + "\n" + `{"inputs":"input 1","` + id + `":null}` + "\n"
@@ -142,7 +160,7 @@ func TestResults_CSVIsAZipWithOneCSV(t *testing.T) {
 	if got := answer.header.Get("Content-Type"); got != "application/zip" {
 		t.Errorf("content type %s", got)
 	}
-	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"~inputs=1~logprobs=1.zip") {
+	if got := answer.header.Get("Content-Disposition"); !strings.Contains(got, id+"-results.csv.zip") {
 		t.Errorf("disposition %s", got)
 	}
 	archive, err := zip.NewReader(bytes.NewReader(answer.text), int64(len(answer.text)))
@@ -199,8 +217,7 @@ func TestResults_ParquetOfEveryVariant(t *testing.T) {
 			if got := first.header.Get("Content-Type"); got != "application/vnd.apache.parquet" {
 				t.Errorf("%s: content type %s", query, got)
 			}
-			name := fmt.Sprintf("service-results~%s~inputs=%d~logprobs=%d.parquet", id, inputs, logprobs)
-			if got := first.header.Get("Content-Disposition"); got != `attachment; filename="`+name+`"` {
+			if got := first.header.Get("Content-Disposition"); got != `attachment; filename="`+id+`-results.parquet"` {
 				t.Errorf("%s: disposition %s", query, got)
 			}
 			for column, want := range map[string]bool{"inputs": inputs == 1, "cumulative_logprobs": logprobs == 1, id: true} {

@@ -35,8 +35,7 @@ func (v FileVariant) Name() string {
 	return strings.Join(names, "~")
 }
 
-// Filename returns the name under which clients download a variant. ext is
-// "parquet", "json" or "zip".
+// Filename returns the name of a variant as a file of its own, behind a signed URL. ext is "parquet".
 func Filename(jobID string, v FileVariant, ext string) string {
 	return fmt.Sprintf("service-results~%s~%s.%s", jobID, v.Name(), ext)
 }

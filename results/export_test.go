@@ -256,7 +256,7 @@ func TestExportsReportTheWriter(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	if got := Filename("job-1", FileVariant{Inputs: true}, "zip"); got != "service-results~job-1~inputs=1~logprobs=0.zip" {
+	if got := Filename("job-1", FileVariant{Inputs: true}, "parquet"); got != "service-results~job-1~inputs=1~logprobs=0.parquet" {
 		t.Error(got)
 	}
 	var names []string

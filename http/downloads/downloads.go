@@ -4,9 +4,11 @@ package downloads
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -120,6 +122,18 @@ func (d *Downloads) checkKept(ctx context.Context, record store.Record, names re
 	return nil
 }
 
+// dataFile matches the ending of a file with rows. The console names a job by its input file.
+var dataFile = regexp.MustCompile(`(?i)(\.(csv|tsv|parquet|jsonl?|ndjson|txt|gz))+$`)
+
+// filename returns the name under which a browser saves the results of a job.
+func filename(job rowmill.Job, ending string) string {
+	name := job.ID
+	if job.Name != nil {
+		name = cmp.Or(strings.TrimSpace(dataFile.ReplaceAllString(*job.Name, "")), name)
+	}
+	return name + "-results." + ending
+}
+
 // sendResults answers GET /v1/jobs/{job_id}/results with the results of a job in the
 // requested format.
 func (d *Downloads) sendResults(c *gin.Context) error {
@@ -132,7 +146,7 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, id := c.Request.Context(), record.Job.ID
+	ctx := c.Request.Context()
 	if format == "parquet" && (!some || record.Job.Status.IsTerminal()) && v.IsStored() {
 		return d.sendParquet(c, record, v, some)
 	}
@@ -144,17 +158,17 @@ func (d *Downloads) sendResults(c *gin.Context) error {
 	if sdk.UsesDialect(c) {
 		source.Schema = sdk.ToSDKSchema(record, source.Schema)
 	}
-	contentType, extension, write := "application/json", "json", results.WriteJSON
+	contentType, ending, write := "application/json", "json", results.WriteJSON
 	switch format {
 	case "jsonl":
-		contentType, extension, write = "application/jsonl", "jsonl", results.WriteJSONLines
+		contentType, ending, write = "application/jsonl", "jsonl", results.WriteJSONLines
 	case "csv":
-		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
+		contentType, ending, write = "application/zip", "csv.zip", results.WriteCSVZip
 	case "parquet":
-		contentType, extension = layout.Parquet, "parquet"
+		contentType, ending = layout.Parquet, "parquet"
 		write = results.WriteSubset
 	}
-	return d.Stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
+	return d.Stream(c, contentType, filename(record.Job, ending), func(w *bufio.Writer) error {
 		return archive.MissingAsRemoved(write(ctx, w, source, source.Schema, v))
 	})
 }
@@ -210,7 +224,7 @@ func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.F
 		return archive.MissingAsRemoved(fmt.Errorf("open the result file: %w", err))
 	}
 	defer object.Close()
-	d.SendObject(c, object, layout.Parquet, results.Filename(record.Job.ID, v, "parquet"))
+	d.SendObject(c, object, layout.Parquet, filename(record.Job, "parquet"))
 	return nil
 }
 
@@ -244,10 +258,10 @@ func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 	if _, err := d.Bucket.Stat(ctx, made.Key); err != nil {
 		return nil, archive.MissingAsRemoved(fmt.Errorf("check that the result file exists: %w", err))
 	}
-	filename := results.Filename(record.Job.ID, v, "parquet")
+	name := results.Filename(record.Job.ID, v, "parquet")
 	urls := map[string]string{}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		url, err := d.Bucket.SignURL(ctx, method, made.Key, filename, time.Duration(seconds)*time.Second)
+		url, err := d.Bucket.SignURL(ctx, method, made.Key, name, time.Duration(seconds)*time.Second)
 		if err != nil {
 			return nil, fmt.Errorf("sign a URL of the result file: %w", err)
 		}
@@ -256,7 +270,7 @@ func (d *Downloads) showResultURLs(c *gin.Context) (any, error) {
 	answer := gin.H{
 		"job_id": record.Job.ID, "format": "parquet", "expires_in_seconds": seconds,
 		"artifact": gin.H{
-			"bucket": d.Bucket.Name(), "key": made.Key, "filename": filename, "size_bytes": made.Size,
+			"bucket": d.Bucket.Name(), "key": made.Key, "filename": name, "size_bytes": made.Size,
 		},
 		"urls": urls,
 	}
