@@ -118,6 +118,32 @@ export async function check(page, name, part) {
   if (!fits) fail(`${name}: ${await page.evaluate(beyond)} px wider than the window`)
 }
 
+// apart throws an error if visible texts in a part of a page overlap.
+export async function apart(page, part) {
+  const overlaps = await page.locator(part).first().evaluate((root) => {
+    const texts = []
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT)
+    for (let node; (node = walk.nextNode()); ) {
+      if (!node.textContent.trim() || !node.parentElement.checkVisibility({ visibilityProperty: true })) continue
+      const range = document.createRange()
+      range.selectNodeContents(node)
+      for (const { left, top, right, bottom } of range.getClientRects()) {
+        const box = { left, top, right, bottom, node, text: node.textContent.slice(0, 40) }
+        for (let e = node.parentElement; e && e !== document.body; e = e.parentElement) {
+          if (getComputedStyle(e).overflowX === 'visible') continue
+          const clip = e.getBoundingClientRect()
+          Object.assign(box, { left: Math.max(box.left, clip.left), right: Math.min(box.right, clip.right), top: Math.max(box.top, clip.top), bottom: Math.min(box.bottom, clip.bottom) })
+        }
+        texts.push(box)
+      }
+    }
+    // The boxes of two lines may share some pixels.
+    const meet = (a, b) => a.node !== b.node && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4
+    return texts.flatMap((a, i) => texts.slice(i + 1).filter((b) => meet(a, b)).map((b) => `${a.text} | ${b.text}`))
+  })
+  if (overlaps.length) throw new Error(`texts overlap: ${overlaps.slice(0, 5).join('; ')}`)
+}
+
 export const picture = (page, name) => page.screenshot({ path: join(out, `${name}.png`) })
 
 // step runs a scenario on its own page.

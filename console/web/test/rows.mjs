@@ -1,5 +1,5 @@
 // The rows of a job: a long list, search, values, and single rows.
-import { api, at, check, ended, logIn, step } from './drive.mjs'
+import { apart, api, at, check, ended, logIn, step } from './drive.mjs'
 import { upload } from './things.mjs'
 
 export async function rowList({ model, failed }) {
@@ -24,10 +24,21 @@ export async function rowList({ model, failed }) {
   await step('a failed row shows what the server answered', async (page) => {
     await page.goto(at(`jobs/${failed}/rows`))
     await logIn(page)
-    await page.getByRole('region', { name: 'Rows' }).getByRole('button').first().click()
+    const first = page.getByRole('region', { name: 'Rows' }).getByRole('button').first()
+    await first.locator('.n.less').first().getByText('–').waitFor() // its tokens are not known
+    await first.click()
     const dialog = page.getByRole('dialog')
+    await dialog.locator('.facts div').filter({ hasText: 'Tokens out' }).getByText('–').waitFor()
+    await page.setViewportSize({ width: 390, height: 844 })
+    await check(page, 'a failed row on a phone')
+    await apart(page, '[role=dialog]')
+    await page.setViewportSize({ width: 1280, height: 860 })
     await dialog.getByText('schema_violation').or(dialog.getByText('truncated')).first().waitFor()
     await dialog.getByRole('region', { name: 'Raw answer' }).waitFor()
+    await page.keyboard.press('ArrowRight')
+    await page.waitForURL(/open=1$/)
+    await dialog.getByRole('button', { name: 'Previous' }).click()
+    await page.waitForURL(/open=0$/)
     await dialog.getByRole('button', { name: 'Next' }).click()
     await page.waitForURL(/open=1$/)
     await page.reload()

@@ -34,7 +34,7 @@ export async function service({ job, failed }) {
       await page.getByRole('combobox', { name: 'Page, job or row' }).fill(text)
     }
     await find('quo')
-    await page.getByRole('option', { name: 'Quotas' }).waitFor()
+    await page.getByRole('listbox', { name: 'Pages and jobs' }).getByRole('option', { name: 'Quotas' }).waitFor()
     await check(page, 'Go to')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Quotas' }).first().waitFor()

@@ -5,6 +5,9 @@ export const none = '–'
 
 export const number = (n: number | null | undefined) => (n == null ? none : whole.format(n))
 
+// tokens formats the tokens of a row. The service has no counts of a failed row.
+export const tokens = (n: number, failed: boolean) => (failed && n === 0 ? none : number(n))
+
 // plural returns a number with its noun: 1 row, 2 rows.
 export const plural = (n: number, noun: string, many = `${noun}s`) => `${whole.format(n)} ${n === 1 ? noun : many}`
 
@@ -13,11 +16,13 @@ export const compact = (n: number | null | undefined) => (n == null ? none : n <
 export const rate = (n: number | null | undefined, unit: string) =>
   n == null ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
 
-// percent is rounded down: 100 % means that nothing is left.
+// percent formats a share. It is 0 % only if nothing is done, and 100 % only if all is done.
 export const percent = (done: number, all: number | null | undefined) => {
   if (!all) return none
-  const p = Math.floor((done / all) * 1000) / 10
-  return `${done >= all ? '100' : p.toFixed(1)} %`
+  if (done <= 0) return '0 %'
+  if (done >= all) return '100 %'
+  const p = (done / all) * 100
+  return p < 0.1 ? '< 0.1 %' : p > 99.9 ? '> 99.9 %' : `${p.toFixed(1)} %`
 }
 
 export const usd = (n: number | null | undefined) =>
@@ -54,8 +59,8 @@ export const took = (seconds: number) =>
 // about formats an estimated duration.
 export const about = (seconds: number | null | undefined) => (seconds != null && seconds < 1 ? 'under 1 s' : duration(seconds))
 
-// withoutRoutes drops sentences of a message that name a route of the API. The console has a page for it.
-export const withoutRoutes = (message: string) => message.replace(/ GET \/v1\S* lists them\./g, '')
+// withoutRoutes drops sentences of a message that say where the API lists rows. The console has a page for it.
+export const withoutRoutes = (message: string) => message.replace(/ (GET \/v1\S* lists them|The errors of the job (list them|say why))\./g, '')
 
 const instant = (t: string | number) => new Date(typeof t === 'number' ? t * 1000 : t)
 

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { Button, Modal, NativeSelect, NumberInput, Switch } from '@mantine/core'
+import { useHotkeys } from '@mantine/hooks'
 import { useQueries } from '@tanstack/react-query'
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { Link, useParams, useSearchParams } from 'wouter'
@@ -10,7 +11,7 @@ import { number } from '../lib/format'
 import { useEvery } from '../live'
 import { FailedRows } from '../parts/failedrows'
 import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
-import { over } from '../parts/job'
+import { isMissing, NoJob, over } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Page } from '../parts/page'
 import { headHeight, layoutOf, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
@@ -40,6 +41,9 @@ export default function Rows() {
     const n = whole! + step
     return n >= 0 && n < (job.data?.job.num_rows ?? 0) ? n : undefined
   }
+  const step = (by: number) => whole !== undefined && neighbour(by) !== undefined && setWhole(neighbour(by))
+  useHotkeys([['ArrowLeft', () => step(-1)], ['ArrowRight', () => step(1)]])
+  if (isMissing(job)) return <NoJob id={id} />
   return (
     <Load query={job} title="Rows">
       {({ job }) => (
@@ -64,8 +68,8 @@ export default function Rows() {
             {whole !== undefined && (
               <div className="stack">
                 <div className="actions">
-                  <Button size="xs" variant="default" disabled={neighbour(-1) === undefined} onClick={() => setWhole(neighbour(-1))}>Previous</Button>
-                  <Button size="xs" variant="default" disabled={neighbour(1) === undefined} onClick={() => setWhole(neighbour(1))}>Next</Button>
+                  <Button size="xs" variant="default" disabled={neighbour(-1) === undefined} onClick={() => step(-1)}>Previous</Button>
+                  <Button size="xs" variant="default" disabled={neighbour(1) === undefined} onClick={() => step(1)}>Next</Button>
                 </div>
                 <WholeRow job={job} row={whole} />
               </div>

@@ -15,12 +15,14 @@ export async function copy(text: string) {
   area.remove()
 }
 
-export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+// of names the text for screen readers, if the button is one of many.
+export function Copy({ text, label = 'Copy', of }: { text: string; label?: string; of?: string }) {
   const [copied, setCopied] = useState(false)
   return (
     <Button
       size="compact-xs"
       variant="default"
+      aria-label={of && !copied ? `${label} ${of}` : undefined}
       onClick={() =>
         void copy(text).then(() => {
           setCopied(true)
@@ -36,7 +38,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
 export function Code({ text, label, wrap = true }: { text: string; label: string; wrap?: boolean }) {
   return (
     <div className="code">
-      <Copy text={text} label={`Copy ${label.toLowerCase()}`} />
+      <Copy text={text} of={label.toLowerCase()} />
       <pre dir="auto" tabIndex={0} aria-label={label} role="region" className={wrap ? 'wrap' : undefined}>
         {text}
       </pre>

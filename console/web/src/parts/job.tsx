@@ -1,7 +1,10 @@
 import { Link } from 'wouter'
+import type { ApiError } from '../api/client'
 import type { Job, JobStatus } from '../api/types'
 import { number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
+import { Empty } from './load'
+import { LinkButton, Page } from './page'
 
 export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
 
@@ -44,6 +47,17 @@ export function JobLink({ job }: { job: Pick<Job, 'job_id' | 'name' | 'account'>
     </span>
   )
 }
+
+// isMissing reports whether the node answered that there is no such job.
+export const isMissing = ({ data, error }: { data?: unknown; error: ApiError | null }) => data === undefined && error?.status === 404
+
+export const NoJob = ({ id }: { id: string }) => (
+  <Page title="No such job">
+    <Empty next={<LinkButton href="/jobs">Show all jobs</LinkButton>}>
+      No job of your account has the id <code>{id}</code>. Check the link, or ask its sender which account owns the job.
+    </Empty>
+  </Page>
+)
 
 // A bar of a job that is over is quiet, so that running jobs stand out.
 export function Bar({ done, failed, all, label, ended }: { done: number; failed: number; all: number | null; label: string; ended?: boolean }) {

@@ -10,6 +10,7 @@ const keys: [string, string][] = [
   ['Ctrl K', 'Go to a page, a job or a row'],
   ['/', 'Search on this page'],
   ['j and k', 'Next and previous entry of a list'],
+  ['← and →', 'Previous and next row, in an open row'],
   ['?', 'Show the keys'],
 ]
 
@@ -92,7 +93,7 @@ function Finder({ close }: { close: () => void }) {
           e.preventDefault()
         }}
       />
-      <ul id={id} role="listbox" aria-label="Places" className="places">
+      <ul id={id} role="listbox" aria-label="Pages and jobs" className="places">
         {places.map((place, i) => (
           <li key={place.to} id={`${id}-${i}`} role="option" aria-selected={place === chosen} onClick={() => visit(place)}>
             {place.name} {place.note && <span className="id">{place.note}</span>}

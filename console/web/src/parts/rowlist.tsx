@@ -3,7 +3,7 @@ import { useSearchParams } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { Job, PreviewRow, PropertyCounts } from '../api/types'
 import { isSimulated, parseObject, splitAnswer } from '../lib/answer'
-import { none, number, text, took } from '../lib/format'
+import { none, number, text, tokens, took } from '../lib/format'
 import { useEvery } from '../live'
 import { over } from './job'
 
@@ -39,13 +39,13 @@ export function layoutOf({ hasIDs, properties }: Columns): Layout {
   return {
     grid: `4.5rem ${hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 5.5rem`,
     wide: `${45 + properties.length * 5}rem`,
-    small: `2.5rem ${hasIDs ? '4rem ' : ''}4.5rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1fr)'}`,
+    small: `2.5rem ${hasIDs ? '4rem ' : ''}.7rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1.4fr)'}`,
     smallWide: properties.length ? `${20 + properties.length * 6.5}rem` : undefined,
     heads: (
       <>
         <span className="n">Row</span>
         {hasIDs && <span>ID</span>}
-        <span>State</span>
+        <span className="dot">State</span>
         <span>Input</span>
         {properties.length ? properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
         <span className="n less" title="Tokens of the answer">Tokens</span>
@@ -80,8 +80,8 @@ export function Line({ n, at, position, size, row, columns, show }: LineProps) {
       <button type="button" onClick={() => show(n)} disabled={!ended}>
         <span className="n">{number(n)}</span>
         {columns.hasIDs && <span className="cell" dir="auto">{row?.id}</span>}
-        <span className="status" data-is={row?.status ?? 'pending'}>
-          {row ? (row.code ?? row.status) : '…'}
+        <span className="status dot" data-is={row?.status ?? 'pending'}>
+          {row ? row.status : '…'}
         </span>
         <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
         {value ? (
@@ -89,10 +89,10 @@ export function Line({ n, at, position, size, row, columns, show }: LineProps) {
         ) : (
           <span className="cell" dir="auto" style={columns.properties.length ? { gridColumn: `span ${columns.properties.length}` } : undefined}>
             {isSimulated(row?.output) && <span className="tag">simulated</span>}
-            {answer.slice(0, 300)}
+            {row?.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300)}
           </span>
         )}
-        <span className="n less">{ended ? number(row.output_tokens) : ''}</span>
+        <span className="n less">{ended ? tokens(row.output_tokens, row.status === 'failed') : ''}</span>
         <span className="n less">{ended ? took(row.duration_seconds) : ''}</span>
       </button>
     </div>

@@ -1,8 +1,10 @@
 import { Fragment } from 'react'
-import { useGet } from '../api/hooks'
+import { Link } from 'wouter'
+import { query } from '../api/client'
+import { useCan, useGet } from '../api/hooks'
 import type { Job, Row } from '../api/types'
 import { indent, isSimulated, splitAnswer } from '../lib/answer'
-import { clock, day, none, number, text, took } from '../lib/format'
+import { clock, day, none, number, text, tokens, took } from '../lib/format'
 import { Code } from './copy'
 import { Status } from './job'
 import { Load } from './load'
@@ -14,15 +16,22 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
     <Load query={whole}>
       {(r) => (
         <div className="stack">
+          {r.error && <Failure job={job} row={row} error={r.error} />}
           {isSimulated(r.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
           <h3>Input</h3>
           <Code label="Input" text={text(r.input)} />
-          {r.error ? <Failure error={r.error} /> : <Answer output={r.output} />}
+          {!r.error && <Answer output={r.output} />}
+          {r.error?.raw_output && (
+            <>
+              <h3>Raw answer of the server</h3>
+              <Code label="Raw answer" text={indent(r.error.raw_output)} />
+            </>
+          )}
           <Facts
             facts={[
               ['Finish reason', r.finish_reason ?? '–'],
-              ['Tokens in', number(r.input_tokens)],
-              ['Tokens out', number(r.output_tokens)],
+              ['Tokens in', tokens(r.input_tokens, !!r.error)],
+              ['Tokens out', tokens(r.output_tokens, !!r.error)],
               ['Time', took(r.duration_seconds)],
               ['Attempts', number(r.attempts)],
               ['Engine', r.engine || none],
@@ -84,20 +93,18 @@ function Attempts({ row }: { row: Row }) {
   )
 }
 
-function Failure({ error }: { error: NonNullable<Row['error']> }) {
+function Failure({ job, row, error }: { job: Job; row: number; error: NonNullable<Row['error']> }) {
+  const can = useCan()
   return (
-    <>
-      <h3>Output</h3>
+    <div className="problem" role="note">
       <p>
-        <Status is="failed">no output</Status> <code>{error.code}</code> {error.message}
+        <strong>{error.message}</strong>
       </p>
-      {error.raw_output && (
-        <>
-          <h3>Raw answer of the server</h3>
-          <Code label="Raw answer" text={indent(error.raw_output)} />
-        </>
-      )}
-    </>
+      <p className="small">
+        Code <code>{error.code}</code>. The row has no output.{' '}
+        {can.act && <Link href={`/jobs/new${query({ like: job.job_id, rows: row })}`}>Open in Try</Link>}
+      </p>
+    </div>
   )
 }
 
