@@ -1,5 +1,5 @@
 // The pages about jobs: the list, single jobs, estimates, failed rows, and the overview.
-import { api, at, check, ended, logIn, picture, settle, step } from './drive.mjs'
+import { apart, api, at, check, ended, logIn, picture, settle, step } from './drive.mjs'
 
 const missing = 'job-00000000-0000-4000-8000-000000000000'
 
@@ -37,6 +37,7 @@ export async function jobPages({ job, failed, model }) {
       const beyond = await list.evaluate((e) => e.scrollWidth - e.clientWidth)
       await picture(page, `jobs-${width}`)
       if (beyond > 0) throw new Error(`at ${width} the list is ${beyond} px too wide`)
+      await apart(page, 'main table')
       for (const name of hidden) if (await list.getByRole('columnheader', { name }).isVisible()) throw new Error(`at ${width} the column ${name} is shown`)
     }
     await check(page, 'the list of jobs on a phone')
@@ -62,14 +63,33 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
   })
 
-  await step('a job that does not exist leaves the page live', async (page) => {
+  await step('a job that does not exist leaves the page live, and leads to the others', async (page) => {
     await page.goto(at(`jobs/${missing}`))
     await logIn(page)
-    await page.locator('.problem').waitFor()
+    await page.getByRole('heading', { name: 'No such job' }).waitFor()
     await page.getByText('Live', { exact: true }).waitFor()
     await page.waitForTimeout(1_000)
     await page.getByText('Live', { exact: true }).waitFor()
+    await check(page, 'a job that does not exist')
+    await page.getByRole('link', { name: 'Show all jobs' }).click()
+    await page.getByRole('region', { name: 'Jobs' }).waitFor()
+    await page.goto(at(`jobs/${missing}/rows`))
+    await page.getByRole('heading', { name: 'No such job' }).waitFor()
   }, new RegExp(`/v1/(me|jobs/${missing})$`))
+
+  await step('a share is 100 % only at the end, and 0 % only at the start', async (page) => {
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true numbers
+    for (const [done, text] of [[0, '0 %'], [1, '< 0.1 %'], [35_700, '35.7 %'], [99_999, '> 99.9 %'], [100_000, '100 %']]) {
+      await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', num_rows: 100_000, rows_done: done } }))
+      await page.goto(at(`jobs/${job}`))
+      if (!done) await logIn(page)
+      const big = page.locator('.now .big')
+      await big.waitFor()
+      if ((await big.textContent()) !== text) throw new Error(`${done} of 100,000 rows are ${await big.textContent()}, not ${text}`)
+      await page.unroute(`**/v1/jobs/${job}`)
+    }
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
 
   await step('failures have samples, and failed rows run again', async (page) => {
     await page.goto(at(`jobs/${failed}`))
@@ -87,7 +107,7 @@ export async function jobPages({ job, failed, model }) {
     })
     await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true number of failed rows
     await page.goto(at(`jobs/${job}`))
-    await page.getByRole('button', { name: 'Retry these 2 rows' }).click()
+    await page.getByRole('button', { name: 'Retry 2 failed rows' }).click()
     await page.waitForURL((url) => url.href.includes(failed))
     if (body.rows !== 'failed') throw new Error(`the request is ${JSON.stringify(body)}`)
     await page.unrouteAll({ behavior: 'wait' })
@@ -127,6 +147,21 @@ export async function jobPages({ job, failed, model }) {
     await dialog.getByRole('button', { name: 'Start another job' }).click()
     await page.waitForURL((url) => /job-/.test(url.href) && !url.href.includes(failed))
     if (page.url().includes(first)) throw new Error('the earlier job was opened')
+
+    let sent
+    await page.route(`**/v1/jobs/${failed}/resume`, async (route) => {
+      sent = route.request().postDataJSON()
+      await route.fulfill({ json: { results: first, metadata: { job_id: first, message: '' } } })
+    })
+    await page.goto(at(`jobs/${failed}`))
+    await page.getByRole('button', { name: /^Retry \d failed row/ }).first().click()
+    await dialog.getByRole('link', { name: /^job-/ }).waitFor()
+    if (sent) throw new Error('rows ran once more without a question')
+    await check(page, 'a second retry')
+    await dialog.getByRole('button', { name: 'Run these rows once more' }).click()
+    await page.waitForURL((url) => url.href.includes(first))
+    if (sent.rows !== 'failed' || !sent.again) throw new Error(`the request is ${JSON.stringify(sent)}`)
+    await page.unrouteAll({ behavior: 'wait' })
   })
 
   await step('failed rows are listed with their inputs, and found', async (page) => {

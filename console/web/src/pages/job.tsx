@@ -9,20 +9,22 @@ import { isSimulated } from '../lib/answer'
 import { compact, duration, none, number, percent, plural, rate, text, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { jobHref, useIsOther } from '../parts/account'
+import { Answers } from '../parts/answers'
 import { compareHref, CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
-import { Bar, isEstimate, over, State, tryRows, whyStopped } from '../parts/job'
+import { Bar, isEstimate, isMissing, NoJob, over, State, tryRows, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
-import { ContinuedBy, Retry, RetryLonger, truncatedCode } from '../parts/retry'
+import { canResume, ContinuedBy, Retry, RetryLonger, truncatedCode } from '../parts/retry'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
   const account = useSearchParams()[0].get('account')
   const every = useEvery(5_000)
   const job = useGet<{ job: Job }>(`/v1/jobs/${id}${query({ account })}`, { every: !!account && every }) // there are no events of other accounts
+  if (isMissing(job)) return <NoJob id={id} />
   return <Load query={job} title="Job">{({ job }) => <Detail job={job} />}</Load>
 }
 
@@ -37,7 +39,6 @@ function Detail({ job }: { job: Job }) {
   return (
     <Page title={job.name || job.job_id} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
       {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
-      {estimate ? <EstimateResult job={job} own={gone === false && !other} /> : <Now job={job} gone={gone || other} />}
       {job.failure_reason && (
         <div className="problem" role="note">
           <p>
@@ -46,8 +47,10 @@ function Detail({ job }: { job: Job }) {
           <p className="small">
             Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
           </p>
+          {!other && <div className="actions"><Continue job={job} gone={gone} /></div>}
         </div>
       )}
+      {estimate ? <EstimateResult job={job} own={gone === false && !other} /> : <Now job={job} gone={gone || other} />}
       {job.warnings.length > 0 && (
         <div className="warning" role="note">
           {job.warnings.map((w) => (
@@ -56,9 +59,10 @@ function Detail({ job }: { job: Job }) {
         </div>
       )}
       {gone && <p className="warning" role="note">The data of this job was deleted. Its record stays.</p>}
-      {!estimate && job.status === 'running' && <Where job={job} />}
-      {!estimate && !gone && !other && <Downloads job={job} />}
       {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
+      {!estimate && gone === false && !other && <FirstAnswers job={job} />}
+      {!estimate && !gone && !other && <Downloads job={job} />}
+      {!estimate && job.status === 'running' && <Where job={job} />}
       <div className="two">
         <Events job={job} />
         <Specification job={job} />
@@ -67,48 +71,70 @@ function Detail({ job }: { job: Job }) {
   )
 }
 
+// saidByState are messages that say no more than the state.
+const saidByState = ['Processing rows.', 'Job succeeded.']
+
 const useTimeline = (job: Job) => useGet<Timeline>(recordPath(job, 'timeline'))
 
 function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const ended = over(job.status)
   const every = useEvery(2_000)
   const progress = useGet<Progress>(recordPath(job, 'progress'), { every: !ended && every })
-  const first = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=1`, { enabled: job.rows_done > 0 && gone === false, fresh: 60_000 })
+  const first = useFirstRows(job, gone === false)
   const p = progress.data
   const message = p?.waits_for ?? job.message
   const cost = job.job_cost ?? p?.cost_so_far
+  const counted = job.num_rows != null
   return (
     <Card>
       <div className="now">
         <State job={job} />
         {isSimulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
-        <strong className="big">
-          {percent(job.rows_done, job.num_rows)}
-        </strong>
-        <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />
+        {counted && <strong className="big">{percent(job.rows_done, job.num_rows)}</strong>}
+        {counted && <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />}
       </div>
-      {!job.failure_reason && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{message}</p>}
+      {!job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
       <ContinuedBy job={job} />
       <Facts
         facts={[
-          ['Rows', `${number(job.rows_done)} of ${number(job.num_rows)}`],
+          ['Rows', counted ? `${number(job.rows_done)} of ${number(job.num_rows)}` : ended ? 'none ran' : 'not counted yet'],
           ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
-          ['Failed rows', number(job.failed_rows)],
+          ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
+          ...(ended ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
+          ['Elapsed', duration(p?.elapsed_seconds)],
+          [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended
             ? []
             : ([
                 ['Rows a second', rate(p?.rows_per_second, '')],
                 ['Tokens a second', rate(p?.tokens_per_second, '')],
-                ['Time left', <Left key="left" progress={p} />],
-              ] as [string, JSX.Element | string][])),
-          ['Elapsed', duration(p?.elapsed_seconds)],
-          [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
-          ['Tokens in', compact(job.input_tokens)],
-          ['Tokens out', compact(job.output_tokens)],
+              ] as [string, string][])),
+          ...(job.output_tokens ? ([['Tokens', `${compact(job.input_tokens)} in, ${compact(job.output_tokens)} out`]] as [string, string][]) : []),
           ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
           ...(job.rows_taken_over ? ([['Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
+    </Card>
+  )
+}
+
+const firstAnswers = 3
+
+// useFirstRows returns the first rows of a job that are done.
+const useFirstRows = (job: Job, enabled: boolean) =>
+  useGet<Preview>(`/v1/jobs/${job.job_id}/preview?limit=${firstAnswers}&done=true`, {
+    enabled: enabled && job.rows_done > 0,
+    fresh: 60_000,
+    every: (data) => (over(job.status) || (data && data.rows.length >= firstAnswers) ? false : 5_000),
+  })
+
+function FirstAnswers({ job }: { job: Job }) {
+  const { data } = useFirstRows(job, true)
+  const rows = data?.rows.filter((r) => !r.code) ?? []
+  if (rows.length === 0) return null
+  return (
+    <Card title="First answers" actions={<Link href={`/jobs/${job.job_id}/rows`}>See all rows</Link>}>
+      <Answers label="First answers" job={job.job_id} rows={rows} brief />
     </Card>
   )
 }
@@ -121,7 +147,7 @@ function Where({ job }: { job: Job }) {
       {p.nodes == null ? (
         <p className="small">The owner of the job does not answer.</p>
       ) : (
-        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet', 'Rows a second']}>
+        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet', 'Rows a second']} less={['Not done yet']}>
           {p.nodes.map((n, i) => (
             <tr key={i}>
               <td>{n.node}</td>
@@ -170,7 +196,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
   return (
     <>
-      {job.run_type === 'FULL' && !gone && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
+      {job.run_type === 'FULL' && !gone && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason ? 'default' : 'filled'}>See rows</LinkButton>}
       {job.run_type === 'FULL' && !gone && <CompareWith job={job} />}
       {can.act && job.parked_until && (
         <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>
@@ -182,8 +208,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
           Rows that are answered stay and can be downloaded; a resumed job takes them over.
         </Confirm>
       )}
-      {can.act && ended && !gone && <Resume job={job} />}
-      {can.act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="default" size="sm">Run again with changes</LinkButton>}
+      {!job.failure_reason && <Continue job={job} gone={gone} />}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
           This deletes input, results and failures now and for ever. The record with its figures stays.
@@ -193,8 +218,21 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   )
 }
 
-// The failures that another job on the same input would have too.
-const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exceeded', 'invalid_input_file', 'row_too_long']
+// Continue has the actions that make another job of the rows of a job. They are beside the reason of
+// a failed job.
+function Continue({ job, gone }: { job: Job; gone?: boolean }) {
+  const can = useCan()
+  if (!can.act) return null
+  const ended = over(job.status) && !gone
+  const retries = ended && !!job.failure_reason && job.failed_rows > 0 && canResume(job)
+  return (
+    <>
+      {retries && <Retry job={job} primary />}
+      {ended && <Resume job={job} />}
+      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !retries ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
+    </>
+  )
+}
 
 function Resume({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
@@ -205,7 +243,7 @@ function Resume({ job }: { job: Job }) {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
-  if (job.num_rows == null || hopeless.includes(job.failure_reason?.code ?? '') || isEstimate(job) || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
+  if (!canResume(job) || isEstimate(job) || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
   return (
     <>
       <Button variant="default" size="sm" onClick={ask}>
@@ -258,7 +296,7 @@ function Downloads({ job }: { job: Job }) {
     <Card title={partial ? 'Download partial results' : 'Download'}>
       <div className="actions">
         {[['json', 'JSON'], ['jsonl', 'JSON Lines'], ['csv', 'CSV (zip)'], ['parquet', 'Parquet']].map(([format, name]) => (
-          <Button key={format} component="a" variant="default" size="sm" href={href(format!)} download={`${job.job_id}.${format === 'csv' ? 'zip' : format}`}>
+          <Button key={format} component="a" variant="default" size="sm" href={href(format!)} download>
             {name}
           </Button>
         ))}
@@ -283,18 +321,18 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
       actions={
         !other && <>
           <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
-          {job.status === 'succeeded' && <Retry job={job} />}
+          {over(job.status) && !job.failure_reason && <Retry job={job} />}
         </>
       }
     >
       <Load query={counts}>
         {(c) => (
           <div className="stack">
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]} less={['First row']}>
+            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]} less={['First row', 'Actions']}>
               {c.counts.map((e) => (
                 <tr key={e.code}>
                   <td>
-                    {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code>{e.code}</code></Link>}
+                    {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code className="unbroken">{e.code}</code></Link>}
                   </td>
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">
@@ -321,7 +359,7 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
                 {number(c.counted)} of {plural(c.failed_rows, 'failure')} are counted.
               </p>
             )}
-            <Samples job={job} byCode={byCode} />
+            <Samples job={job} byCode={byCode} examples={c.counts.map((e) => e.message)} />
           </div>
         )}
       </Load>
@@ -338,25 +376,26 @@ function useSamples(job: Job, enabled: boolean) {
 }
 
 // Samples shows the first failed rows of each code, with input and raw answer.
-function Samples({ job, byCode }: { job: Job; byCode: ReturnType<typeof useSamples> }) {
+function Samples({ job, byCode, examples }: { job: Job; byCode: ReturnType<typeof useSamples>; examples: string[] }) {
   const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
   if (samples.length === 0) return null
+  const why = samples.some((e) => !examples.includes(e.message)) // else the table above says why
   return (
-    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', 'Why']} less={['Code', 'Raw answer']}>
-      {samples.map((e) => <Sample key={e.row} job={job} error={e} />)}
+    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', ...(why ? ['Why'] : [])]} less={['Code', ...(why ? ['Raw answer'] : [])]}>
+      {samples.map((e) => <Sample key={e.row} job={job} error={e} why={why} />)}
     </Table>
   )
 }
 
-function Sample({ job, error: e }: { job: Job; error: RowError }) {
+function Sample({ job, error: e, why }: { job: Job; error: RowError; why: boolean }) {
   const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${e.row}`, { fresh: Infinity })
   return (
     <tr>
-      <td className="number">{number(e.row)}</td>
+      <td className="number"><Link href={`/jobs/${job.job_id}/rows?row=${e.row}&open=${e.row}`}>{number(e.row)}</Link></td>
       <td><code>{e.code}</code></td>
       <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
       <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
-      <td className="wide">{e.message}</td>
+      {why && <td className="wide">{e.message}</td>}
     </tr>
   )
 }
@@ -414,7 +453,7 @@ function HistoryEvent({ event: e, other }: { event: TimelineEvent; other?: strin
         {time(e.at)}
         {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
       </span>
-      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && <span className="small">{withoutRoutes(e.detail)}</span>}
+      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && e.what !== 'completed' && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
     </>
   )
 }

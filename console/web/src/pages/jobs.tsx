@@ -5,7 +5,7 @@ import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
-import { about, compact, none, number, plural, time, usd } from '../lib/format'
+import { about, compact, cost, none, number, plural, time } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
@@ -23,6 +23,11 @@ function start(range: string) {
   const hours = { '1h': 1, '24h': 24, '7d': 168, '30d': 720 }[range]
   return hours ? new Date(Math.floor(Date.now() / 60_000 - hours * 60) * 60_000).toISOString().replace('.000', '') : ''
 }
+
+// filterStates are the states to filter by. States that few jobs have come last, and only if a job has
+// them.
+const filterStates: JobStatus[] = ['running', 'succeeded', 'failed', 'cancelled', 'pending', 'submitted', 'starting']
+const alwaysShown = 3
 
 export default function Jobs() {
   const can = useCan()
@@ -64,7 +69,7 @@ export default function Jobs() {
         </div>
       )}
       {change && (
-        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0} done={() => setMarked(new Set())} />
+        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s as JobStatus)))} done={() => setMarked(new Set())} />
       )}
       <Load query={pages}>
         {() =>
@@ -113,7 +118,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   return (
     <search className="filters">
       <div className="chips" role="group" aria-label="States">
-        {statuses.map((s) => (
+        {filterStates.filter((s, i) => i < alwaysShown || !counts || counts.counts[s] || wanted.includes(s)).map((s) => (
           <button key={s} type="button" aria-pressed={wanted.includes(s)} onClick={() => toggle(s)}>
             <Status is={s} /> <span className="count">{counts ? compact(counts.counts[s]) : ''}</span>
           </button>
@@ -187,7 +192,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>
           <td className="number">{took(j)}</td>
-          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
+          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${cost(j.cost_estimate)}` : cost(j.job_cost)}</td>
           <td className="number" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
           </td>

@@ -13,14 +13,16 @@ type Props = {
   quiet?: boolean
   size?: string
   color?: string
+  disabled?: boolean
+  className?: string
 }
 
 // Confirm is a button for an action that cannot be undone, or that users should look at first.
-export function Confirm({ button, of, title, children, act, busy, quiet, size = 'sm', color = 'red.9' }: Props) {
+export function Confirm({ button, of, title, children, act, busy, quiet, size = 'sm', color = 'red.9', ...look }: Props) {
   const [open, { open: ask, close }] = useDisclosure()
   return (
     <>
-      <Button size={size} variant={quiet ? 'subtle' : 'default'} onClick={ask} loading={busy} aria-label={of && `${button} ${of}`}>
+      <Button size={size} variant={quiet ? 'subtle' : 'default'} onClick={ask} loading={busy} {...look} aria-label={of && `${button} ${of}`}>
         {button}
       </Button>
       <Modal opened={open} onClose={close} title={title}>

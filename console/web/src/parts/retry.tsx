@@ -4,8 +4,9 @@ import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { number } from '../lib/format'
+import { number, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
+import { Confirm } from './confirm'
 
 // truncatedCode is the error code of rows that max_tokens cut off.
 export const truncatedCode = 'output_truncated'
@@ -21,8 +22,14 @@ export function ContinuedBy({ job, children }: { job: Job; children?: string }) 
   )
 }
 
-// Retry runs the failed rows of a job again, in a new job.
-export function Retry({ job, params, disabled, text }: { job: Job; params?: { max_tokens: number }; disabled?: boolean; text?: string }) {
+// hopeless are the failures that another job on the same input would have too.
+const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exceeded', 'invalid_input_file', 'row_too_long']
+
+export const canResume = (job: Job) => job.num_rows != null && !hopeless.includes(job.failure_reason?.code ?? '')
+
+// Retry runs the failed rows of a job again, in a new job, with the rows that did not run. If an earlier job
+// did this already, it asks before it pays for them again.
+export function Retry({ job, params, disabled, text = '', primary }: { job: Job; params?: { max_tokens: number }; disabled?: boolean; text?: string; primary?: boolean }) {
   const can = useCan()
   const [, go] = useLocation()
   const again = !!job.continued_by
@@ -31,10 +38,19 @@ export function Retry({ job, params, disabled, text }: { job: Job; params?: { ma
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
   if (!can.act) return null
-  const rows = (job.num_rows ?? 0) - job.rows_done + job.failed_rows
+  const others = (job.num_rows ?? 0) - job.rows_done
+  const label = `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${text}`
+  const run = () => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
+  const look = { size: primary ? 'sm' : 'xs', disabled, className: 'wraps' }
+  if (again)
+    return (
+      <Confirm {...look} button={label} title="Run these rows once more" color="cyan" act={run} busy={retry.isPending}>
+        <ContinuedBy job={job}>Another job runs, and costs, these rows again.</ContinuedBy>
+      </Confirm>
+    )
   return (
-    <Button variant="default" size="xs" className="wraps" disabled={disabled} loading={retry.isPending} onClick={() => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
-      Retry {rows === 1 ? 'this row' : `these ${number(rows)} rows`}{again && ' once more'}{text}
+    <Button {...look} variant={primary ? 'filled' : 'default'} loading={retry.isPending} onClick={run}>
+      {label}
     </Button>
   )
 }
