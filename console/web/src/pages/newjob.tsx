@@ -1,12 +1,12 @@
-import { useEffect, useMemo } from 'react'
+import { useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 import { Button, Checkbox, NativeSelect, SegmentedControl, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
-import { get, send } from '../api/client'
+import { ApiError, get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
 import type { Fn, Job, Model, Quota, Row, Submitted, SubmittedSet } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
-import { compact, plural, text } from '../lib/format'
+import { compact, plural, text, usd } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { randomID } from '../lib/random'
 import { isChat, linesOf, rowsOf } from '../lib/rows'
@@ -19,7 +19,7 @@ import { nameSize, over } from '../parts/job'
 import { Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
-import { Try } from '../parts/try'
+import { Try, useTries, wholeCost } from '../parts/try'
 
 type Source = 'rows' | 'file' | 'url' | 'job'
 type Form = {
@@ -137,6 +137,7 @@ export default function NewJob() {
     dropDrafts(draft)
     setForm(blank)
   }
+  const [cleared, setCleared] = useState<{ before: Form; after: Form }>()
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
@@ -157,25 +158,45 @@ export default function NewJob() {
   const body = useMemo(() => withModels(single, form.others ?? []), [single, form.others])
   const path = others.length > 0 ? '/v1/sets' : '/v1/batch-inference'
   const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
-  const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
-  const ready = !problem && !!form.model && !others.includes('') && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
-  const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
+  const problem = (!fn && json(form.schema).error) || json(form.params).error || (fn && form.source === 'rows' && rowsOf(form.rows, true) === null)
+  const lacks = !form.model || others.includes('') ? 'Choose a model first.' : (Array.isArray(body.inputs) ? body.inputs.length === 0 : !body.inputs) ? 'Add rows first.' : problem ? 'Correct the marked field first.' : ''
+  const tries = useTries<Form>(`${draft}:tries`, single)
+  const tried = others.length > 0 ? undefined : tries.done
+  const rest = tried?.input_rows != null && tried.input_rows > (tried.num_rows ?? 0) ? tried : undefined
+  const once = useMemo(randomID, [body, rest?.job_id]) // another click after a lost answer makes no second job
   const submit = useMutation({
-    mutationFn: () => send<Submitted | SubmittedSet>('POST', path, body, { 'Idempotency-Key': once }),
+    mutationFn: () =>
+      rest
+        ? send<Submitted>('POST', `/v1/jobs/${rest.job_id}/resume`, { rows: 'rest', name: single.name, job_priority: single.job_priority ?? 0 }, { 'Idempotency-Key': once })
+        : send<Submitted | SubmittedSet>('POST', path, body, { 'Idempotency-Key': once }),
+    onError: (e) => setRefusal({ e, body }),
     onSuccess: ({ metadata: made }) => {
       clear()
       go('job_ids' in made ? compareHref(...made.job_ids) : `/jobs/${made.job_id}`)
     },
   })
-  useEffect(() => submit.reset(), [body]) // an error is about the form as it was sent
+  useEffect(() => submit.reset(), [body])
+  const [refusal, setRefusal] = useState<{ e: Error; body: object }>()
+  const refused = refusal?.body === body ? refusal.e : undefined // an error is about the form as it was sent
+  // at returns the messages of a refusal about a field of the form.
+  const at = (field: string) => refused instanceof ApiError && refused.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message).join(' ')
+  const marked = !!(!fn && at('json_schema')) || !!at('sampling_params')
+  const formElement = useRef<HTMLFormElement>(null)
+  const focusMarked = () => formElement.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+  useEffect(() => {
+    if (marked) focusMarked()
+  }, [marked])
+  const wholeUSD = rest && wholeCost(rest)
   return (
     <Page title="New job">
       {rows.error && <Problem error={rows.error} again={() => void rows.refetch()} />}
       <form
+        ref={formElement}
         className="stack"
         onSubmit={(e) => {
           e.preventDefault()
-          submit.mutate()
+          if (lacks) focusMarked()
+          else submit.mutate()
         }}
       >
         <Card title="Rows">
@@ -186,27 +207,6 @@ export default function NewJob() {
           {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
           <div className="fields">
             <ModelSelect label="Model or Function" value={form.model} choose={(model) => set({ model })} without={others} {...choice} />
-            <NativeSelect
-              label="Priority"
-              value={form.priority}
-              onChange={(e) => set({ priority: e.currentTarget.value })}
-              data={[
-                { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
-                { value: '0', label: '0: at once, for few rows' },
-                { value: '1', label: '1: any number of rows' },
-              ]}
-            />
-            <NativeSelect
-              label="Duplicate rows"
-              description="Run once: copies get the same answer and cost no tokens."
-              value={form.equal}
-              onChange={(e) => set({ equal: e.currentTarget.value })}
-              data={[
-                { value: '', label: 'Service default' },
-                { value: 'once', label: 'Run once' },
-                { value: 'each', label: 'Run all' },
-              ]}
-            />
           </div>
           <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
           {!fn && (
@@ -222,43 +222,79 @@ export default function NewJob() {
                 placeholder='{"type": "object", …}'
                 value={form.schema}
                 onChange={(e) => set({ schema: e.currentTarget.value })}
-                error={json(form.schema).error}
+                error={json(form.schema).error || at('json_schema')}
               />
             </>
           )}
-          <Textarea
-            label="Sampling parameters"
-            description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
-            classNames={{ input: 'mono' }}
-            autosize
-            minRows={1}
-            maxRows={12}
-            placeholder='{"temperature": 0.2, "max_tokens": 500}'
-            value={form.params}
-            onChange={(e) => set({ params: e.currentTarget.value })}
-            error={json(form.params).error}
-          />
+          <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description)}>
+            <div className="fields">
+              <NativeSelect
+                label="Priority"
+                value={form.priority}
+                onChange={(e) => set({ priority: e.currentTarget.value })}
+                data={[
+                  { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
+                  { value: '0', label: '0: at once, for few rows' },
+                  { value: '1', label: '1: any number of rows' },
+                ]}
+              />
+              <NativeSelect
+                label="Duplicate rows"
+                description="Run once: copies get the same answer and cost no tokens."
+                value={form.equal}
+                onChange={(e) => set({ equal: e.currentTarget.value })}
+                data={[
+                  { value: '', label: 'Service default' },
+                  { value: 'once', label: 'Run once' },
+                  { value: 'each', label: 'Run all' },
+                ]}
+              />
+              <TextInput label="Output column" description="Empty: the id of the job." maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
+              <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
+            </div>
+            <Textarea
+              label="Sampling parameters"
+              description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
+              classNames={{ input: 'mono' }}
+              autosize
+              minRows={1}
+              maxRows={12}
+              placeholder='{"temperature": 0.2, "max_tokens": 500}'
+              value={form.params}
+              onChange={(e) => set({ params: e.currentTarget.value })}
+              error={json(form.params).error || at('sampling_params')}
+            />
+          </MoreSettings>
         </Card>
-        <Try draft={`${draft}:tries`} body={single} note={others.length > 0 ? 'A try runs only the first model.' : ''} ready={ready} form={form} restore={setForm} submitted={clear} />
-        <Card title="Name and output">
+        <Try of={tries} note={lacks || (others.length > 0 ? 'A try runs only the first model.' : '')} ready={!lacks} form={form} restore={setForm} refused={(e) => setRefusal({ e, body })} />
+        {submit.error && !marked && <Problem error={submit.error} />}
+        <Card title="Name and submission">
           <div className="fields">
             <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
-            <TextInput label="Output column" description="Empty: the id of the job." maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
-            <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
           </div>
-        </Card>
-        {submit.error && <Problem error={submit.error} />}
-        <Card title="Cost and submission">
-          {others.length > 0 ? <p className="small">To estimate the cost, choose one model.</p> : <EstimateFirst body={body} ready={ready} />}
-          {exceeded.length > 0 && <p className="warning" role="status">The service will refuse this job: {exceeded.join('; ')} of priority {priority}. Ask an administrator for a higher quota{priority === '0' && ', or choose priority 1'}.</p>}
+          {others.length > 0 ? <p className="small">To estimate the cost, choose one model.</p> : <EstimateFirst body={body} ready={!lacks} refused={(e) => setRefusal({ e, body })} />}
+          {exceeded.length > 0 && <p className="warning" role="status">The service will refuse this job: {exceeded.join('; ')} of priority {priority}. Ask an administrator for a higher quota{priority === '0' && ', or choose priority 1 in More settings'}.</p>}
           <div className="actions">
-            <Button variant="default" onClick={() => setForm({ ...blank, model: form.model })}>
-              Clear the form
+            <Button type="submit" disabled={!!lacks && !problem} loading={submit.isPending}>
+              {rest ? `Run all ${plural(rest.input_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
             </Button>
-            <Button type="submit" disabled={!ready} loading={submit.isPending}>
-              Submit {sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}{others.length > 0 && ` to ${others.length + 1} models`}
-            </Button>
-            {!ready && !problem && <span className="small">{form.model ? 'Add rows first.' : 'Choose a model first.'}</span>}
+            {form === cleared?.after ? (
+              <Button variant="default" onClick={() => setForm(cleared.before)}>Undo clear</Button>
+            ) : (
+              <Button
+                variant="default"
+                onClick={() => {
+                  const after = { ...blank, model: form.model }
+                  setForm(after)
+                  setCleared({ before: form, after })
+                }}
+              >
+                Clear the form
+              </Button>
+            )}
+            <span className="small">
+              {lacks || (rest ? 'It keeps the answers of the try.' : tried && <>The try has run all rows: <Link href={`/jobs/${tried.job_id}`}>open it</Link>. Submit runs them again.</>)}
+            </span>
           </div>
         </Card>
       </form>
@@ -273,6 +309,17 @@ export default function NewJob() {
         </Tabs>
       </Card>
     </Page>
+  )
+}
+
+// MoreSettings folds settings that few jobs need. It is open while one of them is used.
+function MoreSettings({ used, children }: { used: boolean; children: ReactNode }) {
+  const [open, setOpen] = useState(used)
+  return (
+    <details open={open || used} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>More settings</summary>
+      <div className="stack">{children}</div>
+    </details>
   )
 }
 
@@ -371,6 +418,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
           autosize
           minRows={5}
           maxRows={20}
+          placeholder={fn ? undefined : 'The room was clean and the staff were kind.\nMy order came three weeks late.'}
           value={form.rows}
           onChange={(e) => set({ rows: e.currentTarget.value })}
           error={fn && rowsOf(form.rows, true) === null && 'A line begins with { but is not a JSON object.'}
@@ -425,7 +473,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
         </div>
       )}
       <div className="fields">
-        <TextInput label="Rows to run" type="number" min={1} description="Empty: all. Try a few rows first; Resume then runs the others." value={form.limit} onChange={(e) => set({ limit: e.currentTarget.value })} />
+        <TextInput label="Rows to run" type="number" min={1} description="Empty: all. Resume runs the others later." value={form.limit} onChange={(e) => set({ limit: e.currentTarget.value })} />
         {Number(form.limit) > 0 && (
           <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
         )}

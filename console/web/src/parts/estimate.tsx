@@ -6,12 +6,13 @@ import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
 import { about, compact, none, number, plural, usd } from '../lib/format'
 import { randomID } from '../lib/random'
+import { Confirm } from './confirm'
 import { over, State } from './job'
 import { Card, Facts } from './page'
 import { ContinuedBy } from './retry'
 
 // EstimateFirst asks the node for the cost of a submission with all rows.
-export function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
+export function EstimateFirst({ body, ready, refused }: { body: object; ready: boolean; refused: (e: Error) => void }) {
   const [id, setID] = useState<string>()
   const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
   const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
@@ -20,7 +21,7 @@ export function EstimateFirst({ body, ready }: { body: object; ready: boolean })
   return (
     <>
       <div className="actions">
-        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id) })}>
+        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id), onError: refused })}>
           Estimate the cost
         </Button>
         <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
@@ -61,6 +62,8 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
   const complete = job.status === 'succeeded'
+  const start = () => run.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
+  const label = `Run all ${plural(job.num_rows ?? 0, 'row')}${job.continued_by ? ' once more' : ''}${job.cost_estimate == null ? '' : ` (≈ ${usd(job.cost_estimate)})`}`
   return (
     <Card>
       <div className="now">
@@ -71,13 +74,16 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
         {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'There is no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
       </p>
       {job.estimate ? <EstimateFacts job={job} /> : <Facts facts={[['Rows', number(job.num_rows)], ['Rows sampled', number(job.rows_done)]]} />}
-      <ContinuedBy job={job}>{own && complete && can.act ? 'Another run costs again.' : ''}</ContinuedBy>
+      <ContinuedBy job={job} />
       {own && complete && can.act && job.num_rows != null && (
         <div className="actions">
-          <Button variant={job.continued_by ? 'default' : 'filled'} loading={run.isPending} onClick={() => run.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}>
-            Run all {plural(job.num_rows, 'row')}{job.continued_by && ' once more'}
-            {job.cost_estimate != null && ` (≈ ${usd(job.cost_estimate)})`}
-          </Button>
+          {job.continued_by ? (
+            <Confirm button={label} title="Run all rows once more" color="cyan" act={start} busy={run.isPending}>
+              <ContinuedBy job={job}>Another run costs again.</ContinuedBy>
+            </Confirm>
+          ) : (
+            <Button loading={run.isPending} onClick={start}>{label}</Button>
+          )}
           <span className="small">The new job keeps the answers of the sample.</span>
         </div>
       )}
