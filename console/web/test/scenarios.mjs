@@ -20,6 +20,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('link', { name: 'Parquet' }).waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'JSON', exact: true }).click()])
     if (JSON.parse(readFileSync(await download.path(), 'utf8')).outputs.length !== 800) throw new Error('the download lacks rows')
+    if (download.suggestedFilename() !== 'followed-results.json') throw new Error(`the file is called ${download.suggestedFilename()}`)
   })
 
   await step('a hostile row is text', async (page) => {
@@ -203,6 +204,15 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     if (await page.getByRole('link', { name: 'Parquet' }).count()) throw new Error('its results can be downloaded, which are gone')
     if (await page.getByRole('button', { name: 'Delete data' }).count()) throw new Error('its data can be deleted again')
   }, /\/v1\/(me|jobs\/[^/]+\/(preview|errors))/)
+
+  await step('a file is uploaded on the page of files, and starts a job', async (page) => {
+    await page.goto(at('files'))
+    await logIn(page)
+    await page.locator('input[type=file]').setInputFiles({ name: 'rivers.csv', mimeType: 'text/csv', buffer: Buffer.from('river\nRhine\n') })
+    await page.getByText('The file is uploaded.').waitFor()
+    await page.getByRole('row').filter({ hasText: 'rivers.csv' }).getByRole('link', { name: 'New job' }).click()
+    await page.getByText('The first of its 1 row:').waitFor()
+  })
 
   await step('jobs are cancelled by what they match, after a look', async (page) => {
     await page.goto(at('jobs?q=followed'))

@@ -29,10 +29,13 @@ const states: Record<string, [look: string, words: string]> = {
   cancelled: ['cancelled', 'cancelled'],
 }
 
+const isCancellable = (status: string) => status === 'validating' || status === 'in_progress'
+
 export default function Batches() {
   const can = useCan()
   const pages = usePages<List>('/v1/batches?limit=50', (p) => (p.has_more ? p.last_id : null), 'after', useEvery(5_000))
   const batches = pages.data?.pages.flatMap((p) => p.data) ?? []
+  const cancels = can.act && batches.some((b) => isCancellable(b.status))
   const cancel = useAct((id: string) => send('POST', `/v1/batches/${id}/cancel`), { done: () => 'The batch is being cancelled.', paths: ['/v1/batches'] })
   return (
     <Page title="Batches" lead="Batches from clients of OpenAI’s API: a file of requests runs within a time limit. Each batch is also a job.">
@@ -42,12 +45,16 @@ export default function Batches() {
             <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. An OpenAI client makes one, with the address and a key of this service:</Empty>
           ) : (
             <div className="stack">
-              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(can.act ? ['Actions'] : [])]} less={['Files', 'Created', 'Ends', 'Actions']}>
+              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(cancels ? ['Actions'] : [])]} less={['Files', 'Created', 'Ends', 'Actions']}>
                 {batches.map((b) => (
-                  <BatchRow key={b.id} listed={b} cancel={can.act ? cancel.mutate : undefined} />
+                  <BatchRow key={b.id} listed={b} cancel={cancels ? cancel.mutate : undefined} />
                 ))}
               </Table>
               <More of={pages} count={`${number(batches.length)} of ${pages.hasNextPage ? 'more' : number(batches.length)} shown`} />
+              <details>
+                <summary>Send a batch with OpenAI’s client</summary>
+                <Code label="Code" text={openaiBatch()} />
+              </details>
             </div>
           )
         }
@@ -86,7 +93,7 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
       </td>
       {cancel && (
         <td>
-          {(b.status === 'validating' || b.status === 'in_progress') && (
+          {isCancellable(b.status) && (
             <Confirm quiet size="compact-sm" button="Cancel" title="Cancel the batch" act={() => cancel(b.id)}>
               The output keeps the answered requests.
             </Confirm>
@@ -98,4 +105,4 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
 }
 
 const Content = ({ id, name }: { id?: string; name: string }) =>
-  id && <a href={apiURL(`/v1/files/${id}/content`)} download={`${id}.jsonl`}>{name}</a>
+  id && <a href={apiURL(`/v1/files/${id}/content`)} download>{name}</a>

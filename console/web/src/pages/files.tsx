@@ -1,12 +1,16 @@
+import { useState } from 'react'
+import { notifications } from '@mantine/notifications'
+import { useQueryClient } from '@tanstack/react-query'
 import { apiURL, query, send } from '../api/client'
-import { useAct, useCan, usePages } from '../api/hooks'
+import { refresh, useAct, useCan, usePages } from '../api/hooks'
 import type { StoredFile } from '../api/types'
 import { bytes, number, time, until } from '../lib/format'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
+import { FileInput } from '../parts/fileinput'
 import { Empty, Load } from '../parts/load'
-import { LinkButton, More, Page, Table } from '../parts/page'
+import { More, Page, Table } from '../parts/page'
 import { Link, useSearchParams } from 'wouter'
 
 type List = { data: StoredFile[]; has_more: boolean; last_id: string }
@@ -21,16 +25,32 @@ export default function Files() {
   const change = useCan().act && !isOther(account)
   const pages = usePages<List>(`/v1/files${query({ limit: 100, account })}`, (p) => (p.has_more ? p.last_id : null), 'after')
   const files = pages.data?.pages.flatMap((p) => p.data) ?? []
+  const client = useQueryClient()
+  const [sent, setSent] = useState(0)
   const remove = useAct((id: string) => send('DELETE', `/v1/files/${id}`), { done: () => 'The file is deleted.', paths: ['/v1/files'] })
   return (
-    <Page title="Files" lead="Uploaded inputs of jobs and batches, and outputs of batches. A name downloads the file.">
+    <Page title="Files" lead="Inputs of jobs and batches, and outputs of batches.">
       <div className="fields">
         <AccountSelect value={account} choose={(a) => setSearch(a ? { account: a } : {}, { replace: true })} />
       </div>
+      {change && (
+        <FileInput
+          key={sent}
+          fileID=""
+          known
+          peeked={() => {}}
+          uploaded={(id) => {
+            if (!id) return
+            setSent(sent + 1)
+            notifications.show({ message: 'The file is uploaded.', color: 'teal' })
+            void refresh(client, '/v1/files')
+          }}
+        />
+      )}
       <Load query={pages}>
         {() =>
           files.length === 0 ? (
-            <Empty next={change && <LinkButton href="/jobs/new" variant="default">Upload a file for a new job</LinkButton>}>No files yet. Upload a CSV, Parquet or JSON Lines file once, and use it for several jobs.</Empty>
+            <Empty>No files yet. Upload a file once, and use it for several jobs.</Empty>
           ) : (
             <div className="stack">
               <Table label="Files" heads={[...(account === allAccounts ? ['Account'] : []), 'Name', 'Use', 'Size', 'Created', 'Expires', ...(change ? ['Actions'] : [])]} less={['Use', 'Created', 'Expires']}>
