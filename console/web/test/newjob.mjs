@@ -195,6 +195,7 @@ export async function newJob({ model }) {
     await submit.click()
     await page.waitForFunction(() => document.activeElement?.getAttribute('aria-invalid') === 'true')
     if (!(await focused())) throw new Error('another field has the focus')
+    await page.getByText(/^It is not a valid JSON Schema: /).waitFor()
     if (await page.locator('.problem').count()) throw new Error('the error is shown twice')
     await check(page, 'New job with a wrong schema')
     await schema.fill('{"type": "object"}')

@@ -179,7 +179,7 @@ export default function NewJob() {
   const [refusal, setRefusal] = useState<{ e: Error; body: object }>()
   const refused = refusal?.body === body ? refusal.e : undefined // an error is about the form as it was sent
   // at returns the messages of a refusal about a field of the form.
-  const at = (field: string) => refused instanceof ApiError && refused.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message).join(' ')
+  const at = (field: string) => refused instanceof ApiError && refused.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message.replace(/^(?=[a-z])/, 'It ')).join(' ')
   const marked = !!(!fn && at('json_schema')) || !!at('sampling_params')
   const formElement = useRef<HTMLFormElement>(null)
   const focusMarked = () => formElement.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()

@@ -7,11 +7,11 @@ import { Table } from './page'
 
 const shown = 2_000 // characters of a text
 
-// Answers shows rows of a job with their answers. With brief, long texts are cut.
+// Answers shows rows of a job with their answers. With brief, long texts are cut, else only on a phone.
 export function Answers({ label, job, rows, brief }: { label: string; job: string; rows: PreviewRow[]; brief?: boolean }) {
-  const look = brief ? 'clamp' : undefined
+  const look = brief ? 'clamp' : 'clamp long'
   return (
-    <Table label={label} heads={['Row', 'Input', 'Answer']}>
+    <Table label={label} heads={['Row', 'Input', 'Answer']} less={brief ? [] : ['Row']}>
       {rows.map((r) => (
         <tr key={r.row}>
           <td className="number">{number(r.row)}</td>
