@@ -63,6 +63,36 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
   })
 
+  await step('a job is paused, runs first and goes on', async (page) => {
+    const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 900 }, (_, i) => `A row that is paused ${i}`), name: 'a paused job', job_priority: 1 })
+    await api('PATCH', `/v1/jobs/${id}`, { paused: true })
+    await page.goto(at(`jobs/${id}`))
+    await logIn(page)
+    await page.locator('.status').getByText('paused', { exact: true }).first().waitFor()
+    await page.getByText(/^Paused\./).first().waitFor()
+    await check(page, 'a paused job')
+    await page.getByRole('button', { name: 'Run first' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Run this job first' }).click()
+    await page.getByRole('button', { name: 'Run first' }).waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Let it go on' }).click()
+    const done = await ended(id)
+    if (done.status !== 'succeeded' || done.job_priority !== 0) throw new Error(`the job is ${JSON.stringify(done)}`)
+
+    let body
+    await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', job_priority: 0 } }))
+    await page.route(`**/v1/jobs/${job}`, async (route) => {
+      if (route.request().method() !== 'PATCH') return route.fallback()
+      body = route.request().postDataJSON()
+      await route.fulfill({ json: {} })
+    })
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
+    await page.goto(at(`jobs/${job}`))
+    await page.getByRole('button', { name: 'Pause' }).click()
+    for (const until = Date.now() + 5_000; !body && Date.now() < until; ) await page.waitForTimeout(50)
+    if (body?.paused !== true) throw new Error(`the request is ${JSON.stringify(body)}`)
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
   await step('a job that does not exist leaves the page live, and leads to the others', async (page) => {
     await page.goto(at(`jobs/${missing}`))
     await logIn(page)

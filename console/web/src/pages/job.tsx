@@ -193,6 +193,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const path = `/v1/jobs/${job.job_id}`
   const cancel = useAct(() => send<{ message: string }>('POST', `${path}/cancel`), { done: (r) => r.message, paths: ['/v1/'] })
   const release = useAct(() => send('POST', `${path}/release`), { done: () => 'The job runs again.', paths: ['/v1/'] })
+  const reschedule = useAct((change: { paused?: boolean; job_priority?: number }) => send('PATCH', path, change), { paths: ['/v1/'] })
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
   return (
     <>
@@ -202,6 +203,16 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
         <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>
           Run now
         </Button>
+      )}
+      {can.act && !ended && (
+        <Button variant={job.paused ? 'filled' : 'default'} size="sm" loading={reschedule.isPending} onClick={() => reschedule.mutate({ paused: !job.paused })}>
+          {job.paused ? 'Let it go on' : 'Pause'}
+        </Button>
+      )}
+      {can.act && !ended && job.job_priority > 0 && (
+        <Confirm button="Run first" color="blue" title="Run this job first" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
+          The job gets priority 0, so its rows run before the rows of other jobs. Rows that servers run already finish first.
+        </Confirm>
       )}
       {can.act && !ended && (
         <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>

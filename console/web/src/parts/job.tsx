@@ -26,13 +26,15 @@ export const Status = ({ is, children }: { is: string; children?: string }) => (
 export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST_ESTIMATE'
 
 // State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job.
-export const State = ({ job }: { job: Pick<Job, 'status' | 'run_type'> }) => (
-  <Status is={job.status}>{isEstimate(job) ? `estimate ${job.status === 'succeeded' ? 'complete' : job.status}` : job.status}</Status>
-)
+export const State = ({ job }: { job: Pick<Job, 'status' | 'run_type' | 'paused'> }) => {
+  const now = job.paused ? 'paused' : job.status
+  return <Status is={job.paused ? 'pending' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
+}
 
 // whyStopped returns why no row of a job runs, from the job's message. It returns undefined if rows
 // run, or if the job only waits for its turn.
 export function whyStopped(message: string): string | undefined {
+  if (message.startsWith('Paused')) return 'The job is paused.'
   if (message.startsWith('Waiting for an engine')) return 'No engine serves this model.'
   if (message.startsWith('Waiting for ') && !message.startsWith('Waiting for a turn')) return 'The job waits.'
   return undefined
