@@ -19,11 +19,11 @@ func TestAJobReadsTheAnswersOfAnother(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		judge := func(_ context.Context, row string, _ int) (engine.Reply, error) {
 			time.Sleep(time.Second)
-			n := 0
-			if _, err := fmt.Sscanf(row, "row %d", &n); err != nil {
+			var n int
+			switch found, _ := fmt.Sscanf(row, "row %d", &n); {
+			case found == 0:
 				return engine.Reply{Content: "again: " + row, Finish: rowmill.FinishStop}, nil
-			}
-			if n%41 == 0 {
+			case n%41 == 0:
 				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Message: "refused"}
 			}
 			return engine.Reply{Content: fmt.Sprintf(`{"score": %d}`, n%10), Finish: rowmill.FinishStop}, nil

@@ -8,7 +8,7 @@ func TestCondition(t *testing.T) {
 		"answer.score < 4":          {`{"score": 3}`: true, `{"score": 4}`: false, `{"score": "3.5"}`: true, `{"score": "low"}`: false, `{}`: false, "3": false, "": false, `{"score":`: false},
 		"answer.score<=4":           {`{"score": 4}`: true, `{"score": 4.5}`: false},
 		"answer.score >= 1e3":       {`{"score": 1000}`: true, `{"score": 999}`: false},
-		"answer > 2":                {"3": true, " 2 ": false, "x": false},
+		"answer > 2":                {"3": true, "2\n": false, "x": false},
 		"answer.a.b = yes":          {`{"a": {"b": "yes"}}`: true, `{"a": {"b": "no"}}`: false, `{"a": "yes"}`: false},
 		`answer.a.b = "yes"`:        {`{"a": {"b": "yes"}}`: true, `{"a.b": "yes"}`: true},
 		"answer.tags.0 != x":        {`{"tags": ["y"]}`: true, `{"tags": ["x"]}`: false, `{"tags": []}`: false},

@@ -210,7 +210,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
         </Button>
       )}
       {can.act && !ended && job.job_priority > 0 && (
-        <Confirm button="Run first" color="blue" title="Run this job first" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
+        <Confirm button="Run first" color="cyan.9" title="Run this job first" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
           The job gets priority 0, so its rows run before the rows of other jobs. Rows that servers run already finish first.
         </Confirm>
       )}
