@@ -49,7 +49,7 @@ BEYOND = {
 }
 
 # Paths that a path with a parameter has too, which takes other methods.
-SHADED = ("/console/session", "/v1/jobs/cancel")
+SHADED = ("/console/session", "/v1/jobs/cancel", "/v1/jobs/compare", "/v1/jobs/counts")
 
 # What is no more what it was, which is no matter of the request's form.
 ENDED = ("upload_completed", "upload_cancelled", "upload_expired", "too_many_parts")
