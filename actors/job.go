@@ -419,7 +419,9 @@ func (j *job) onError(c actor.Context, err error) {
 		j.metrics.fenced.Inc()
 		j.log.Warn("the job has another owner, so this node stops working on it as owner", "err", err)
 		j.stopRows(c)
-		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // write nothing to the store, because the job has another owner
+		// Write nothing to the store, because the job has another owner. This node may be the other
+		// owner: it gave the job back and claimed it again, and the store has lost both writes.
+		c.Send(j.node, jobOver{id: j.own.fence.JobID, unsure: true})
 	case errors.Is(err, ingest.ErrDrains):
 		j.release(c)
 	case errors.Is(err, ingest.ErrInputNotReady):

@@ -109,6 +109,7 @@ func (j *job) checkAndInvite(c actor.Context) {
 	j.crew.checkWorkers(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
 	j.updateMessage(c)
 	j.inviteNew(c)
+	j.drainResults(c) // the last worker with rows may be lost
 }
 
 // inviteNew invites the nodes that could work for the job and have no worker.

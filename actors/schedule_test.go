@@ -122,3 +122,23 @@ func TestANewPriorityAppliesToRunningJobs(t *testing.T) {
 		b.checkEcho(b.end(first), long)
 	})
 }
+
+// A pause also takes effect if a node with running rows is lost meanwhile. Its rows run again after
+// the pause.
+func TestAPauseOutlastsALostWorker(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", nil)
+		two := b.join(net, "two", &scripted{answer: slowly(10 * time.Second)})
+		texts := numbered(30)
+		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(texts)})
+		b.await(id, func(store.Record) bool { return two.engine.calls.Load() > 0 })
+		two.gone.Store(true)
+		b.reschedule(one.system, id, paused(true))
+		b.await(id, hasNoOwner)
+		b.join(net, "three", &scripted{answer: slowly(10 * time.Millisecond)})
+		b.reschedule(one.system, id, paused(false))
+		b.checkEcho(b.end(id), texts)
+	})
+}

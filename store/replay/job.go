@@ -20,6 +20,7 @@ type jobLog struct {
 	claimSession  string        // session of a claim whose outcome may be unknown
 	claimSent     time.Time     // when that claim was sent
 	fence         store.Fence   // fence of the last claim by this process; empty after this claim was released
+	released      store.Fence   // fence with which this process has last released the job; empty after a new claim by this process
 	previousEpoch int64         // epoch of the job's previous claim, before the claim of fence; 0 for none
 	version       int64         // version of the record after the claim of fence
 	claimedRecord *store.Record // the record at the time of the claim
@@ -269,12 +270,28 @@ func (j *jobLog) hasGap(writes int64) bool {
 }
 
 // loseOwnership records that the job has another owner, who continues from the stored
-// parts.
+// parts. The release of the job stays in the log: if the store loses it together with the
+// claim of the other owner, the record names this process as the owner again.
 func (j *jobLog) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.mustRepeat, j.dropped = store.Fence{}, false, 0
-	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.needsFence })
+	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.needsFence && !w.releases })
+}
+
+// setReleased records that this process has released the job with a fence.
+func (j *jobLog) setReleased(f store.Fence) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.released = f
+}
+
+// hasReleased reports whether this process has released the job with the fence that the record with
+// revision m shows, and returns the fence.
+func (j *jobLog) hasReleased(m store.Revision) (f store.Fence, released bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.released, j.released.Session != "" && m.Session == j.released.Session && m.Epoch == j.released.Epoch && !m.Status.IsTerminal()
 }
 
 // applyRevision updates j from the revision of a record that has all acknowledged writes.
@@ -308,7 +325,7 @@ func (j *jobLog) recordClaim(rec store.Record, recordedWrites int64) (mustRepeat
 		j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.needsFence })
 	}
 	j.previousEpoch, j.version = previousClaimEpoch(rec), rec.Version
-	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
+	j.claimSession, j.fence, j.released = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}, store.Fence{}
 	j.isEnded, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
 	j.log = slices.DeleteFunc(j.log, func(w *loggedWrite) bool { return w.releases })
 	if j.claimedRecord == nil {

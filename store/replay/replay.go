@@ -247,6 +247,9 @@ func (s *Store) repair(ctx context.Context, j *jobLog) error {
 			return err
 		}
 	}
+	if released, ok := j.hasReleased(m); ok {
+		fence = released
+	}
 	switch {
 	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
 	case final && m.Session == fence.Session && !m.Status.IsTerminal(): // an earlier check claimed the job and failed later

@@ -330,12 +330,21 @@ func (s *Store) Reschedule(ctx context.Context, jobID string, change store.Sched
 // Park releases a job. No node runs the job for the time pause.
 func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, message string) error {
 	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, pause, message) }
-	return s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: park}, park)
+	return s.release(ctx, f, park)
 }
 
 // Release ends the ownership of a job, so that another session can claim the job.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
-	return s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: s.Store.Release}, s.Store.Release)
+	return s.release(ctx, f, s.Store.Release)
+}
+
+// release releases a job by calling do.
+func (s *Store) release(ctx context.Context, f store.Fence, do func(context.Context, store.Fence) error) error {
+	err := s.writeAsOwner(ctx, f, &loggedWrite{releases: true, do: do}, do)
+	if err == nil {
+		s.jobLogFor(f.JobID).setReleased(f)
+	}
+	return err
 }
 
 // Update changes a record under a fence.
