@@ -46,8 +46,9 @@ type Job struct {
 	JobTimes
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
 	RowChoice
-	Keep      []string `json:"keep_columns,omitempty"` // columns of the input that results can repeat; KeepAll means all
-	InputRows *int64   `json:"input_rows,omitempty"`   // rows of the whole input, set with NumRows; only with a limit
+	Truncate  *bool    `json:"truncate_rows,omitempty"` // false if a row that is too long fails the job; nil if such rows are cut
+	Keep      []string `json:"keep_columns,omitempty"`  // columns of the input that results can repeat; KeepAll means all
+	InputRows *int64   `json:"input_rows,omitempty"`    // rows of the whole input, set with NumRows; only with a limit
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
@@ -80,10 +81,12 @@ type JobTimes struct {
 
 // Lineage holds the IDs of the jobs before and after a job.
 type Lineage struct {
-	InputOf     *string  `json:"input_of"`      // this job reads the stored input of that job
-	Set         []string `json:"set,omitempty"` // ids of all jobs that POST /v1/sets created together, in order; empty for other jobs
-	Continues   *string  `json:"continues"`     // the ended job from which this job takes over committed rows
-	ContinuedBy *string  `json:"continued_by"`  // the newest job that takes over rows from this job
+	InputOf     *string  `json:"input_of"`             // this job reads the stored input of that job
+	AnswersOf   *string  `json:"answers_of,omitempty"` // this job reads the answers of that job, too
+	Where       string   `json:"where,omitempty"`      // which of these answers, see AnswerChoice
+	Set         []string `json:"set,omitempty"`        // ids of all jobs that POST /v1/sets created together, in order; empty for other jobs
+	Continues   *string  `json:"continues"`            // the ended job from which this job takes over committed rows
+	ContinuedBy *string  `json:"continued_by"`         // the newest job that takes over rows from this job
 }
 
 // MaxNameRunes is the longest name of a job, in Unicode code points.

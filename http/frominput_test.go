@@ -74,6 +74,12 @@ func TestSubmit_FromAnswers(t *testing.T) {
 	}
 	columns := w.running(`{"inputs":[{"title":"T"}],"prompt":"{{title}}"}`, 1).JobID
 	again := w.record(w.submitted(`{"inputs":"job:` + columns + `","where":"answer.score < 4"}`))
+	if job := again.Job; job.AnswersOf == nil || *job.AnswersOf != columns || job.Where != "answer.score < 4" || job.Truncate != nil {
+		t.Errorf("the record says %+v", job)
+	}
+	if strict := w.record(w.submitted(`{"inputs":["a"],"truncate_rows":false}`)).Job.Truncate; strict == nil || *strict {
+		t.Errorf("truncate_rows is %v, want false", strict)
+	}
 	if spec := again.Spec; !spec.FromAnswers || spec.Where != "answer.score < 4" || spec.Function != nil {
 		t.Errorf("the job has the specification %+v", spec)
 	}

@@ -230,6 +230,12 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	if spec.FromJob != "" {
 		made.InputOf = &spec.FromJob
 	}
+	if spec.FromAnswers {
+		made.AnswersOf, made.Where = &spec.FromJob, spec.Where
+	}
+	if !spec.TruncateRows {
+		made.Truncate = &spec.TruncateRows
+	}
 	made.Warnings = append(made.Warnings, job.warnings...)
 	if job.sub.inline {
 		rows := job.sub.rows.count

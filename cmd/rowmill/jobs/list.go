@@ -47,7 +47,7 @@ func (c *jobCommands) list() *cobra.Command {
 			if job.RunType == rowmill.RunEstimate {
 				name = strings.TrimSpace(name + " (estimate)")
 			}
-			return []string{job.ID, string(job.Status), formatRowsAndFailed(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), name}
+			return []string{job.ID, stateOf(job), formatRowsAndFailed(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), name}
 		},
 	}.setUpCommand(c, &cobra.Command{
 		Use:     "list",

@@ -60,7 +60,7 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 		}
 	}
 	line("job", job.ID)
-	line("status", string(job.Status))
+	line("status", stateOf(job))
 	line("message", job.Message)
 	if f := job.FailureReason; f != nil {
 		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
@@ -92,6 +92,14 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	for _, warning := range job.Warnings {
 		line("warning", warning)
 	}
+}
+
+// stateOf returns the status of a job as people see it: a paused job is no running job.
+func stateOf(job client.Job) string {
+	if job.Paused {
+		return "paused"
+	}
+	return string(job.Status)
 }
 
 // writeRowCounts writes how many rows were taken over, deduplicated, failed or cut, one
@@ -203,9 +211,9 @@ finished rows and waits until "rowmill jobs unpause".`,
 func (c *jobCommands) unpause() *cobra.Command {
 	return c.reschedule("unpause", &cobra.Command{
 		Use:   "unpause JOB...",
-		Short: "Let paused jobs go on",
+		Short: "Let paused jobs continue",
 		Args:  cobra.MinimumNArgs(1),
-	}, client.Schedule{Paused: new(false)}, "goes on")
+	}, client.Schedule{Paused: new(false)}, "continues")
 }
 
 func (c *jobCommands) prioritize() *cobra.Command {

@@ -63,7 +63,7 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
   })
 
-  await step('a job is paused, runs first and goes on', async (page) => {
+  await step('a job is paused, runs first and continues', async (page) => {
     const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 900 }, (_, i) => `A row that is paused ${i}`), name: 'a paused job', job_priority: 1 })
     await api('PATCH', `/v1/jobs/${id}`, { paused: true })
     await page.goto(at(`jobs/${id}`))
@@ -74,7 +74,7 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: 'Run first' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Run this job first' }).click()
     await page.getByRole('button', { name: 'Run first' }).waitFor({ state: 'detached' })
-    await page.getByRole('button', { name: 'Let it go on' }).click()
+    await page.getByRole('button', { name: 'Continue' }).click()
     const done = await ended(id)
     if (done.status !== 'succeeded' || done.job_priority !== 0) throw new Error(`the job is ${JSON.stringify(done)}`)
 
@@ -162,6 +162,20 @@ export async function jobPages({ job, failed, model }) {
     await page.getByText('Reads the input of').waitFor()
     await page.getByRole('button', { name: 'Compare with…' }).click()
     await page.getByText('source of the input').waitFor()
+  })
+
+  await step('a job that reads answers runs again with the same answers and without cuts', async (page) => {
+    const source = await ended((await api('POST', '/v1/batch-inference', { model, inputs: ['One', 'Two'] })).results)
+    const body = { model, inputs: `job:${source.job_id}`, prompt: 'Is this right? {{answer}}', where: 'answer != nothing', truncate_rows: false }
+    const judge = await ended((await api('POST', '/v1/batch-inference', body)).results)
+    await page.goto(at(`jobs/${judge.job_id}`))
+    await logIn(page)
+    await page.getByRole('link', { name: 'Run again with changes' }).click()
+    await page.getByText('answer != nothing', { exact: true }).waitFor()
+    await page.getByRole('button', { name: /^Submit/ }).click()
+    await page.waitForURL((url) => /jobs\/job-/.test(url.href) && !url.href.includes(judge.job_id))
+    const again = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
+    if (again.answers_of !== source.job_id || again.where !== body.where || again.truncate_rows !== false || again.num_rows !== 2) throw new Error(`the job is ${JSON.stringify(again)}`)
   })
 
   await step('a job that another job continues says so', async (page) => {

@@ -2788,6 +2788,12 @@ export interface components {
             deduplicated_rows: number;
             /** @description This job reads the stored input of that job. */
             input_of: string | null;
+            /** @description The job whose answers this job reads, too. Absent if there is none. */
+            answers_of?: components["schemas"]["JobIdentifier"];
+            /** @description Which of these answers the job reads. Absent for all. */
+            where?: string;
+            /** @description False if a row that is too long fails the job. Absent if such rows are cut. */
+            truncate_rows?: boolean;
             /** @description The jobs that POST /v1/sets created together, in their order; absent for other jobs. */
             set?: components["schemas"]["JobIdentifier"][];
             /** @description The job that this one continues. */

@@ -103,13 +103,15 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(ended ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ['Elapsed', duration(p?.elapsed_seconds)],
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
-          ...(ended
+          ...(ended || job.paused
             ? []
             : ([
                 ['Rows a second', rate(p?.rows_per_second, '')],
                 ['Tokens a second', rate(p?.tokens_per_second, '')],
               ] as [string, string][])),
           ...(job.output_tokens ? ([['Tokens', `${compact(job.input_tokens)} in, ${compact(job.output_tokens)} out`]] as [string, string][]) : []),
+          ...(job.truncated_rows ? ([['Inputs cut to fit', number(job.truncated_rows)]] as [string, string][]) : []),
+          ...(job.truncated_outputs ? ([['Answers cut at the limit', number(job.truncated_outputs)]] as [string, string][]) : []),
           ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
           ...(job.rows_taken_over ? ([['Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
@@ -145,7 +147,7 @@ function Where({ job }: { job: Job }) {
   return (
     <Card title="Progress by node">
       {p.nodes == null ? (
-        <p className="small">The owner of the job does not answer.</p>
+        <p className="small">{job.paused ? 'No row runs while the job is paused.' : 'The owner of the job does not answer.'}</p>
       ) : (
         <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet', 'Rows a second']} less={['Not done yet']}>
           {p.nodes.map((n, i) => (
@@ -206,7 +208,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
       )}
       {can.act && !ended && (
         <Button variant={job.paused ? 'filled' : 'default'} size="sm" loading={reschedule.isPending} onClick={() => reschedule.mutate({ paused: !job.paused })}>
-          {job.paused ? 'Let it go on' : 'Pause'}
+          {job.paused ? 'Continue' : 'Pause'}
         </Button>
       )}
       {can.act && !ended && job.job_priority > 0 && (

@@ -31,6 +31,8 @@ type Form = {
   job: string // id of the job with the stored input
   jobName: string
   jobRows?: number
+  where?: string // which answers of the job to read
+  noCut?: boolean // a row that is too long fails the job
   missing?: boolean // the job has no stored input
   column: string
   prompt: string // makes the prompts from columns
@@ -62,9 +64,12 @@ const blank: Form = {
 const settingsOf = (j: Job): Partial<Form> => ({
   // A job that ended before its input was read has no stored input.
   ...(over(j.status) && !j.datetime_started ? { source: 'file', missing: true } : { source: 'job' }),
-  job: j.job_id,
-  jobName: j.name ?? j.job_id,
-  jobRows: (j.input_rows ?? j.num_rows) ?? undefined,
+  // A job that reads answers has them from another job; its own rows have other answers.
+  ...(j.answers_of
+    ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
+    : { job: j.job_id, jobName: j.name ?? j.job_id, jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
+  where: j.where,
+  noCut: j.truncate_rows === false,
   model: j.function?.name ?? j.model,
   prompt: j.prompt ?? '',
   system: j.system_prompt ?? '',
@@ -344,6 +349,8 @@ function submission(f: Form, fn: boolean, priority: string) {
     model: f.model,
     ...(prompt ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
     ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
+    ...(f.source === 'job' && f.where ? { where: f.where } : {}),
+    ...(f.noCut ? { truncate_rows: false } : {}),
     ...(f.chats && !fn && !prompt && f.source !== 'job' ? { messages: true } : {}),
     ...(file && f.keep ? { keep_columns: '*' } : {}),
     ...(f.output ? { output_name: f.output } : {}),
@@ -405,7 +412,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
       />
       {form.source === 'job' && (
         <p>
-          The {form.jobRows == null ? 'stored rows' : plural(form.jobRows, 'stored row')} of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> {form.jobRows === 1 ? 'runs' : 'run'} again.
+          The {form.jobRows == null ? 'stored rows' : plural(form.jobRows, 'stored row')} of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> {form.jobRows === 1 ? 'runs' : 'run'} again{form.where && <>, if <code>{form.where}</code></>}.
         </p>
       )}
       {form.missing && !form.rows && !form.url && !form.fileID && (
