@@ -1,7 +1,8 @@
 // Package actors runs the pipeline of a node: it claims jobs without an owner, cuts
 // their input into shards, assigns rows to workers with room, records finished parts
 // and makes the results. It does not use HTTP. The API writes new jobs and
-// cancellations to the store, and then calls System.NotifySubmitted or System.NotifyCancelled as a
+// cancellations and pauses to the store, and then calls System.NotifySubmitted, NotifyCancelled or
+// NotifyRescheduled as a
 // hint. Requests of other nodes go to System.Service.
 //
 // # Supervision
