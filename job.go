@@ -247,6 +247,13 @@ type AnswerChoice struct {
 	Where       string `json:"where,omitempty"`        // read only rows whose answer meets this condition, see input.ParseCondition; only with FromAnswers
 }
 
+// HasOwnColumn reports whether the stored rows of the job have a column with this name that came
+// with its input, and not from the answers of another job. In a job that reads the answers of this
+// job, the name means the column, even if it is "answer".
+func (s *Spec) HasOwnColumn(name string) bool {
+	return !s.FromAnswers && s.Function != nil && slices.ContainsFunc(s.Function.Inputs, func(in FunctionInput) bool { return in.Name == name })
+}
+
 // ColumnChoice names columns of the input and of the results.
 type ColumnChoice struct {
 	Column   string   `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first

@@ -66,3 +66,19 @@ func TestAJobReadsTheAnswersOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// TestAColumnNamedAnswer tests that a column of the input that is named answer stays a column in a job
+// that reads answers.
+func TestAColumnNamedAnswer(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo})
+		prompt := &rowmill.FunctionPrompt{Inputs: []rowmill.FunctionInput{{Name: "answer", Required: true}}, Prompt: "Is {{answer}} right?"}
+		first := b.submit(rowmill.Spec{Spooled: b.spoolLines(`{"answer":"42"}`, `{"answer":"43"}`), Function: prompt})
+		second := b.submit(rowmill.Spec{
+			FromJob: first, AnswerChoice: rowmill.AnswerChoice{FromAnswers: true, Where: "answer != nothing"}, Function: prompt,
+			ColumnChoice: rowmill.ColumnChoice{IDColumn: "row"},
+		})
+		b.checkEcho(b.end(second), []string{"Is 42 right?", "Is 43 right?"})
+	})
+}

@@ -122,7 +122,7 @@ func TestReschedule(t *testing.T) {
 	many := w.submitted(`{"inputs":[` + strings.Repeat(`"a",`, 1000) + `"a"],"job_priority":1}`)
 	w.do("PATCH", "/v1/jobs/"+many, `{"job_priority":0}`).wantError(409, rowmill.CodeRowQuota, "1001 rows")
 	if want := []string{id, id}; !slices.Equal(w.service.rescheduled, want) {
-		t.Errorf("the pipeline was told of %v, want %v", w.service.rescheduled, want)
+		t.Errorf("the pipeline got hints about %v, want %v", w.service.rescheduled, want)
 	}
 	w.get("/v1/job-cancel/" + id).want(200)
 	w.do("PATCH", path, `{"paused":true}`).wantError(409, "job_over", "cancelled")

@@ -83,6 +83,10 @@ func TestSubmit_FromAnswers(t *testing.T) {
 	if spec := again.Spec; !spec.FromAnswers || spec.Where != "answer.score < 4" || spec.Function != nil {
 		t.Errorf("the job has the specification %+v", spec)
 	}
+	own := w.running(`{"inputs":[{"answer":"42"}],"prompt":"Is {{answer}} right?"}`, 1).JobID
+	if spec := w.record(w.submitted(`{"inputs":"job:` + own + `","prompt":"Is {{answer}} wrong?"}`)).Spec; spec.FromAnswers {
+		t.Error("a job with a column answer gives its answers in place of the column")
+	}
 	refused := func(body, field, piece string) {
 		t.Helper()
 		w.post(body).wantField(field, piece)

@@ -27,7 +27,8 @@ type jobInput struct {
 	template *function.Prompt // makes the prompts; nil: the stored texts are the prompts
 	limit    int64            // size of a prompt in bytes
 
-	where *input.Condition // which answers to read; nil: all
+	where  *input.Condition // which answers to read; nil: all
+	source *rowmill.Spec    // specification of the other job
 }
 
 // storedRows are the rows of a job's input: in its shards, or in its result file.
@@ -90,7 +91,7 @@ func (g *ingester) openJobInput(ctx context.Context, job string) (input.Reader, 
 	case record.DataRemoved != nil:
 		return nil, sourceGoneFailure(job)
 	}
-	r := &jobInput{job: job, limit: g.Limits.WithDefaults().MaxRowBytes}
+	r := &jobInput{job: job, source: &record.Spec, limit: g.Limits.WithDefaults().MaxRowBytes}
 	if g.spec.FromAnswers && record.Job.Status != rowmill.StatusSucceeded {
 		return nil, rowmill.Failf(rowmill.CodeDownloadFailed, "This job reads the answers of %s, but that job is %s. Resume that job, then submit this job with job: and the id of the new job.", job, record.Job.Status)
 	}
@@ -234,7 +235,7 @@ func (r *jobInput) namedFields(row *rowmill.Row, answer string) ([]byte, error) 
 		named[r.columns[i]] = value
 	}
 	for _, in := range r.template.Inputs() {
-		if r.answer == nil || !input.IsAnswerColumn(in.Name) {
+		if r.answer == nil || !input.IsAnswerColumn(in.Name) || r.source.HasOwnColumn(in.Name) {
 			continue
 		}
 		value, ok := input.AnswerValue(answer, in.Name)

@@ -82,7 +82,9 @@ func (sub *Submission) readsAnswers(job *CheckedJob) bool {
 	if job.Spec.Where != "" {
 		return true
 	}
-	return !sub.inSet && job.prompt != nil && slices.ContainsFunc(job.prompt.Inputs(), func(in rowmill.FunctionInput) bool { return input.IsAnswerColumn(in.Name) })
+	return !sub.inSet && job.prompt != nil && slices.ContainsFunc(job.prompt.Inputs(), func(in rowmill.FunctionInput) bool {
+		return input.IsAnswerColumn(in.Name) && !sub.source.Spec.HasOwnColumn(in.Name)
+	})
 }
 
 // useSource makes the job read the stored input of another job. The stored rows have their IDs,
