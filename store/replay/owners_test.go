@@ -57,27 +57,48 @@ func TestLostWritesKeptAfterFailedCheck(t *testing.T) {
 	n.is(rowmill.StatusPending)
 }
 
-// A removal of data is repeated after the job has ended again, however long that takes.
-func TestRemovalRepeatedAfterEnd(t *testing.T) {
+// A node that removed a job's data also writes the end of the job again. The node that wrote
+// the end is gone, and without the data all rows would run again.
+func TestRemovalRestoresTheEnd(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
-	owner, other := v.node(), v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
-	owner.create()
-	v.keep()
-	owner.cancel()
-	_, err := other.RemoveData(t.Context(), "job-1", time.Now())
-	other.must(err)
-	other.must(other.DropParts(t.Context(), "job-1"))
-	v.forget()
-	for range 3 {
-		if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("the check before the end is repaired: %v", err)
-		}
-	}
-	owner.check()
-	other.check()
-	if owner.get().DataRemoved == nil {
-		t.Error("its record does not say that its data is removed")
+	for name, c := range map[string]struct {
+		end        func(*node, store.Fence)
+		status     rowmill.Status
+		ownerEnded bool // the session of the owner has ended
+	}{
+		"finish":                       {(*node).finish, rowmill.StatusSucceeded, false},
+		"finish, and the session ends": {(*node).finish, rowmill.StatusSucceeded, true},
+		"cancel":                       {func(n *node, _ store.Fence) { n.cancel() }, rowmill.StatusCancelled, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t)
+			lost, other := v.node(), v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
+			f := lost.begin()
+			lost.commit(f, "a", 6, 6)
+			lost.merge(f, "m")
+			v.keep()
+			c.end(lost, f)
+			removed, err := other.RemoveData(t.Context(), "job-1", time.Now())
+			other.must(err)
+			other.must(other.DropParts(t.Context(), "job-1"))
+			v.forget()
+			if c.ownerEnded {
+				other.must(other.CloseSession(t.Context(), lost.session))
+			}
+			if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				t.Errorf("the check that repairs the end: %v", err)
+			}
+			other.check()
+			other.is(c.status)
+			rec := other.get()
+			if rec.DataRemoved == nil {
+				t.Error("its record does not say that its data is removed")
+			}
+			if rec.Job.RowCounts != removed.Job.RowCounts || !rec.Job.Completed.Equal(*removed.Job.Completed) {
+				t.Errorf("the job ended with %+v at %v, want %+v at %v", rec.Job.RowCounts, rec.Job.Completed, removed.Job.RowCounts, removed.Job.Completed)
+			}
+		})
 	}
 }
 
@@ -111,8 +132,6 @@ func TestWaitingWriteDoesNotStopOthers(t *testing.T) {
 	v.keep()
 	lost.cancel()
 	other.must(other.MarkContinued(t.Context(), "job-1", "job-2"))
-	_, err := other.RemoveData(t.Context(), "job-1", time.Now())
-	other.must(err)
 	v.forget()
 	other.must(v.CloseSession(t.Context(), lost.session))
 	f := other.claim()
@@ -130,9 +149,6 @@ func TestWaitingWriteDoesNotStopOthers(t *testing.T) {
 	other.check()
 	other.wantSuccess()
 	other.continued("job-2")
-	if other.get().DataRemoved == nil {
-		t.Error("its record does not say that its data is removed")
-	}
 }
 
 // When another node has claimed a job whose claim was lost, the new owner continues
@@ -251,6 +267,25 @@ func TestStoredAgainAsClaimed(t *testing.T) {
 	n.check()
 	if got := n.get(); got.Job.RowCounts != (rowmill.RowCounts{}) || got.Cut != "" {
 		t.Errorf("without its parts the job has %+v, cut %q", got.Job.RowCounts, got.Cut)
+	}
+}
+
+// A job that was stored again as claimed, and is lost once more, is stored again.
+func TestStoredAgainAsClaimedTwice(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	submitter, owner := v.node(), v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Nanosecond})
+	v.keep()
+	submitter.create()
+	f := owner.claim()
+	owner.run(f)
+	owner.check()
+	owner.check() // drops the writes so far
+	owner.commit(f, "a", 3, 3)
+	for range 2 {
+		v.forget()
+		owner.check()
+		owner.is(rowmill.StatusPending)
 	}
 }
 

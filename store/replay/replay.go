@@ -58,8 +58,9 @@ type Store struct {
 
 	lastCheck time.Time // start of the last successful check; used only by the goroutine that checks
 
-	mu   sync.Mutex
-	jobs map[string]*jobLog
+	mu      sync.Mutex
+	jobs    map[string]*jobLog
+	session string // newest session of this process; empty at first
 }
 
 // New returns a Store that wraps cfg.Store, and starts its checks for lost writes.
@@ -318,7 +319,10 @@ func (s *Store) recreateJob(ctx context.Context, j *jobLog) error {
 			j.restartAge(created)
 		}
 	case base != nil:
-		_, _, err = s.Store.Create(ctx, resetToSubmitted(*base), nil)
+		again := &loggedWrite{create: true, acked: true, do: s.newRecreateFunc(resetToSubmitted(*base), nil)}
+		if err = again.do(ctx, store.Fence{}); err == nil {
+			j.confirmCreate(again) // the store may lose this write too
+		}
 	}
 	if errors.Is(err, rowmill.ErrConflict) { // another node has stored it already
 		return nil

@@ -186,7 +186,9 @@ func (s *Store) MarkContinued(ctx context.Context, jobID, successorID string) er
 	return s.writeAfterEnd(ctx, jobID, note, note)
 }
 
-// RemoveData records that a job's data must not be read any more.
+// RemoveData records that a job's data must not be read any more. It keeps the end of the
+// job too, because a job without its data cannot continue from its parts: if the store
+// loses the end and the node that wrote the end is gone, all rows would run again.
 func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (rec store.Record, err error) {
 	err = s.writeAfterEnd(ctx, jobID, func(ctx context.Context) (err error) {
 		rec, err = s.Store.RemoveData(ctx, jobID, now)
@@ -195,7 +197,63 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (re
 		_, err := s.Store.RemoveData(ctx, jobID, now)
 		return err
 	})
+	if err == nil && !hasWriter(ctx) {
+		s.jobLogFor(jobID).confirmEnd(s.newEndAgain(rec))
+	}
 	return rec, err
+}
+
+// newEndAgain returns a write that ends a job again as ended shows it.
+func (s *Store) newEndAgain(ended store.Record) *loggedWrite {
+	id := ended.Job.ID
+	w := &loggedWrite{isEnd: func(m store.Revision) bool { return m.Status == ended.Job.Status }}
+	if ended.Job.Status == rowmill.StatusCancelled {
+		w.do = func(ctx context.Context, _ store.Fence) error {
+			_, err := s.Store.Cancel(ctx, id, *ended.Job.Completed, nil)
+			return err
+		}
+		return w
+	}
+	finish := func(ctx context.Context, f store.Fence) error {
+		_, err := s.Store.Finish(ctx, f, func(r *store.Record) error {
+			r.Job, r.Artifacts = ended.Job, ended.Artifacts
+			return nil
+		})
+		return err
+	}
+	w.do = func(ctx context.Context, _ store.Fence) error {
+		err := finish(ctx, store.Fence{JobID: id, Session: ended.Session, Epoch: ended.Epoch})
+		if !errors.Is(err, rowmill.ErrLeaseLost) {
+			return err
+		}
+		s.mu.Lock()
+		session := s.session
+		s.mu.Unlock()
+		rec, err := s.Store.Claim(ctx, id, session, store.Claim{})
+		switch {
+		case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrLeaseLost): // another node owns the job, or this node has no session now
+			return errEndLost
+		case err != nil:
+			return err
+		}
+		fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+		if previousClaimEpoch(rec) != ended.Epoch { // a later owner has continued the job
+			return s.Store.Release(ctx, fence)
+		}
+		return finish(ctx, fence)
+	}
+	return w
+}
+
+// OpenSession starts a session for the node. newEndAgain uses the newest session.
+func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	session, err := s.Store.OpenSession(ctx, node, ttl)
+	if err == nil {
+		s.mu.Lock()
+		s.session = session
+		s.mu.Unlock()
+	}
+	return session, err
 }
 
 // writeAfterEnd makes a write that needs an ended job by calling send. It keeps repeat,
