@@ -1,6 +1,7 @@
 package rowmill
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -84,6 +85,7 @@ type Lineage struct {
 	InputOf     *string  `json:"input_of"`             // this job reads the stored input of that job
 	AnswersOf   *string  `json:"answers_of,omitempty"` // this job reads the answers of that job, too
 	Where       string   `json:"where,omitempty"`      // which of these answers, see AnswerChoice
+	Reuse       *Reuse   `json:"reuse,omitempty"`      // this job takes over equal rows of those jobs
 	Set         []string `json:"set,omitempty"`        // ids of all jobs that POST /v1/sets created together, in order; empty for other jobs
 	Continues   *string  `json:"continues"`            // the ended job from which this job takes over committed rows
 	ContinuedBy *string  `json:"continued_by"`         // the newest job that takes over rows from this job
@@ -146,7 +148,7 @@ type RowCounts struct {
 	FailedRows       int64 `json:"failed_rows"`       // committed rows without an output
 	TruncatedRows    int64 `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
 	TruncatedOutputs int64 `json:"truncated_outputs"` // committed rows whose answer was cut by the length limit
-	RowsTakenOver    int64 `json:"rows_taken_over"`   // committed rows that the job in Continues ran; not in the tokens and cost of this job
+	RowsTakenOver    int64 `json:"rows_taken_over"`   // committed rows that the job in Continues or the jobs in Reuse ran; not in the tokens and cost of this job
 	DeduplicatedRows int64 `json:"deduplicated_rows"` // committed rows with the answer of an equal earlier row; they were not run
 }
 
@@ -209,6 +211,10 @@ type Spec struct {
 
 	AnswerChoice
 
+	// Reuse takes over rows of finished jobs; nil for none. Their specifications give the same
+	// answers, see AnswerDifference.
+	Reuse *Reuse `json:"reuse,omitempty"`
+
 	// File is the id of an uploaded file that was copied to Spooled; empty for none.
 	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the
 	// input of a URL does.
@@ -245,6 +251,53 @@ type Spec struct {
 type AnswerChoice struct {
 	FromAnswers bool   `json:"from_answers,omitempty"` // read the rows that have an answer, and give the answers to the prompt
 	Where       string `json:"where,omitempty"`        // read only rows whose answer meets this condition, see input.ParseCondition; only with FromAnswers
+}
+
+// Reuse says which rows of finished jobs a job takes over.
+type Reuse struct {
+	From string   `json:"from"` // as the client sent it: the id of a job, or the name of jobs
+	By   ReuseBy  `json:"by"`
+	Jobs []string `json:"jobs"` // ids of the jobs, newest first, at most MaxReuseJobs
+}
+
+// MaxReuseJobs is the largest number of finished jobs from which one job takes over rows. Their ids
+// are in the job's record, and each has an open file.
+const MaxReuseJobs = 100
+
+// ReuseBy is the part of a row that must be equal in a row to take over.
+type ReuseBy string
+
+// The parts of rows.
+const (
+	ReuseByText ReuseBy = "text" // the prompt, as the model gets it
+	ReuseByID   ReuseBy = "id"   // the value of the ID column; the prompt may differ
+)
+
+// AnswerDifference returns the field of the API in which two specifications differ, so that equal rows
+// can get different answers. It returns an empty text if no field differs.
+func (s *Spec) AnswerDifference(other *Spec) (field string) {
+	kind := func(s *Spec) any { return []any{s.Model.ID, s.Model.Kind, s.Model.Dimension, s.Model.EngineNames} }
+	for _, f := range []struct {
+		name string
+		of   func(*Spec) any
+	}{
+		{"model", kind},
+		{"system_prompt", func(s *Spec) any { return s.System }},
+		{"json_schema", func(s *Spec) any { return s.Schema }},
+		{"sampling_params", func(s *Spec) any { return s.Sampling }},
+		{"random_seed_per_input", func(s *Spec) any { return s.SeedPerRow }},
+		{"messages", func(s *Spec) any { return s.Messages }},
+		{"truncate_rows", func(s *Spec) any { return s.TruncateRows }},
+		{"repair", func(s *Spec) any { return s.Repair }},
+		{"inputs", func(s *Spec) any { return s.Raw != nil }},
+	} {
+		a, errA := json.Marshal(f.of(s))
+		b, errB := json.Marshal(f.of(other))
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			return f.name
+		}
+	}
+	return ""
 }
 
 // HasOwnColumn reports whether the stored rows of the job have a column with this name that came

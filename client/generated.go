@@ -483,6 +483,9 @@ type ResultsURL_Urls struct {
 // RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 type RetentionDays = int64
 
+// ReuseBy text: rows with the same prompt are equal. id: rows with the same ID are equal, even if their prompts differ.
+type ReuseBy = string
+
 // Role The rights of a key. A reader may send the GET requests of a user, except /v1/job-cancel.
 type Role = string
 

@@ -14,6 +14,12 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
+// Reuse names finished jobs from which a job takes over the answers to equal rows.
+type Reuse struct {
+	From string          `json:"from"`         // id of a job, or name of jobs
+	By   rowmill.ReuseBy `json:"by,omitempty"` // part of the rows that must be equal; empty: the text
+}
+
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
 // sent; the service then uses its defaults.
 type Submission struct {
@@ -25,6 +31,8 @@ type Submission struct {
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
 	Where string `json:"where,omitempty"` // only for inputs of a job: which of its answers to read, such as "answer.score < 4"
+
+	Reuse *Reuse `json:"reuse,omitempty"` // take over equal rows of finished jobs; nil: run all rows
 
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice

@@ -91,17 +91,31 @@ func (r *ResultReader) Each(ctx context.Context, from, to int64, visit RowVisito
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := read.readRow(n); err != nil {
-			return fmt.Errorf("read row %d: %w", n, err)
-		}
-		if read.row.Index != n {
-			return fmt.Errorf("read row %d: the file has row %d in its position", n, read.row.Index)
-		}
-		if err := visit(read.row, read.out); err != nil {
+		if err := read.visit(n, visit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Lookup returns a function that calls visit for row n. It reads rows in ascending order fast.
+func (r *ResultReader) Lookup() (func(n int64, visit RowVisitor) error, error) {
+	read, err := r.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	return read.visit, nil
+}
+
+// visit reads row n and calls visit for it.
+func (r *rowReader) visit(n int64, visit RowVisitor) error {
+	if err := r.readRow(n); err != nil {
+		return fmt.Errorf("read row %d: %w", n, err)
+	}
+	if r.row.Index != n {
+		return fmt.Errorf("read row %d: the file has row %d in its position", n, r.row.Index)
+	}
+	return visit(r.row, r.out)
 }
 
 // rowReader reads rows and their outcomes from the columns of one or two files. Values

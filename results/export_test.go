@@ -56,7 +56,7 @@ func fewEntries(s Schema) []entry {
 	return entries
 }
 
-func idText(k rowmill.IDKind) string {
+func IDText(k rowmill.IDKind) string {
 	return map[rowmill.IDKind]string{
 		rowmill.IDString: "007", rowmill.IDInt: "-7", rowmill.IDUint: "18446744073709551615",
 		rowmill.IDFloat: "2.0", rowmill.IDBool: "true",
@@ -79,7 +79,7 @@ func TestWriteJSONExactly(t *testing.T) {
 			if v.Logprobs {
 				want += `,"cumulative_logprobs":[100.0,null,null]`
 			}
-			if id := idText(s.IDKind); s.IDKind == rowmill.IDString {
+			if id := IDText(s.IDKind); s.IDKind == rowmill.IDString {
 				want += `,"my id":["` + id + `","` + id + `",null]`
 			} else if id != "" {
 				want += `,"my id":[` + id + `,` + id + `,null]`
@@ -144,7 +144,7 @@ func TestWriteCSVExactly(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemas() {
 		for _, v := range variants() {
-			id := idText(s.IDKind)
+			id := IDText(s.IDKind)
 			rows := [][]string{
 				{"my id", "inputs", testJob, "cumulative_logprobs"},
 				{id, "\"a \"\"b\"\",\r\nc\"", "\"{\"\"x\"\":\t1}\"", "100.0"},

@@ -121,7 +121,7 @@ func previewResults(ctx context.Context, content, reserved *columnar.Table, from
 // PreviewRow returns a committed row as a preview shows it.
 func (s Schema) PreviewRow(row *rowmill.Row, out *rowmill.RowOutput) PreviewRow {
 	p := PreviewRow{
-		Row: row.Index, ID: s.idText(row.ID), Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
+		Row: row.Index, ID: s.IDText(row.ID), Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
 	}
 	p.Input = p.ShortenText(row.Text)
 	switch {
@@ -135,8 +135,8 @@ func (s Schema) PreviewRow(row *rowmill.Row, out *rowmill.RowOutput) PreviewRow 
 	return p
 }
 
-// idText returns an ID as in a CSV export.
-func (s Schema) idText(id rowmill.ID) string {
+// IDText returns an ID as in a CSV export; a null is empty.
+func (s Schema) IDText(id rowmill.ID) string {
 	switch id.Kind {
 	case rowmill.IDInt:
 		return strconv.FormatInt(id.Int, 10)

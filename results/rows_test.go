@@ -182,7 +182,7 @@ func TestPreviews(t *testing.T) {
 		for i, n := range wanted {
 			out := all[n].out
 			want := PreviewRow{
-				Row: n, ID: s.idText(all[n].row.ID), Input: all[n].row.Text,
+				Row: n, ID: s.IDText(all[n].row.ID), Input: all[n].row.Text,
 				Finish: out.Finish, InputTokens: out.InputTokens, OutputTokens: out.OutputTokens, Seconds: out.Seconds,
 			}
 			switch e := all[n].out; {

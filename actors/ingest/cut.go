@@ -29,6 +29,9 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	}
 	g.groups = order.NewPrefixGrouper()
 	g.lookForCopies(ctx)
+	if g.digests != nil {
+		g.digests.types = m.IDType
+	}
 	moment := &processorTurn{ingester: g}
 	counted.compute = g.Compute
 	counted.rest = func(wait func()) error { return moment.releaseDuring(ctx, wait) }
@@ -144,6 +147,11 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputTokenCounter, index i
 	}
 	if err := out.AddRow(text, row.ID, row.Fields); err != nil {
 		return err
+	}
+	if g.digests != nil {
+		if err := g.digests.add(&rowmill.Row{Index: index, Text: text, ID: row.ID}); err != nil {
+			return err
+		}
 	}
 	if g.copies != nil && g.copies.add(index, text) {
 		counted.skip()

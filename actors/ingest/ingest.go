@@ -98,6 +98,7 @@ type ingester struct {
 	spec      rowmill.Spec         // spec of the job
 	size      int64                // size of the original input in bytes; 0 if unknown
 	announced int                  // number of shards that were passed to Ready
+	digests   *digestWriter        // writes the digests of the rows that are cut; nil without Spec.Reuse
 
 	follower *downloadFollower // reads the input during the download; nil at other times
 	// whole has the shards that were cut during the download. It has no rows if the cut
@@ -126,7 +127,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 		m, err = archive.ReadManifest(ctx, cfg.Bucket, rec)
 		return err
 	})
-	forgot := err == nil && rec.Spec.Continue != nil && m.Taken != rec.Job.RowsTakenOver
+	forgot := err == nil && (rec.Spec.Continue != nil || rec.Spec.Reuse != nil) && m.Taken != rec.Job.RowsTakenOver
 	if !forgot && !errors.Is(err, rowmill.ErrNotFound) {
 		return m, err
 	}
@@ -168,9 +169,12 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if err := g.keepColumns(ctx, source); err != nil {
 		return m, err
 	}
-	if g.spec.Limit > 0 || g.spec.Estimate {
+	switch {
+	case g.spec.Reuse != nil:
+		m, err = g.reuse(ctx, source)
+	case g.spec.Limit > 0 || g.spec.Estimate:
 		m, err = g.cutSample(ctx, source)
-	} else {
+	default:
 		m, err = g.cutInput(ctx, source)
 	}
 	if err == nil && g.spec.URL != "" {
@@ -207,6 +211,11 @@ func (g *ingester) writeManifestAndLists(ctx context.Context, m *shard.Manifest)
 	}
 	if err := g.copies.commit(); err != nil {
 		return err
+	}
+	if g.digests != nil {
+		if err := g.digests.commit(); err != nil {
+			return err
+		}
 	}
 	return writeManifest(ctx, g.Bucket, g.id, *m)
 }

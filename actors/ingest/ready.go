@@ -25,10 +25,10 @@ type EarlyShards struct {
 
 // CanRunEarly reports whether rows of a job may run before the whole input is read. They may
 // not if other rows decide whether a row runs: in an estimate, in a job with a limit, in a
-// continuation, in a batch (all requests are checked first), or for an account with a cost
+// continuation, in a job that reuses rows, in a batch (all requests are checked first), or for an account with a cost
 // limit (the whole cost is reserved first).
 func CanRunEarly(spec *rowmill.Spec) bool {
-	return !spec.Estimate && spec.Limit == 0 && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
+	return !spec.Estimate && spec.Limit == 0 && spec.Continue == nil && spec.Reuse == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
 // A shardAnnouncer passes shards to Config.Ready as soon as they are stored and all their

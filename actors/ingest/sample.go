@@ -45,7 +45,7 @@ func (g *ingester) cutSample(ctx context.Context, source store.Record) (m shard.
 }
 
 // cutWhole cuts the whole input, unless an earlier run has cut it. Without an estimate, the
-// quotas apply to the chosen rows only.
+// quotas apply to the rows that will run only.
 func (g *ingester) cutWhole(ctx context.Context, source store.Record) (shard.Manifest, error) {
 	m, err := archive.ReadWholeManifest(ctx, g.Bucket, g.id)
 	if !errors.Is(err, rowmill.ErrNotFound) {
@@ -57,6 +57,12 @@ func (g *ingester) cutWhole(ctx context.Context, source store.Record) (shard.Man
 		whole.spec.Model.ContextLength = 0 // a row that is too long matters only if it is chosen
 	}
 	defer func() { whole.copies.drop() }()
+	if g.spec.Reuse != nil {
+		if whole.digests, err = g.newDigestWriter(ctx, layout.DigestsKey(g.id, string(g.spec.Reuse.By))); err != nil {
+			return m, err
+		}
+		defer whole.digests.object.Abort()
+	}
 	return whole.cutInput(ctx, source)
 }
 

@@ -31,7 +31,9 @@ type takeover struct {
 	source  string                 // name of the old job in the keys of its input
 	input   shard.Manifest         // manifest of the input that the new job uses
 	sample  *sampleTakeover        // the old job's rows in the whole input; nil if the new job has the same rows
+	reused  *reusedRows            // rows of finished jobs; then old is the new job itself, and rows is nil
 	rows    *archive.CommittedRows // the committed rows of the old job
+	schema  results.Schema         // schema of the rows to take over
 	counted *inputTokenCounter     // counts the tokens of the rows that will run
 	taken   int64                  // number of rows that were taken over
 	runs    int64                  // number of rows that will run
@@ -78,6 +80,7 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	}{g.Jobs, g.Parts}, g.Bucket, slog.New(slog.DiscardHandler))
 	if t.rows, err = shelf.OpenCommitted(ctx, t.old); err == nil {
 		defer t.rows.Close()
+		t.schema = t.rows.Schema
 		m, err = t.run(ctx)
 	}
 	if err != nil && t.old.Job.Status != rowmill.StatusSucceeded {
@@ -134,7 +137,7 @@ func inputGoneFailure(id string) *rowmill.Failure {
 // explain returns a failure in place of an error that says that an object of the old
 // job is missing. It returns other errors unchanged.
 func (t *takeover) explain(err error) error {
-	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
+	if t.reused == nil && (errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost)) {
 		return errors.Join(inputGoneFailure(t.old.Job.ID), err)
 	}
 	return err
@@ -258,9 +261,12 @@ func (t *takeover) forEachTakenRow(ctx context.Context, n int, info shard.Manife
 		return visit(row, out)
 	}
 	var err error
-	if t.sample != nil {
+	switch {
+	case t.sample != nil:
 		err = t.sample.eachRowOfShard(info, take)
-	} else {
+	case t.reused != nil:
+		err = t.reused.eachRowOfShard(ctx, info, take)
+	default:
 		err = t.rows.EachRowOfShard(ctx, n, info.First, info.Rows, take)
 	}
 	if err != nil {
@@ -277,7 +283,7 @@ var errNoRows = errors.New("no rows are taken over")
 // them out. The totals have no tokens, because the tokens of these rows belong to the old
 // job. But estimates cost nothing, so the new job pays for the rows that an estimate ran.
 func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEntry, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
-	schema := t.rows.Schema
+	schema := t.schema
 	schema.JobID, schema.Output, schema.IDType, schema.Fields = t.rec.Job.ID, t.rec.Spec.Output, t.input.IDType, t.input.Fields
 	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true, Unpaid: t.old.Job.RunType == rowmill.RunEstimate}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
@@ -312,9 +318,10 @@ func (t *takeover) carryShard(ctx context.Context, n int, info shard.ManifestEnt
 	}
 	part.Rows = int64(taken.GetCardinality())
 	part.Totals.Rows = part.Rows
-	if t.sample != nil {
+	switch {
+	case t.sample != nil:
 		part.Totals.TruncatedRows = t.sample.takeTruncated(part.Rows)
-	} else {
+	case t.rows != nil: // reused rows do not say whether they were truncated
 		part.Totals.TruncatedRows = t.rows.TruncatedRows(n)
 	}
 	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {

@@ -8,6 +8,8 @@
 //	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
 //	jobs/<id>/input/copies                              which rows are equal to earlier rows; these copies do not run
 //	jobs/<id>/input/whole/input/…                       shards, manifest and groups of the whole input of a job with a limit; jobs/<id>/input has only the chosen rows
+//	jobs/<id>/input/matches                             which rows of finished jobs a job with reuse takes over
+//	jobs/<id>/digests-text                              short hashes of the texts of all rows (or digests-id: of their IDs), for later jobs that reuse rows
 //	jobs/<id>/kept.parquet                              columns of the whole input that results can repeat, as Parquet
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact, made when the job ended
@@ -181,6 +183,17 @@ func GroupsKey(job string) string { return InputPrefix(job) + "groups" }
 // earlier row and get its answer, see package shard. The object does not exist if
 // there are no copies.
 func RowCopiesKey(job string) string { return InputPrefix(job) + "copies" }
+
+// DigestsKey returns the key of the digests of a job's rows, see package ingest. by is the part of
+// the row that is hashed.
+func DigestsKey(job, by string) string { return JobPrefix(job) + "digests-" + by }
+
+// DerivedDigestsKey returns the key of the digests of the rows of the job source, which the job
+// makes for itself because source has none.
+func DerivedDigestsKey(job, source string) string { return InputPrefix(job) + "digests-of-" + source }
+
+// ReuseMatchesKey returns the key of the list of rows that a job takes over from finished jobs.
+func ReuseMatchesKey(job string) string { return InputPrefix(job) + "matches" }
 
 // ShardKey returns the key of shard n.
 func ShardKey(job string, n int) string { return fmt.Sprintf("%sshard-%06d", InputPrefix(job), n) }

@@ -49,6 +49,8 @@ type FileFinder interface {
 type JobFinder interface {
 	// Get returns the record of a job, or rowmill.ErrNotFound.
 	Get(ctx context.Context, id string) (store.Record, error)
+	// List returns a page of an account's jobs, newest first, see store.Jobs.
+	List(ctx context.Context, account string, limit int, cursor string) (jobs []*rowmill.Job, next string, err error)
 }
 
 // A Submission is a decoded request body with its stored rows. The caller must call
@@ -119,6 +121,9 @@ func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, 
 	job, err := sub.buildJob(call)
 	if err == nil {
 		job.file, job.Spec.File, job.Spec.FileName = file, file.ID, file.Name
+	}
+	if err == nil && job.Spec.Reuse != nil {
+		err = job.findReusedJobs(ctx, account)
 	}
 	return job, err
 }
@@ -205,7 +210,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 	if !job.sub.inline {
 		return nil
 	}
-	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || job.Spec.Messages || len(job.Spec.Keep) > 0 || job.set != nil // a later job can run the other rows, and ingest and the jobs of a set read the columns
+	job.sub.rows.objectOnly = job.Spec.Limit > 0 || job.Spec.Estimate || job.Spec.Reuse != nil || job.Spec.Messages || len(job.Spec.Keep) > 0 || job.set != nil // a later job can run the other rows, and ingest and the jobs of a set read the columns
 	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(job.prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt
@@ -226,7 +231,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
-	made.Labels, made.Set = job.labels, job.set
+	made.Labels, made.Set, made.Reuse = job.labels, job.set, spec.Reuse
 	if spec.FromJob != "" {
 		made.InputOf = &spec.FromJob
 	}

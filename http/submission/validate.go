@@ -109,6 +109,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 			return refuseIf(spec.Repair && len(spec.Schema) == 0, "extracts JSON from text, for which it needs json_schema; send json_schema, or leave repair out")
 		}},
 		{name: "truncate_rows", want: "a boolean", into: &spec.TruncateRows},
+		{name: fieldReuse, read: func() { sub.readReuse(job) }},
 		{name: "job_priority", want: "the integer " + rowmill.PriorityValues, into: &spec.Priority, rule: func() error { return spec.Priority.Validate() }},
 	}
 	for _, label := range job.labels.ListLabels() {

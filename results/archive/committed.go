@@ -102,6 +102,12 @@ func (c *CommittedRows) Each(ctx context.Context, visit results.RowVisitor) erro
 	return nil
 }
 
+// Lookup returns a function that calls visit for row n of a job that succeeded. It reads rows in
+// ascending order fast.
+func (c *CommittedRows) Lookup() (func(n int64, visit results.RowVisitor) error, error) {
+	return c.result.Lookup()
+}
+
 // EachRowOfShard calls visit for the committed rows of shard n, in order. first is the
 // index of the shard's first row, and rows is its number of rows.
 func (c *CommittedRows) EachRowOfShard(ctx context.Context, n int, first int64, rows int, visit results.RowVisitor) error {

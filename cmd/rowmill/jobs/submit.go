@@ -44,6 +44,7 @@ type submitFlags struct {
 	schema  string
 	params  []string
 	dedup   bool
+	reuse   client.Reuse
 	kind    string
 	detach  bool
 	timeout time.Duration
@@ -94,6 +95,10 @@ and returns at once.
 With --limit the job runs a few rows, to look at their answers first. rowmill jobs
 resume JOB --rows rest then runs the other rows, and takes over the answers.
 
+With --reuse NAME the job takes over the answers to equal rows of finished jobs with this
+name and the same settings, and runs only the other rows. Give --name NAME too, so that
+the next job can reuse this one. --reuse JOB takes over rows of one job.
+
 With --estimate the service runs a sample of up to 100 rows, and the command
 prints the cost of all rows with bounds. An estimate costs nothing. rowmill jobs
 resume JOB --rows rest then runs all rows, and keeps the answers of the sample.
@@ -108,12 +113,15 @@ Estimates have the same quotas as jobs; see rowmill quotas.
   rowmill jobs submit reviews.csv --column text --estimate
   rowmill jobs submit job:job-… --model llama-3.1-8b --system-prompt 'One word: positive or negative?'
   rowmill jobs submit job:job-… --where 'answer.score < 4' --prompt 'Write it better: {{answer.text}}'
+  rowmill jobs submit reviews.csv --column text --name nightly --reuse nightly
   printf 'one\ntwo\n' | rowmill jobs submit - --format json --output -`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	s.addRowFlags(cmd)
 	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only rows whose answer meets this condition, such as 'answer.score < 4'")
+	flags.StringVar(&s.reuse.From, "reuse", "", "take over equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
+	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
@@ -122,12 +130,18 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.addFlags(cmd, "")
 	addTimeoutFlag(cmd, &s.timeout)
+	command.CompleteFlagValues(cmd, "reuse-by", string(rowmill.ReuseByText), string(rowmill.ReuseByID))
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = bySize
 		}
 		if flags.Changed("dedup") {
 			s.Dedup = &s.dedup
+		}
+		if s.reuse.From != "" {
+			s.Reuse = &s.reuse
+		} else if flags.Changed("reuse-by") {
+			return exit.WithCode(exit.Usage, errors.New("--reuse-by needs --reuse"))
 		}
 		if s.Estimate {
 			if err := s.checkEstimateFlags(); err != nil {

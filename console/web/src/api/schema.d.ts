@@ -2279,6 +2279,12 @@ export interface components {
             keep_columns?: null | "*" | string[];
             /** @description Only with inputs of the form job:JOB: read only the rows whose answer in that job meets this condition, such as answer.score < 4. A condition compares answer, or a value in an answer that is JSON, with a number or a text by one of = != < <= > >=. The job then waits until that job has succeeded. */
             where?: string | null;
+            /** @description Take over the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate, random_seed_per_input or a set. */
+            reuse?: null | {
+                /** @description The name of jobs, or the id of a job. */
+                from: string;
+                by?: components["schemas"]["ReuseBy"];
+            };
             /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */
             limit?: number | null;
             /**
@@ -2311,6 +2317,11 @@ export interface components {
             name?: string | null;
             description?: string | null;
         };
+        /**
+         * @description text: rows with the same prompt are equal. id: rows with the same ID are equal, even if their prompts differ.
+         * @enum {string}
+         */
+        ReuseBy: "text" | "id";
         SetSubmission: components["schemas"]["Submission"] & {
             variants: components["schemas"]["Variant"][];
         };
@@ -2782,7 +2793,7 @@ export interface components {
             truncated_rows: number;
             /** @description Answers cut by the length limit. */
             truncated_outputs: number;
-            /** @description Committed rows of the job in continues. They count as done; this job's tokens and cost do not include them. */
+            /** @description Committed rows of the job in continues or of the jobs in reuse. They count as done; this job's tokens and cost do not include them. */
             rows_taken_over: number;
             /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
@@ -2792,6 +2803,13 @@ export interface components {
             answers_of?: components["schemas"]["JobIdentifier"];
             /** @description Which of these answers the job reads. Absent for all. */
             where?: string;
+            /** @description The finished jobs from which this job takes over equal rows. Absent if there are none. */
+            reuse?: {
+                from: string;
+                by: components["schemas"]["ReuseBy"];
+                /** @description Newest first. */
+                jobs: components["schemas"]["JobIdentifier"][];
+            };
             /** @description False if a row that is too long fails the job. Absent if such rows are cut. */
             truncate_rows?: boolean;
             /** @description The jobs that POST /v1/sets created together, in their order; absent for other jobs. */
