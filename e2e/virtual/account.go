@@ -45,6 +45,9 @@ type jobCase struct {
 	of    *jobCase // the job that it continues
 	reads *jobCase // the job that has its input
 
+	reuses *jobCase // the job whose rows it takes over
+	shared []string // its rows that are rows of that job
+
 	// Guarded by account.mu.
 	id        string
 	accepted  time.Duration
@@ -127,6 +130,8 @@ func newAccount(w *world) *account {
 			c.input = append(c.input, text)
 		}
 		switch {
+		case j.Reuses > 0:
+			c.reuseRowsOf(a.jobs[j.Reuses-1])
 		case j.Limit > 0:
 			c.texts = c.input[:j.Limit]
 		case c.of == nil || j.Rest:

@@ -157,7 +157,7 @@ func (j *jobCase) judgeSwift(rec store.Record) {
 // swift reports whether a job is small, urgent, never paused, and the only one of its account at its time:
 // the promise is only that other accounts do not delay it.
 func (j *jobCase) swift() bool {
-	if !j.Urgent || j.owner() != otherAccount || len(j.texts) != 1 || j.of != nil || j.From != "" || j.Broken > 0 || j.Pause > 0 {
+	if !j.Urgent || j.owner() != otherAccount || len(j.texts) != 1 || j.of != nil || j.reuses != nil || j.From != "" || j.Broken > 0 || j.Pause > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(j.jobs, func(o *jobCase) bool {

@@ -10,6 +10,7 @@ func (j *jobCase) judgeReruns() {
 	if j.of != nil {
 		return // counted with the first job of the family
 	}
+	bound := j.ranAgain()
 	t := j.world.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,7 +22,7 @@ func (j *jobCase) judgeReruns() {
 	j.reruns += again
 	j.mu.Unlock()
 	family := j.family()
-	bound := j.world.mayRerun() * len(family)
+	bound += j.world.mayRerun() * len(family)
 	for _, stray := range j.strays(j.owner()) { // strays run rows of other jobs
 		if rec, err := j.look(stray.id); err == nil {
 			bound += int(stray.ran(rec).Rows)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,10 +21,15 @@ import (
 func (j *jobCase) live() {
 	var text []byte
 	began, path := time.Duration(0), "/v1/batch-inference"
-	if j.of == nil {
+	if j.reuses != nil {
+		if text, began = j.reuseSubmission(); text == nil {
+			j.nothing()
+			return
+		}
+	} else if j.of == nil {
 		time.Sleep(time.Duration(j.At))
 		if j.reads == nil {
-			text = j.submission()
+			text = j.submission(nil)
 		} else if text = j.readSubmission(); text == nil {
 			j.nothing()
 			return
@@ -83,8 +89,8 @@ func (j *jobCase) cancel(began time.Duration) {
 	}
 }
 
-// submission returns the body of the client's request.
-func (j *jobCase) submission() []byte {
+// submission returns the body of the client's request, with more fields.
+func (j *jobCase) submission(more map[string]any) []byte {
 	var inputs any = j.input
 	if j.From != "" {
 		inputs = fmt.Sprintf("https://%s/%d", sourceHost, j.index)
@@ -102,6 +108,7 @@ func (j *jobCase) submission() []byte {
 	if j.Schema {
 		body["json_schema"] = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	}
+	maps.Copy(body, more)
 	text, _ := json.Marshal(body)
 	return text
 }
@@ -201,8 +208,11 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		case code == http.StatusConflict && method == http.MethodPatch && bytes.Contains(text, []byte(`"job_over"`)):
 			return false
 		case code == http.StatusConflict && j.early(text):
-		case code == http.StatusBadRequest && j.reads != nil:
+		case code == http.StatusBadRequest && (j.reads != nil || j.reuses != nil):
 			refused, again := j.cannotRead(code, text)
+			if j.reuses != nil {
+				refused, again = j.cannotReuse(text)
+			}
 			if !refused {
 				j.wrong("%s %s: %d %.300s", method, path, code, text)
 			}

@@ -108,7 +108,9 @@ const (
 
 	pausing = 42_000_000 // clients pause jobs and change their priority
 
-	newest = pausing
+	reusing = 44_000_000 // jobs reuse the rows of other jobs
+
+	newest = reusing
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -130,6 +132,7 @@ var stages = []struct {
 	{asking, []func(*generator){(*generator).estimates}},
 	{readers, []func(*generator){(*generator).readings}},
 	{pausing, []func(*generator){(*generator).pauses}},
+	{reusing, []func(*generator){(*generator).reuses}},
 }
 
 // Generate returns the schedule of a seed.

@@ -153,6 +153,7 @@ func (j *jobCase) judge(node int) {
 	j.judgeReruns()
 	j.judgeOwners()
 	j.judgeTaken(rec)
+	j.judgeReused(rec)
 	j.judgeKept(rec)
 	j.judgeRemoved(rec, node)
 	j.judgeSource(job.Status)
@@ -188,6 +189,16 @@ func (j *jobCase) judge(node int) {
 		if !broken(text) {
 			a := answerTo(text, j.Schema)
 			input, output = input+a.input, output+a.output
+		}
+	}
+	var unpaid rowmill.RowOutput // tokens of rows that the other job has paid
+	for _, text := range j.shared {
+		a := answerTo(text, false)
+		unpaid.InputTokens, unpaid.OutputTokens = unpaid.InputTokens+a.input, unpaid.OutputTokens+a.output
+	}
+	if input, output = input-unpaid.InputTokens, output-unpaid.OutputTokens; j.lostRows(&job) > 0 { // any of them
+		if in, out := value(job.InputTokens), value(job.OutputTokens); in >= input && in <= input+unpaid.InputTokens && out >= output && out <= output+unpaid.OutputTokens {
+			input, output = in, out
 		}
 	}
 	rows := int64(len(j.texts))
@@ -313,7 +324,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 || rec.Job.HasOtherRows() || j.Estimate // its input stays for jobs that continue it
 	resumable = resumable && j.world.InputRetention == 0
 	for _, info := range j.world.shelf.list(layout.JobPrefix(j.id)) {
-		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.InputPrefix(j.id))) {
+		if !named[info.Key] && !strings.HasPrefix(info.Key, layout.DigestsKey(j.id, "")) && (!resumable || !strings.HasPrefix(info.Key, layout.InputPrefix(j.id))) {
 			j.wrong("%s is left of job %d, which is %s", short(plain(info.Key)), j.index, rec.Job.Status)
 		}
 		delete(named, info.Key)

@@ -118,7 +118,7 @@ func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id str
 	}
 	j := &jobCase{account: a, Job: Job{Node: keeper}, index: len(a.jobs), input: []string{"the last row"}}
 	header := http.Header{"Idempotency-Key": {name}, "Authorization": {"Key " + keyOf(defaultAccount)}}
-	code, text := a.world.request(keeper, http.MethodPost, "/v1/batch-inference", header, j.submission())
+	code, text := a.world.request(keeper, http.MethodPost, "/v1/batch-inference", header, j.submission(nil))
 	var answer struct {
 		Results string `json:"results"`
 	}

@@ -75,6 +75,10 @@ type Job struct {
 
 	// Reads is the number of another job, from 1: this job reads the stored input of that job.
 	Reads int `json:"reads,omitempty"`
+
+	// Reuses is the number of another job, from 1: this job takes over rows of that job. The request
+	// comes At after the end of that job.
+	Reuses int `json:"reuses,omitempty"`
 }
 
 // A Fault strikes at a time, or at the nth effect of a kind on Node. Node -1 means every
@@ -157,6 +161,9 @@ func Parse(text []byte) (s Schedule, err error) {
 		}
 		if j.Reads < 0 || j.Reads > i {
 			return s, fmt.Errorf("read a schedule: job %d reads job %d, which does not come before it", i+1, j.Reads)
+		}
+		if j.Reuses < 0 || j.Reuses > i {
+			return s, fmt.Errorf("read a schedule: job %d reuses job %d, which does not come before it", i+1, j.Reuses)
 		}
 	}
 	return s, nil

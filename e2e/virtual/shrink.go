@@ -93,15 +93,15 @@ func (s Schedule) without(node int) Schedule {
 	return s
 }
 
-// withoutJob returns the schedule without a job, and without the jobs that continue it or read its input.
+// withoutJob returns the schedule without a job, and without the jobs that continue it, read its input or reuse its rows.
 func (s Schedule) withoutJob(job int) Schedule {
 	was, place := s.Jobs, make([]int, len(s.Jobs)+1)
 	s.Jobs = nil
 	for i, j := range was {
-		if i == job || j.Continues > 0 && place[j.Continues] == 0 || j.Reads > 0 && place[j.Reads] == 0 {
+		if i == job || j.Continues > 0 && place[j.Continues] == 0 || j.Reads > 0 && place[j.Reads] == 0 || j.Reuses > 0 && place[j.Reuses] == 0 {
 			continue
 		}
-		j.Continues, j.Reads = place[j.Continues], place[j.Reads]
+		j.Continues, j.Reads, j.Reuses = place[j.Continues], place[j.Reads], place[j.Reuses]
 		s.Jobs = append(s.Jobs, j)
 		place[i+1] = len(s.Jobs)
 	}
