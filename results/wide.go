@@ -109,37 +109,54 @@ type WideSource struct {
 // columns, and properties of the answers and columns about the run of each row after them. The
 // ID and the fields of a Function are not repeated if the kept columns have them.
 func WriteWide(ctx context.Context, w io.Writer, from WideSource) error {
-	wide := &wideFile{WideSource: from}
-	err := wide.open()
-	if err == nil {
-		err = wide.write(ctx, w)
-	}
+	wide, err := OpenWide(from)
 	if err != nil {
+		return err
+	}
+	return wide.Write(ctx, w, Wide, 0, wide.Rows())
+}
+
+// OpenWide opens the rows of a job with all columns that WriteWide writes. The caller closes the
+// files of the source.
+func OpenWide(from WideSource) (*WideFile, error) {
+	wide := &WideFile{source: from}
+	if err := wide.open(); err != nil {
+		return nil, fmt.Errorf("open the results with more columns: %w", err)
+	}
+	return wide, nil
+}
+
+// Rows returns the number of rows.
+func (f *WideFile) Rows() int64 { return f.own.Rows() }
+
+// Write writes the rows from first (included) to end (excluded) as a Parquet file of a variant.
+func (f *WideFile) Write(ctx context.Context, w io.Writer, v FileVariant, first, end int64) error {
+	if err := f.write(ctx, w, v, first, end); err != nil {
 		return fmt.Errorf("write the results with more columns: %w", err)
 	}
 	return nil
 }
 
-// A wideFile is the full file with more columns.
-type wideFile struct {
-	WideSource
+// A WideFile is the full file with more columns.
+type WideFile struct {
+	source          WideSource
 	schema          Schema
 	properties      []property // the unpacked columns of the schema
 	own, rows, kept *columnar.Table
 }
 
 // open reads the schemas of the files, and sets the schema of the wide file.
-func (f *wideFile) open() (err error) {
-	if f.own, f.rows, err = openResultTables(f.Full, f.Rows); err != nil {
+func (f *WideFile) open() (err error) {
+	if f.own, f.rows, err = openResultTables(f.source.Full, f.source.Rows); err != nil {
 		return err
 	}
 	if f.schema, err = schemaOf(f.own); err != nil {
 		return err
 	}
 	s := &f.schema
-	s.Specification = f.Specification
-	if f.Kept != nil {
-		if f.kept, err = openTable(f.Kept); err != nil {
+	s.Specification = f.source.Specification
+	if f.source.Kept != nil {
+		if f.kept, err = openTable(f.source.Kept); err != nil {
 			return err
 		}
 		for _, c := range f.kept.Columns() {
@@ -154,7 +171,7 @@ func (f *wideFile) open() (err error) {
 		s.Fields = slices.DeleteFunc(s.Fields, func(name string) bool { return slices.Contains(namesOf(s.Kept), name) })
 	}
 	if !s.Embedding {
-		f.properties = listProperties(f.Answers)
+		f.properties = listProperties(f.source.Answers)
 	}
 	for _, p := range f.properties {
 		s.Unpacked = append(s.Unpacked, columnar.TableColumn{Name: s.freeName(p.name), Kind: p.kind})
@@ -175,37 +192,50 @@ func (s Schema) freeName(name string) string {
 	return name
 }
 
-func (f *wideFile) write(ctx context.Context, w io.Writer) error {
+func (f *WideFile) write(ctx context.Context, w io.Writer, v FileVariant, first, end int64) error {
 	rows := uint64(f.own.Rows()) //nolint:gosec // not negative
-	if f.kept != nil && (f.Chosen == nil && f.kept.Rows() != f.own.Rows() || f.Chosen != nil && f.Chosen.GetCardinality() != rows) {
+	if f.kept != nil && (f.source.Chosen == nil && f.kept.Rows() != f.own.Rows() || f.source.Chosen != nil && f.source.Chosen.GetCardinality() != rows) {
 		return fmt.Errorf("the results have %d rows, and the input has other rows", rows)
 	}
-	s := f.schema
-	all := s.variantColumns(Wide)
-	to, err := columnar.NewTableWriter(w, all, s.meta(), columnar.TableConfig{})
+	shown := f.schema
+	shown.Kept = slices.DeleteFunc(slices.Clone(shown.Kept), func(c columnar.TableColumn) bool { return !v.Columns.Has(c.Name) })
+	properties := f.properties
+	if !v.Unpack {
+		shown.Unpacked, properties = nil, nil
+	}
+	if !v.Meta {
+		shown.Meta = nil
+	}
+	all := shown.variantColumns(v)
+	to, err := columnar.NewTableWriter(w, all, shown.meta(), columnar.TableConfig{})
 	if err != nil {
 		return err
 	}
-	unpacked := len(all) - len(s.Meta) - len(s.Unpacked) // position of the first unpacked column
-	own := all[len(s.Kept):unpacked]
-	output := slices.IndexFunc(own, func(c columnar.TableColumn) bool { return c.Name == s.OutputName() })
+	unpacked := len(all) - len(shown.Meta) - len(shown.Unpacked) // position of the first unpacked column
+	own := all[len(shown.Kept):unpacked]
+	output := slices.IndexFunc(own, func(c columnar.TableColumn) bool { return c.Name == shown.OutputName() })
 	var scans wideScans
-	_, reserved := metaColumns()
 	if scans.own, err = newRowScan(f.own, namesOf(own)...); err != nil {
 		return err
 	}
-	if scans.rows, err = newRowScan(f.rows, reserved...); err != nil {
-		return err
-	}
-	if len(s.Kept) > 0 {
-		if scans.kept, err = newRowScan(f.kept, namesOf(s.Kept)...); err != nil {
+	if v.Meta {
+		_, reserved := metaColumns()
+		if scans.rows, err = newRowScan(f.rows, reserved...); err != nil {
 			return err
 		}
 	}
-	if f.Chosen != nil {
-		scans.numbers = f.Chosen.Iterator()
+	if len(shown.Kept) > 0 {
+		if scans.kept, err = newRowScan(f.kept, namesOf(shown.Kept)...); err != nil {
+			return err
+		}
 	}
-	for row := range f.own.Rows() {
+	if f.source.Chosen != nil {
+		scans.numbers = f.source.Chosen.Iterator()
+		for range first {
+			scans.numbers.Next()
+		}
+	}
+	for row := first; row < end; row++ {
 		if row%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -218,18 +248,20 @@ func (f *wideFile) write(ctx context.Context, w io.Writer) error {
 				return err
 			}
 		}
-		if err := scans.own.copyRow(to, row, len(s.Kept)); err != nil {
+		if err := scans.own.copyRow(to, row, len(shown.Kept)); err != nil {
 			return err
 		}
-		if len(f.properties) > 0 {
+		if len(properties) > 0 {
 			b, i, err := scans.own.blockAt(row)
 			if err != nil {
 				return err
 			}
-			appendProperties(to, unpacked, f.properties, cellText(b, output, i))
+			appendProperties(to, unpacked, properties, cellText(b, output, i))
 		}
-		if err := scans.rows.copyRow(to, row, len(all)-len(s.Meta)); err != nil {
-			return err
+		if scans.rows != nil {
+			if err := scans.rows.copyRow(to, row, len(all)-len(shown.Meta)); err != nil {
+				return err
+			}
 		}
 		if err := to.EndRow(); err != nil {
 			return err
@@ -238,7 +270,7 @@ func (f *wideFile) write(ctx context.Context, w io.Writer) error {
 	return to.Close()
 }
 
-// wideScans are the scans of the files of a wide file.
+// wideScans are the scans of the files of a wide file; nil for files without a column to write.
 type wideScans struct {
 	kept, own, rows *rowScan
 	numbers         roaring.IntPeekable // numbers of the rows in kept; nil if they are the positions in own
