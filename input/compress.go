@@ -40,7 +40,7 @@ func (c *Compressor) Write(p []byte) (n int, err error) {
 		if c.head = append(c.head, p[:n]...); len(c.head) < sniffBytes {
 			return n, nil
 		}
-		if err := c.writeHead(!isParquet(c.head) && !isGzip(c.head) && rejectUnsupported(c.head) == nil); err != nil {
+		if err := c.writeHead(!isParquet(c.head) && !isGzip(c.head) && !isZstd(c.head) && rejectUnsupported(c.head) == nil); err != nil {
 			return 0, err
 		}
 		if n == len(p) {

@@ -40,7 +40,7 @@ func (s *csvSource) convertReadError(err error) error {
 		return s.text.convertReadError(err)
 	}
 	where := "byte"
-	if s.text.gzip {
+	if s.text.packed != "" {
 		where = "byte (unpacked)"
 	}
 	switch {

@@ -18,7 +18,7 @@ import (
 type Format string
 
 // The formats of input files. A file of any format except Parquet can be compressed
-// with gzip.
+// with gzip or zstd.
 const (
 	FormatAuto    Format = ""        // no format is given; Detect finds it
 	FormatCSV     Format = "csv"     // a header line, then records, separated by comma, tab, semicolon or bar
@@ -48,9 +48,9 @@ var extensions = map[string]Format{
 }
 
 // formatOfName returns the format for the extension of a file name, or FormatAuto if
-// the extension is not known. It ignores a final .gz.
+// the extension is not known. It ignores a final .gz or .zst.
 func formatOfName(name string) Format {
-	name = strings.TrimSuffix(strings.ToLower(name), ".gz")
+	name = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(name), ".gz"), ".zst")
 	return extensions[path.Ext(name)]
 }
 

@@ -68,7 +68,7 @@ type Limits struct {
 	// that is more. A CSV file with an unclosed quote can make the reader use this much
 	// memory.
 	MaxRecordBytes int64
-	// MaxInflatedBytes is the largest size of a gzip file after decompression.
+	// MaxInflatedBytes is the largest size of a gzip or zstd file after decompression.
 	// Default 10 GiB, the same as for downloads.
 	MaxInflatedBytes int64
 	// Parquet bounds the memory for a Parquet file.
@@ -117,7 +117,7 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	return openRows(file, packed, opts)
 }
 
-// openSource sets default limits, checks the options, and detects gzip and Parquet from
+// openSource sets default limits, checks the options, and detects gzip, zstd and Parquet from
 // the first bytes of the file.
 func openSource(r io.ReaderAt, size int64, opts Options) (Options, *errTrackingReader, containerKind, error) {
 	opts.Limits = opts.Limits.WithDefaults()

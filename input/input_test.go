@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/rowmill/rowmill"
@@ -73,6 +74,12 @@ func zip(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
+// zstandard returns data compressed with zstd.
+func zstandard(t testing.TB, data []byte) []byte {
+	t.Helper()
+	return must.Get(zstd.NewWriter(nil))(t).EncodeAll(data, nil)
+}
+
 type record struct {
 	Text string   `parquet:"text"`
 	ID   int64    `parquet:"id"`
@@ -93,7 +100,7 @@ func TestCSVRowsKeepTheirBytesAndIDs(t *testing.T) {
 		{Index: 0, Text: "a\r\nb", ID: rowmill.ID{Kind: rowmill.IDString, Text: "007"}},
 		{Index: 1, Text: "NaN", ID: rowmill.ID{Kind: rowmill.IDString}},
 	}
-	for name, file := range map[string][]byte{"plain": data, "gzip": zip(t, data)} {
+	for name, file := range map[string][]byte{"plain": data, "gzip": zip(t, data), "zstd": zstandard(t, data)} {
 		got, kind, err := read(t, file, input.Options{Column: "text", IDColumn: "id"})
 		if err != nil || kind != rowmill.IDString {
 			t.Fatalf("%s: kind %d, %v", name, kind, err)
@@ -136,6 +143,7 @@ func TestErrorsOfBadFiles(t *testing.T) {
 	t.Parallel()
 	pq := parquetFile(t, record{Text: "a"})
 	gz := zip(t, []byte("a,b\n1,2\n"))
+	zs := zstandard(t, []byte("a,b\n1,2\n"))
 	damaged := bytes.Clone(gz)
 	damaged[len(damaged)-5] ^= 1
 	tests := map[string]struct {
@@ -166,6 +174,10 @@ func TestErrorsOfBadFiles(t *testing.T) {
 		"gzip checksum":             {damaged, input.Options{}, []string{"gzip", "checksum"}},
 		"gzip of Parquet":           {zip(t, pq), input.Options{}, []string{"Parquet file compressed with gzip", "Upload the Parquet file itself"}},
 		"gzip of gzip":              {zip(t, gz), input.Options{}, []string{"twice"}},
+		"zstd truncated":            {zs[:len(zs)-5], input.Options{}, []string{"zstd", "truncated or damaged"}},
+		"zstd with a large window":  {[]byte("\x28\xb5\x2f\xfd\x00\xa0"), input.Options{}, []string{"window", "level"}},
+		"zstd of Parquet":           {zstandard(t, pq), input.Options{}, []string{"Parquet file compressed with zstd"}},
+		"zstd of gzip":              {zstandard(t, gz), input.Options{}, []string{"twice"}},
 		"gzip of a web page":        {zip(t, []byte("<html>")), input.Options{}, []string{"web page"}},
 		"Parquet truncated":         {pq[:len(pq)-3], input.Options{}, []string{"truncated"}},
 		"Parquet without rows":      {parquetFile(t), input.Options{}, []string{"no rows"}},
@@ -225,8 +237,8 @@ func TestReadErrorsAreNotFailures(t *testing.T) {
 	for i := range random {
 		random[i].Text = fmt.Sprint(i * 7919)
 	}
-	for name, data := range map[string][]byte{"CSV": text, "gzip": zip(t, text), "Parquet": parquetFile(t, random...)} {
-		for _, from := range []int64{0, 600, int64(len(data) / 2)} {
+	for name, data := range map[string][]byte{"CSV": text, "gzip": zip(t, text), "zstd": zstandard(t, text), "Parquet": parquetFile(t, random...)} {
+		for _, from := range []int64{0, min(600, int64(len(data)/3)), int64(len(data) / 2)} {
 			r, err := input.Open(brokenFile{data, from}, int64(len(data)), input.Options{})
 			if err == nil {
 				_, err = drain(r)
@@ -285,7 +297,7 @@ func TestCompressorKeepsTextsSmall(t *testing.T) {
 		small bool
 	}{
 		"text": {text, true}, "JSON Lines": {strings.Repeat("{\"text\": \"a\"}\n", 200), true}, "short": {"id,text\n1,2\n", false}, "empty": {"", false},
-		"gzip": {string(zip(t, []byte(text))), false}, "Parquet": {string(parquetFile(t, make([]record, 500)...)), false},
+		"gzip": {string(zip(t, []byte(text))), false}, "zstd": {string(zstandard(t, []byte(text))), false}, "Parquet": {string(parquetFile(t, make([]record, 500)...)), false},
 	} {
 		var kept bytes.Buffer
 		w := input.NewCompressor(&kept)
@@ -303,6 +315,7 @@ func FuzzOpen(f *testing.F) {
 	for i := range formats {
 		f.Add([]byte("id,text\n1,\"a\n\"\n"), uint8(i))
 		f.Add(zip(f, []byte("id,text\n1,2\n")), uint8(i))
+		f.Add(zstandard(f, []byte("id,text\n1,2\n")), uint8(i))
 		f.Add(parquetFile(f, record{Text: "a", ID: 1, Tags: []string{"b"}}), uint8(i))
 		f.Add([]byte("\xff\xfea\x00"), uint8(i))
 		f.Add([]byte("id,text\n"+strings.Repeat("1,\"a\n\"\n", 100)), uint8(i))

@@ -51,7 +51,7 @@ func (l *lineReader) readLine() (line []byte, whole bool, err error) {
 	}
 }
 
-// Lines returns the lines of a text file without their line ends; a gzip file is unpacked. A
+// Lines returns the lines of a text file without their line ends; a gzip or zstd file is unpacked. A
 // line is valid until the next one. After an error there are no more lines.
 func Lines(r io.ReaderAt, size int64, limits Limits) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {

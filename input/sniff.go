@@ -7,12 +7,13 @@ import (
 	"io"
 )
 
-// containerKind is the container of a file: gzip, Parquet, or none for plain text.
+// containerKind is the container of a file: gzip, zstd, Parquet, or none for plain text.
 type containerKind int
 
 const (
 	containerNone containerKind = iota
 	containerGzip
+	containerZstd
 	containerParquet
 )
 
@@ -25,9 +26,8 @@ const sniffBytes = 512
 var otherFormats = []struct{ magic, name, remedy string }{
 	{"PK\x03\x04", "a ZIP archive or an Excel workbook", "Export it as CSV or Parquet."},
 	{"\xD0\xCF\x11\xE0", "an old Excel workbook", "Export it as CSV or Parquet."},
-	{"\x28\xB5\x2F\xFD", "Zstandard-compressed", "Upload it plain or compressed with gzip."},
-	{"BZh", "bzip2-compressed", "Upload it plain or compressed with gzip."},
-	{"\xFD7zXZ\x00", "xz-compressed", "Upload it plain or compressed with gzip."},
+	{"BZh", "bzip2-compressed", "Upload it plain, or compressed with gzip or zstd."},
+	{"\xFD7zXZ\x00", "xz-compressed", "Upload it plain, or compressed with gzip or zstd."},
 	{"ARROW1", "an Arrow file", "Write it as Parquet."},
 	{"ORC", "an ORC file", "Write it as Parquet."},
 	{"Obj\x01", "an Avro file", "Write it as Parquet."},
@@ -40,7 +40,7 @@ func emptyFailure() error {
 	return invalidFileError("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
-// sniff detects gzip and Parquet from the first bytes of a file. It returns an error if
+// sniff detects gzip, zstd and Parquet from the first bytes of a file. It returns an error if
 // the file is empty or has an unsupported format.
 func sniff(r io.ReaderAt, size int64) (containerKind, error) {
 	if size == 0 {
@@ -56,7 +56,7 @@ func sniff(r io.ReaderAt, size int64) (containerKind, error) {
 	return detectContainer(head)
 }
 
-// detectContainer detects gzip and Parquet. head is the beginning of a file. It returns an
+// detectContainer detects gzip, zstd and Parquet. head is the beginning of a file. It returns an
 // error for an unsupported format.
 func detectContainer(head []byte) (containerKind, error) {
 	switch {
@@ -64,6 +64,8 @@ func detectContainer(head []byte) (containerKind, error) {
 		return containerParquet, nil
 	case isGzip(head):
 		return containerGzip, nil
+	case isZstd(head):
+		return containerZstd, nil
 	}
 	return containerNone, rejectUnsupported(head)
 }
@@ -82,6 +84,8 @@ func isJSONLines(head []byte) bool {
 }
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
+
+func isZstd(head []byte) bool { return bytes.HasPrefix(head, []byte{0x28, 0xB5, 0x2F, 0xFD}) }
 
 // rejectUnsupported returns an error if a file begins like an unsupported format.
 func rejectUnsupported(head []byte) error {

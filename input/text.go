@@ -7,18 +7,24 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
-// gzipBuffer is the size of the buffer for compressed input, in bytes.
-const gzipBuffer = 128 << 10
+const (
+	// packedBuffer is the size of the buffer for compressed input, in bytes.
+	packedBuffer = 128 << 10
+	// maxZstdWindow limits the memory for a zstd file, in bytes. The zstd program needs more
+	// only for the levels above 20.
+	maxZstdWindow = 32 << 20
+)
 
 // textReader reads a text file and decompresses it if needed.
 type textReader struct {
 	*bufio.Reader                    // the decompressed text
 	head          []byte             // first bytes of the decompressed text, for the detection of the format
 	file          *errTrackingReader // the file as stored
-	gzip          bool               // true if the client, and not this program, compressed the file
-	inflater      *gzip.Reader       // nil if the file is not compressed
+	packed        string             // name of the compression, if the client compressed the file; empty if not, or if this program did
+	inflater      io.ReadCloser      // nil if the file is not compressed
 	limits        Limits
 }
 
@@ -57,15 +63,13 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 // openText begins to read a text file. It returns an error if the first bytes show an
 // unsupported format.
 func openText(r *errTrackingReader, detected containerKind, limits Limits) (*textReader, error) {
-	t := &textReader{file: r, gzip: detected == containerGzip, limits: limits}
+	t := &textReader{file: r, limits: limits}
 	var src io.Reader = t.file
-	if t.gzip {
-		var err error
-		if t.inflater, err = gzip.NewReader(bufio.NewReaderSize(t.file, gzipBuffer)); err != nil {
+	if detected != containerNone {
+		if err := t.inflate(detected); err != nil {
 			return nil, t.convertReadError(err)
 		}
 		src = &inflateLimiter{Reader: t.inflater, left: limits.MaxInflatedBytes}
-		t.gzip = t.inflater.Comment != compressedHere
 	}
 	t.Reader = bufio.NewReaderSize(src, sniffBytes)
 	var err error
@@ -77,11 +81,33 @@ func openText(r *errTrackingReader, detected containerKind, limits Limits) (*tex
 	}
 	switch {
 	case isParquet(t.head):
-		return nil, invalidFileError("The input is a Parquet file compressed with gzip. Upload the Parquet file itself; it is compressed inside.")
-	case isGzip(t.head):
-		return nil, invalidFileError("The input is compressed with gzip twice. Compress it once.")
+		return nil, invalidFileError("The input is a Parquet file compressed with %s. Upload the Parquet file itself; it is compressed inside.", t.packed)
+	case isGzip(t.head), isZstd(t.head):
+		return nil, invalidFileError("The input is compressed twice. Compress it once.")
 	}
 	return t, rejectUnsupported(t.head)
+}
+
+// inflate sets the reader that decompresses the file.
+func (t *textReader) inflate(detected containerKind) error {
+	packed := bufio.NewReaderSize(t.file, packedBuffer)
+	if detected == containerZstd {
+		t.packed = "zstd"
+		r, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err == nil {
+			t.inflater = r.IOReadCloser()
+		}
+		return err
+	}
+	t.packed = "gzip"
+	r, err := gzip.NewReader(packed)
+	if err != nil {
+		return err
+	}
+	if t.inflater = r; r.Comment == compressedHere {
+		t.packed = ""
+	}
+	return nil
 }
 
 // convertReadError converts an error of reading the text. It returns a *rowmill.Failure if the
@@ -91,9 +117,11 @@ func (t *textReader) convertReadError(err error) error {
 	case t.file.err != nil:
 		return fmt.Errorf("read the input: %w", t.file.err)
 	case errors.Is(err, errInflated):
-		return invalidFileError("The gzip-compressed input unpacks to more than %d bytes. Split it into several jobs.", t.limits.MaxInflatedBytes)
-	case t.gzip:
-		return invalidFileError("The gzip-compressed input is truncated or damaged (%v). Compress and upload it again.", err)
+		return invalidFileError("The compressed input unpacks to more than %d bytes. Split it into several jobs.", t.limits.MaxInflatedBytes)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return invalidFileError("The zstd-compressed input needs a window of more than %d bytes. Compress it with a level up to 19, and without --long.", maxZstdWindow)
+	case t.packed != "":
+		return invalidFileError("The %s-compressed input is truncated or damaged (%v). Compress and upload it again.", t.packed, err)
 	}
 	return fmt.Errorf("read the input: %w", err)
 }

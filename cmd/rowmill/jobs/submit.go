@@ -60,7 +60,7 @@ func (c *jobCommands) submit() *cobra.Command {
 
 FILE may be a table (CSV, tab-separated values, Parquet, JSON Lines of objects:
 choose the column with --column, else the first is run), JSON Lines of strings,
-or plain text with a row on each line; gzip files are unpacked. For objects,
+or plain text with a row on each line; gzip and zstd files are unpacked. For objects,
 --column names a member, or a path to a member: messages.0.content. The format
 is detected by the content if the content is certain (Parquet, JSON), else by
 the ending of the name (.csv, .tsv, .jsonl, .ndjson, .json, .txt), else by
