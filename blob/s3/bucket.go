@@ -50,13 +50,8 @@ func Open(ctx context.Context, config Config) (*Bucket, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Bucket{
-		config:    config,
-		transport: newTransport(config, newMetrics(config.Metrics)),
-		blocks:    newBlockCache(config.ReadCache, config.ReadAhead),
-		writers:   map[*writer]struct{}{},
-	}
-	err := b.connect(ctx)
+	b := newBucket(config)
+	err := b.connect(ctx, b.credentials())
 	if err == nil {
 		err = b.check(ctx)
 	}
@@ -65,6 +60,16 @@ func Open(ctx context.Context, config Config) (*Bucket, error) {
 		return nil, fmt.Errorf("open bucket %s on %s: %w", config.Bucket, config.Endpoint, err)
 	}
 	return b, nil
+}
+
+// newBucket returns a bucket that is not connected yet. config must be valid.
+func newBucket(config Config) *Bucket {
+	return &Bucket{
+		config:    config,
+		transport: newTransport(config, newMetrics(config.Metrics)),
+		blocks:    newBlockCache(config.ReadCache, config.ReadAhead),
+		writers:   map[*writer]struct{}{},
+	}
 }
 
 // Close closes idle connections. The caller must close objects and writers first.
@@ -76,9 +81,9 @@ func (b *Bucket) Close() error {
 // Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Bucket }
 
-// connect makes the clients for requests and for signed URLs.
-func (b *Bucket) connect(ctx context.Context) error {
-	b.keys = b.credentials()
+// connect makes the clients for requests and for signed URLs, which these keys sign.
+func (b *Bucket) connect(ctx context.Context, keys *credentials.Credentials) error {
+	b.keys = keys
 	if _, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
 		return fmt.Errorf("no credentials: set AccessKey and SecretKey, the AWS_* variables, or grant the machine a role: %w", err)
 	}

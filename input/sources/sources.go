@@ -1,0 +1,203 @@
+// Package sources reads files in places that the operator has named. A client names a place and a
+// pattern, such as "lake:reviews/day=2026-11-*/*.parquet", and never holds credentials. The
+// package decides which account may read which files. It lists the files of a pattern, and
+// notices when a listed file changes. It does not know jobs, rows or formats.
+//
+// If a file cannot be read, the error is a *rowmill.Failure that names the file and the remedy.
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+)
+
+// MaxFiles is the largest number of files that one job reads. The list of that many files takes
+// about 20 MB of memory, and a listing from S3 takes about 10 seconds.
+const MaxFiles = 100_000
+
+// A Place holds files that other programs write: a bucket or a folder. Its methods are safe for
+// concurrent use. Paths have slashes, and no elements that are empty, "." or "..".
+type Place interface {
+	// List returns the files whose paths begin with prefix and for which match returns true, in
+	// any order. It stops when it has found more than most.
+	List(ctx context.Context, prefix string, match func(path string) bool, most int) ([]blob.ObjectInfo, error)
+	// Open opens a file that List returned. If the file has changed since, Open or a later read
+	// returns blob.ErrLost or rowmill.ErrNotFound.
+	Open(ctx context.Context, file blob.ObjectInfo) (blob.Object, error)
+}
+
+// A Source is a place with a name, and the rules for its readers.
+type Source struct {
+	Name     string
+	Place    Place
+	Accounts []string // accounts that may read the source; empty: all
+	Prefixes []string // folders that may be read, as CleanPrefix returns them; empty: the whole place
+}
+
+// reserved are names that inputs may begin with for other reasons.
+var reserved = []string{"http", "https", "file", "job", "s3", "gs", "az", "abfs", "abfss"}
+
+var validName = regexp.MustCompile(`^[a-z][a-z0-9_-]{1,31}$`)
+
+// CheckName returns an error if a source may not have this name.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return errors.New("must have 2 to 32 characters: lower-case letters, digits, _ and -, beginning with a letter")
+	}
+	if slices.Contains(reserved, name) {
+		return fmt.Errorf("must not be %s, which has another meaning in inputs", name)
+	}
+	return nil
+}
+
+// CleanPrefix returns the path of a folder with a slash at its end and without empty elements.
+func CleanPrefix(folder string) (string, error) {
+	elements := slices.DeleteFunc(strings.Split(folder, "/"), func(e string) bool { return e == "" || e == "." })
+	if strings.HasPrefix(folder, "/") || len(elements) == 0 || slices.Contains(elements, "..") {
+		return "", errors.New("must be the path of a folder within the source, such as reviews/, without .. and without a slash at its beginning")
+	}
+	return strings.Join(elements, "/") + "/", nil
+}
+
+// Sources are the sources of a node. A nil *Sources has none.
+type Sources struct{ all []Source }
+
+// New returns the sources of a node.
+func New(all []Source) *Sources { return &Sources{all} }
+
+// Names returns the names of the sources that an account may read, sorted.
+func (s *Sources) Names(account string) (names []string) {
+	if s == nil {
+		return nil
+	}
+	for _, source := range s.all {
+		if len(source.Accounts) == 0 || slices.Contains(source.Accounts, account) {
+			names = append(names, source.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// SplitName splits inputs of the form NAME:PATTERN. ok is false for inputs of another form, such
+// as a URL.
+func SplitName(inputs string) (name, pattern string, ok bool) {
+	name, pattern, ok = strings.Cut(inputs, ":")
+	return name, pattern, ok && CheckName(name) == nil && !strings.HasPrefix(pattern, "//")
+}
+
+// Find returns the files that inputs of the form NAME:PATTERN name. The error is
+// rowmill.ErrNotFound if the account has no source with this name; other errors say what is wrong
+// with the pattern.
+func (s *Sources) Find(account, inputs string) (*Files, error) {
+	name, text, ok := SplitName(inputs)
+	if !ok || !slices.Contains(s.Names(account), name) {
+		return nil, rowmill.ErrNotFound
+	}
+	at := slices.IndexFunc(s.all, func(source Source) bool { return source.Name == name })
+	f := &Files{source: &s.all[at]}
+	var err error
+	if f.pattern, err = parsePattern(text); err != nil {
+		return nil, err
+	}
+	inside := func(prefix string) bool { return strings.HasPrefix(f.pattern.literal, prefix) }
+	if allowed := f.source.Prefixes; len(allowed) > 0 && !slices.ContainsFunc(allowed, inside) {
+		return nil, fmt.Errorf("the pattern must begin with a folder that may be read: %s", strings.Join(allowed, ", "))
+	}
+	return f, nil
+}
+
+// Files are the files of a source that match a pattern.
+type Files struct {
+	source  *Source
+	pattern pattern
+}
+
+// A File is one version of a file of a source. It is stored as JSON, so its JSON names never change.
+type File struct {
+	Path string `json:"path"` // path within the source
+	Size int64  `json:"size"` // bytes
+	ETag string `json:"etag"` // changes with the content
+}
+
+// String returns the name of the source and the pattern, as a client writes them.
+func (f *Files) String() string { return f.source.Name + ":" + f.pattern.text }
+
+// Title returns the name of the source and the path of a file.
+func (f *Files) Title(file File) string { return f.source.Name + ":" + file.Path }
+
+// List returns the matching files that are not empty, sorted by path. It returns a failure if
+// there are none.
+func (f *Files) List(ctx context.Context) ([]File, error) {
+	infos, err := f.source.Place.List(ctx, f.pattern.literal, f.pattern.matches, MaxFiles)
+	switch {
+	case len(infos) > MaxFiles:
+		return nil, rowmill.Failf(rowmill.CodeDownloadFailed, "More than %d files match %s. Use a narrower pattern, or several jobs.", MaxFiles, f)
+	case err != nil:
+		return nil, f.failure(ctx, err, "The files of %s cannot be listed.", f)
+	}
+	files := make([]File, 0, len(infos))
+	for _, info := range infos {
+		if info.Size > 0 {
+			files = append(files, File{info.Key, info.Size, info.ETag})
+		}
+	}
+	if len(files) == 0 {
+		return nil, rowmill.Failf(rowmill.CodeDownloadFailed,
+			"No file with content matches %s. A wildcard matches no name that begins with . or _, and only ** matches several folders.", f)
+	}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+// Open opens a file that List returned. Its errors, and the errors of reading the object, are
+// failures that name the file.
+func (f *Files) Open(ctx context.Context, file File) (blob.Object, error) {
+	object, err := f.source.Place.Open(ctx, blob.ObjectInfo{Key: file.Path, Size: file.Size, ETag: file.ETag})
+	if err != nil {
+		return nil, f.explain(ctx, file, err)
+	}
+	return &opened{Object: object, ctx: ctx, files: f, file: file}, nil
+}
+
+// opened is an open file with errors that name the file.
+type opened struct {
+	blob.Object
+	ctx   context.Context //nolint:containedctx // an open file lives as long as this context
+	files *Files
+	file  File
+}
+
+func (o *opened) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.Object.ReadAt(p, off)
+	if err != nil && n < len(p) && off+int64(n) < o.file.Size {
+		err = o.files.explain(o.ctx, o.file, err)
+	}
+	return n, err
+}
+
+// explain returns the failure for an error of opening or reading a file.
+func (f *Files) explain(ctx context.Context, file File, err error) error {
+	if errors.Is(err, blob.ErrLost) || errors.Is(err, rowmill.ErrNotFound) {
+		return rowmill.Failf(rowmill.CodeDownloadFailed, "The file %s has changed or was removed after this job had listed it. Submit the job again.", f.Title(file))
+	}
+	return f.failure(ctx, err, "The file %s cannot be read.", f.Title(file))
+}
+
+// failure returns the failure for an error of the place. It returns the error of ctx if ctx has
+// ended.
+func (f *Files) failure(ctx context.Context, err error, format string, args ...any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	failure := rowmill.Failf(rowmill.CodeDownloadFailed, format+" Ask the operator to check the setting sources."+f.source.Name+", then resume the job.", args...)
+	failure.AdditionalContext = err.Error()
+	return failure
+}
