@@ -19,6 +19,8 @@ type columnSelection struct {
 	text []int // positions of the columns that make the text; each appears once
 	id   int   // position of the ID column, or -1
 
+	textName string // name of the column that makes the text; empty if there are fields
+
 	fields         *PromptFields // nil if a single column is the text
 	fieldPositions []int         // fieldPositions[i] is the position of column text[i] in fields.Names
 	values         []string      // values of the current row by field; empty for a missing column
@@ -32,7 +34,10 @@ func selectColumns(names []string, opts Options) (*columnSelection, error) {
 		return selectFields(names, opts)
 	}
 	text, id, err := findColumns(names, opts)
-	return &columnSelection{text: []int{text}, id: id}, err
+	if err != nil {
+		return nil, err
+	}
+	return &columnSelection{text: []int{text}, id: id, textName: names[text]}, nil
 }
 
 // selectFields finds the columns for the fields of a Function, and the ID column.

@@ -65,6 +65,9 @@ func (s *csvSource) convertReadError(err error) error {
 	return invalidFileError("The CSV input cannot be read (%v).", err)
 }
 
+// csvBuffer is the size of the read buffer, in bytes.
+const csvBuffer = 256 << 10
+
 // csvRowReader is the Reader for CSV and TSV files. It reads only the selected columns.
 type csvRowReader struct {
 	rowCounter
@@ -75,7 +78,7 @@ type csvRowReader struct {
 
 // openCSVTable begins to read a CSV file, and returns the names of its columns.
 func openCSVTable(text *textReader, opts Options) (src *csvSource, names []string, err error) {
-	src = &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
+	src = &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes), Buffer: text.bufferSize(csvBuffer)}), text}
 	if opts.Format == FormatTSV {
 		src.SetSeparator('\t')
 	} else if line, err := src.FirstLine(); err == nil { // if FirstLine fails, header returns its error
@@ -91,7 +94,7 @@ func openCSV(text *textReader, opts Options) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := &csvRowReader{rowCounter: rowCounter{limits: opts.Limits}, src: src}
+	rows := &csvRowReader{rowCounter: newRowCounter(opts), src: src}
 	if rows.columns, err = selectColumns(names, opts); err != nil {
 		return nil, err
 	}
@@ -105,10 +108,7 @@ func (r *csvRowReader) Next(row *rowmill.Row) error {
 		if !errors.Is(err, io.EOF) || r.src.text.file.err != nil {
 			return r.src.convertReadError(err)
 		}
-		if r.rows == 0 {
-			return invalidFileError("The CSV input has a header but no rows.")
-		}
-		return io.EOF
+		return r.checkEnd("The CSV input has a header but no rows.")
 	}
 	if err := r.countRow(row); err != nil {
 		return err

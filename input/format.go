@@ -70,7 +70,7 @@ func Detect(r io.ReaderAt, size int64, opts Options) (DetectedFormat, error) {
 	case packed == containerParquet:
 		return DetectedFormat{FormatParquet, true}, nil
 	}
-	text, err := openText(file, packed, opts.Limits)
+	text, err := openText(file, packed, opts)
 	if err != nil {
 		return DetectedFormat{}, err
 	}
@@ -217,7 +217,7 @@ func detectSeparator(line []byte, opts Options) (sep byte, certain bool) {
 
 // parseHeader returns the column names in a line, or nil if the line is not a CSV record.
 func parseHeader(line []byte, separator byte) (names []string) {
-	r := csv.NewReader(bytes.NewReader(line), csv.Config{Separator: separator})
+	r := csv.NewReader(bytes.NewReader(line), csv.Config{Separator: separator, Buffer: len(line) + 1})
 	n, err := r.Read()
 	if err != nil {
 		return nil

@@ -40,6 +40,10 @@ type Options struct {
 	IDColumn string        // name of the ID column; empty: no IDs
 	Fields   *PromptFields // builds the text from several columns and replaces Column; nil: one column is the text
 	Limits   Limits
+
+	// MayBeEmpty says that a file may have no rows, because other files have rows. For a file
+	// without content, the error is then ErrEmpty.
+	MayBeEmpty bool
 }
 
 // PromptFields names the columns that make a row's text, and has the functions that combine
@@ -124,11 +128,14 @@ func openSource(r io.ReaderAt, size int64, opts Options) (Options, *errTrackingR
 	if err := opts.Limits.Validate(); err != nil {
 		return opts, nil, 0, err
 	}
+	if size == 0 && opts.MayBeEmpty {
+		return opts, nil, 0, ErrEmpty
+	}
 	packed, err := sniff(r, size)
 	if err == nil {
 		err = opts.checkFormat(packed)
 	}
-	return opts, &errTrackingReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
+	return opts, &errTrackingReader{Reader: io.NewSectionReader(r, 0, size), size: size}, packed, err
 }
 
 // checkFormat returns an error if the file is Parquet and another format was
@@ -139,6 +146,9 @@ func (o Options) checkFormat(detected containerKind) error {
 	}
 	return nil
 }
+
+// ErrEmpty means that a file has no content, and that Options.MayBeEmpty is set.
+var ErrEmpty = errors.New("the file is empty")
 
 // ErrNoStream means that the file's format can be read only when the whole file
 // is present.
@@ -174,7 +184,7 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 // openRows opens a file that is not Parquet. It detects the format if the client gave
 // none.
 func openRows(r *errTrackingReader, detected containerKind, opts Options) (Reader, error) {
-	text, err := openText(r, detected, opts.Limits)
+	text, err := openText(r, detected, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -194,11 +204,29 @@ func invalidFileError(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)
 }
 
+// ChosenColumn returns the name of the column of a table that is the text of the rows. It returns an
+// empty string if r reads no table, or if several columns make the text.
+func ChosenColumn(r Reader) string {
+	switch r := r.(type) {
+	case *csvRowReader:
+		return r.columns.textName
+	case *parquetRowReader:
+		return r.columns.textName
+	}
+	return ""
+}
+
 // rowCounter gives each row its index, and checks the limits on rows and sizes.
 type rowCounter struct {
 	limits      Limits
+	mayBeEmpty  bool          // see Options.MayBeEmpty
 	rows        int64         // number of rows so far
 	rowPosition func() string // returns the position of the current row for error messages, such as " (line 3)"
+}
+
+// newRowCounter returns a counter for a file. The caller sets rowPosition.
+func newRowCounter(opts Options) rowCounter {
+	return rowCounter{limits: opts.Limits, mayBeEmpty: opts.MayBeEmpty}
 }
 
 // countRow sets row.Index. It returns an error if the input has too many rows. Readers call
@@ -210,6 +238,15 @@ func (c *rowCounter) countRow(row *rowmill.Row) error {
 	row.Index = c.rows
 	c.rows++
 	return nil
+}
+
+// checkEnd returns the error for the end of the file: io.EOF, or a failure if a file without rows
+// is an error. message is for this failure.
+func (c *rowCounter) checkEnd(message string) error {
+	if c.rows == 0 && !c.mayBeEmpty {
+		return invalidFileError("%s", message)
+	}
+	return io.EOF
 }
 
 // checkSize returns an error if a text or an ID is too long. valueName names the value in

@@ -34,7 +34,7 @@ type jsonRowReader struct {
 
 func openJSON(src *textReader, opts Options) (Reader, error) {
 	r := &jsonRowReader{
-		rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
+		rowCounter: newRowCounter(opts), src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
 		columns: &columnSelection{fields: opts.Fields},
 	}
 	r.rowPosition = r.lines.describePosition
@@ -95,10 +95,7 @@ func (r *jsonRowReader) readNonBlankLine() error {
 		line, whole, err := r.lines.readLine()
 		switch {
 		case errors.Is(err, io.EOF) && r.src.file.err == nil:
-			if r.rows == 0 {
-				return invalidFileError("The JSON Lines input has no rows.")
-			}
-			return io.EOF
+			return r.checkEnd("The JSON Lines input has no rows.")
 		case err != nil:
 			return r.src.convertReadError(err)
 		case !whole:

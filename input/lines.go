@@ -22,7 +22,11 @@ type lineReader struct {
 }
 
 func newLines(src io.Reader, maxBytes int64) *lineReader {
-	return &lineReader{src: bufio.NewReaderSize(src, lineBuffer), maxBytes: maxBytes}
+	size := lineBuffer
+	if text, ok := src.(*textReader); ok {
+		size = text.bufferSize(size)
+	}
+	return &lineReader{src: bufio.NewReaderSize(src, size), maxBytes: maxBytes}
 }
 
 // readLine reads a line without its line end. The line is valid until the next call. If the
@@ -60,7 +64,7 @@ func Lines(r io.ReaderAt, size int64, limits Limits) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 			return
 		}
-		text, err := openText(file, packed, opts.Limits)
+		text, err := openText(file, packed, opts)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -34,7 +34,8 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	if f.NumRows() > opts.Limits.MaxRows {
 		return nil, invalidFileError("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
 	}
-	rows := &parquetRowReader{rowCounter: rowCounter{limits: opts.Limits, rowPosition: func() string { return "" }}, columns: columns}
+	rows := &parquetRowReader{rowCounter: newRowCounter(opts), columns: columns}
+	rows.rowPosition = func() string { return "" }
 	id := columns.id
 	if id < 0 {
 		rows.rows = f.Rows(columns.text...)
@@ -55,10 +56,7 @@ func (r *parquetRowReader) Next(row *rowmill.Row) error {
 		if !errors.Is(err, io.EOF) {
 			return parquetError(err)
 		}
-		if r.rowCounter.rows == 0 {
-			return invalidFileError("The Parquet input has no rows.")
-		}
-		return io.EOF
+		return r.checkEnd("The Parquet input has no rows.")
 	}
 	if err := r.countRow(row); err != nil {
 		return err

@@ -17,7 +17,7 @@ type plainRowReader struct {
 }
 
 func openPlain(src *textReader, opts Options) *plainRowReader {
-	r := &plainRowReader{rowCounter: rowCounter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
+	r := &plainRowReader{rowCounter: newRowCounter(opts), src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
 	r.rowPosition = r.lines.describePosition
 	return r
 }

@@ -49,7 +49,7 @@ func OpenSource(r io.ReaderAt, size int64, opts Options, names []string) (*Sourc
 	case packed == containerParquet:
 		return openParquetSource(r, size, opts, names)
 	}
-	text, err := openText(file, packed, opts.Limits)
+	text, err := openText(file, packed, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func openJSONSource(r io.ReaderAt, size int64, opts Options, text *textReader, n
 	if err != nil {
 		return nil, err
 	}
-	if text, err = openText(file, packed, opts.Limits); err != nil {
+	if text, err = openText(file, packed, opts); err != nil {
 		return nil, err
 	}
 	lines, position := newLines(text, opts.Limits.MaxRecordBytes), map[string]int{}

@@ -32,7 +32,17 @@ type textReader struct {
 // from faults in the data.
 type errTrackingReader struct {
 	io.Reader
-	err error
+	size int64 // size of the file in bytes; 0 if unknown
+	err  error
+}
+
+// bufferSize returns the size of a buffer for a text. It is limit, or less if the whole text is
+// shorter. A job can have many small files open at the same time.
+func (t *textReader) bufferSize(limit int) int {
+	if t.inflater != nil || t.file.size == 0 {
+		return limit
+	}
+	return int(min(int64(limit), t.file.size+1))
 }
 
 func (r *errTrackingReader) Read(p []byte) (int, error) {
@@ -61,20 +71,24 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 }
 
 // openText begins to read a text file. It returns an error if the first bytes show an
-// unsupported format.
-func openText(r *errTrackingReader, detected containerKind, limits Limits) (*textReader, error) {
-	t := &textReader{file: r, limits: limits}
+// unsupported format, and ErrEmpty as Options.MayBeEmpty says.
+func openText(r *errTrackingReader, detected containerKind, opts Options) (*textReader, error) {
+	t := &textReader{file: r, limits: opts.Limits}
 	var src io.Reader = t.file
 	if detected != containerNone {
 		if err := t.inflate(detected); err != nil {
 			return nil, t.convertReadError(err)
 		}
-		src = &inflateLimiter{Reader: t.inflater, left: limits.MaxInflatedBytes}
+		src = &inflateLimiter{Reader: t.inflater, left: opts.Limits.MaxInflatedBytes}
 	}
 	t.Reader = bufio.NewReaderSize(src, sniffBytes)
 	var err error
 	if t.head, err = t.Peek(sniffBytes); err != nil && !errors.Is(err, io.EOF) {
 		return nil, t.convertReadError(err)
+	}
+	if opts.MayBeEmpty && firstNonBlankByte(t.head) == 0 && len(t.head) < sniffBytes {
+		t.close()
+		return nil, ErrEmpty
 	}
 	if t.inflater == nil {
 		return t, nil // sniff has already checked the first bytes of an uncompressed file
