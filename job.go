@@ -202,12 +202,13 @@ type Spec struct {
 	Account string `json:"account"`
 	Model   Model  `json:"model"` // the model with its settings at the time of submission
 
-	// Exactly one of these five is set.
+	// Exactly one of these six is set.
 	URL      string        `json:"url,omitempty"`      // where to download the input; may contain a signature: never log it
 	Inline   []string      `json:"inline,omitempty"`   // rows of a small submission (at most 64 KiB in all)
 	Spooled  string        `json:"spooled,omitempty"`  // blob key of the rows of a larger submission, one JSON string (or object for Function) per line
 	Continue *Continuation `json:"continue,omitempty"` // take the input from another job
 	FromJob  string        `json:"from_job,omitempty"` // read the stored input of the job with this id; no rows are taken over
+	Source   string        `json:"source,omitempty"`   // files of a source that the operator named, NAME:PATTERN
 
 	AnswerChoice
 

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -98,6 +99,7 @@ type ReportConfig struct {
 type InputConfig struct {
 	Downloader *input.Downloader // fetches URL inputs
 	Limits     input.Limits      // limits of the size of an input
+	Sources    *sources.Sources  // places whose files jobs read; nil for none
 
 	// Readers is how many inputs this node reads at the same time. Beside these inputs,
 	// it reads half as many for accounts that have no other input being read. Default
@@ -405,7 +407,7 @@ func (c Config) slotConfig() fair.Config {
 // ingest returns the configuration for the package that reads inputs.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
-		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.ConfirmPrimary, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
+		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.ConfirmPrimary, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Sources: c.Inputs.Sources, Clock: c.Clock,
 		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
 		SampleRows: c.Estimates.Rows, SampleTokens: c.Estimates.Tokens,
 	}

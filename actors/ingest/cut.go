@@ -141,7 +141,7 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputTokenCounter, index i
 	if g.spec.Messages {
 		chat, err := prompt.NormalizeChat(text)
 		if err != nil {
-			return rowmill.Failf(rowmill.CodeInvalidInputFile, "Row %d is no chat: %v. Correct the row, or leave messages out.", index, err)
+			return rowmill.Failf(rowmill.CodeInvalidInputFile, "%s is no chat: %v. Correct the row, or leave messages out.", g.describeRow(index), err)
 		}
 		text = chat
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
@@ -33,6 +34,7 @@ type Config struct {
 	Bucket     blob.Bucket
 	Downloader Downloader
 	Limits     input.Limits
+	Sources    *sources.Sources // nil if the node has none
 	Clock      func() time.Time
 
 	// Downloads has the downloads of this node. Address is the HOST:PORT at which other nodes
@@ -99,6 +101,7 @@ type ingester struct {
 	size      int64                // size of the original input in bytes; 0 if unknown
 	announced int                  // number of shards that were passed to Ready
 	digests   *digestWriter        // writes the digests of the rows that are cut; nil without Spec.Reuse
+	files     *fileRows            // reads the files of a source; nil for other inputs
 
 	follower *downloadFollower // reads the input during the download; nil at other times
 	// whole has the shards that were cut during the download. It has no rows if the cut
@@ -227,11 +230,13 @@ func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []stri
 		return m, err
 	}
 	if m.Rows == 0 {
-		return m, rowmill.Failf(rowmill.CodeInvalidInputFile,
-			"The input has no data rows. Give a file with a header and at least one row.")
+		return m, errNoDataRows
 	}
 	return m, nil
 }
+
+// errNoDataRows means that an input has no rows.
+var errNoDataRows = rowmill.Failf(rowmill.CodeInvalidInputFile, "The input has no data rows. Give a file with a header and at least one row.")
 
 // inline returns the manifest of rows that are in the record and need no objects. It
 // counts their tokens and finds copies.
@@ -269,8 +274,11 @@ func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object
 // open returns a reader of the stored input of source, which is this job or the job
 // that this job continues.
 func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
-	if job := source.Spec.FromJob; job != "" {
-		return g.openJobInput(ctx, job)
+	switch spec := &source.Spec; {
+	case spec.FromJob != "":
+		return g.openJobInput(ctx, spec.FromJob)
+	case spec.Source != "":
+		return g.openFiles(ctx, source)
 	}
 	own := source.Job.ID == g.rec.Job.ID
 	o, err := g.Bucket.Open(ctx, inputKey(&source))

@@ -182,7 +182,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 		return store.Record{}, err
 	}
 	was, spec := old.Job, old.Spec
-	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName, spec.FromJob = "", nil, "", "", "", ""
+	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName, spec.FromJob, spec.Source = "", nil, "", "", "", "", ""
 	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows != rowsMissing, Rest: rows == rowsRest, AllowDuplicate: want.again}
 	if rows == rowsRest {
 		spec.RowChoice, spec.Estimate = rowmill.RowChoice{}, false

@@ -382,7 +382,7 @@ func (s *Store) repeatWrites(ctx context.Context, j *jobLog, fence store.Fence) 
 // progress.
 func resetToSubmitted(rec store.Record) store.Record {
 	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
-	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // for all other inputs, the number of rows is known at the submission
+	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Source != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // for all other inputs, the number of rows is known at the submission
 		rec.Job.NumRows, rec.Job.InputRows = nil, nil
 	}
 	rec.Job.RowCounts = rowmill.RowCounts{} // carried rows are not counted either, because their parts are not known here

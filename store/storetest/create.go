@@ -89,7 +89,7 @@ func testRecordSurvivesWhole(s *suite) {
 				Tokenizer:     "o200k", Template: "chatml",
 				NoLogprobs: true, InputPrice: 0.05, OutputPrice: 0.2,
 			},
-			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool", FromJob: "job-source",
+			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool", FromJob: "job-source", Source: "lake:a/*.csv",
 			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
 			Format:   "csv", FileName: "f", ColumnChoice: rowmill.ColumnChoice{Column: "c", IDColumn: "i"}, System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,

@@ -1,0 +1,361 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/input/sources"
+	"github.com/rowmill/rowmill/internal/panics"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Files of a source are opened before their turn: at most filesAhead files and, except for the next
+// file, at most bytesAhead bytes. A request to S3 takes 20 to 100 ms, and reading a small file takes less
+// than 1 ms. So many small files are opened at the same time; large files need no such help, and each
+// needs more memory.
+const (
+	filesAhead = 64
+	bytesAhead = 16 << 20
+)
+
+// listFiles returns the files that a job reads from a source. source is the record of this job, or
+// of the job that this job continues. The files are listed once: their list is stored, and all
+// later owners of the job, and jobs that continue it, read the same versions.
+func (g *ingester) listFiles(ctx context.Context, source store.Record) (*sources.Files, []sources.File, error) {
+	files, err := g.Sources.Find(source.Spec.Account, source.Spec.Source)
+	if err != nil {
+		failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The source of %s cannot be read any more. Ask the operator to check the setting sources of all nodes, then resume the job.", source.Spec.Source)
+		failure.AdditionalContext = err.Error()
+		return nil, nil, failure
+	}
+	key := layout.FileListKey(g.rec.Job.ID)
+	list, err := readFileList(ctx, g.Bucket, key)
+	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != g.rec.Job.ID {
+		if err = g.Bucket.Copy(ctx, layout.FileListKey(source.Job.ID), key); err == nil {
+			list, err = readFileList(ctx, g.Bucket, key)
+		}
+	}
+	if errors.Is(err, rowmill.ErrNotFound) {
+		if list, err = files.List(ctx); err == nil {
+			err = writeFileList(ctx, g.Bucket, key, list)
+		}
+	}
+	return files, list, err
+}
+
+// writeFileList stores a list of files as compressed JSON Lines.
+func writeFileList(ctx context.Context, bucket blob.Bucket, key string, list []sources.File) error {
+	_, err := blob.Write(ctx, bucket, key, layout.Bytes, func(w io.Writer) error {
+		packed := gzip.NewWriter(w)
+		lines := json.NewEncoder(packed)
+		for _, file := range list {
+			if err := lines.Encode(file); err != nil {
+				return err
+			}
+		}
+		return packed.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("write the list of files: %w", err)
+	}
+	return nil
+}
+
+// readFileList returns a stored list of files, or rowmill.ErrNotFound.
+func readFileList(ctx context.Context, bucket blob.Bucket, key string) (list []sources.File, err error) {
+	o, err := bucket.Open(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("open the list of files: %w", err)
+	}
+	defer o.Close()
+	packed, err := gzip.NewReader(blob.NewReader(o))
+	if err != nil {
+		return nil, fmt.Errorf("read the list of files: %w", err)
+	}
+	for lines := json.NewDecoder(packed); ; {
+		var file sources.File
+		err := lines.Decode(&file)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the list of files: %w", err)
+		}
+		list = append(list, file)
+	}
+}
+
+// fileRows is the input.Reader of the files of a source, one after the other.
+type fileRows struct {
+	files  *sources.Files
+	list   []sources.File
+	limits input.Limits
+	types  rowmill.IDType // type of the IDs of all files
+	idName string         // name of the ID column
+
+	queue   *fileQueue[*openFile]
+	current *openFile // nil before the first file, and between two files
+	rows    int64     // number of rows of all files so far
+	row     int64     // number of the current row within its file
+}
+
+// An openFile is one file of a source that is being read.
+type openFile struct {
+	input.Reader // nil if the file has no content
+	object       blob.Object
+	file         sources.File
+}
+
+// close closes the file, which was only read.
+func (f *openFile) close() {
+	if f.Reader != nil {
+		_ = f.Reader.Close()
+	}
+	_ = f.object.Close()
+}
+
+// openFiles returns a reader of the files of a source. The first file with content decides the type of
+// the IDs and, if the client named no column, the name of the column.
+func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Reader, error) {
+	files, list, err := g.listFiles(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := g.options(&source.Spec)
+	if err != nil {
+		return nil, err
+	}
+	r := &fileRows{files: files, list: list, limits: opts.Limits, idName: opts.IDColumn}
+	first := 0
+	for ; first < len(list); first++ {
+		file, err := openRows(ctx, files, list[first], opts)
+		if err != nil {
+			return nil, err
+		}
+		if file.Reader == nil {
+			file.close()
+			continue
+		}
+		r.current, r.types = file, file.IDType()
+		if opts.Column == "" && opts.Fields == nil {
+			opts.Column = input.ChosenColumn(file.Reader)
+		}
+		break
+	}
+	g.size = 0
+	for _, file := range list {
+		g.size += file.Size
+	}
+	r.queue = newFileQueue(ctx, list[min(first+1, len(list)):], func(ctx context.Context, file sources.File) (*openFile, error) {
+		return openRows(ctx, files, file, opts)
+	}, (*openFile).close)
+	g.files = r
+	return r, nil
+}
+
+// openRows opens the rows of one file. opts are the options for all files.
+func openRows(ctx context.Context, files *sources.Files, file sources.File, opts input.Options) (*openFile, error) {
+	opts, err := fileOptions(opts, file)
+	if err != nil {
+		return nil, nameFile(files, file, err)
+	}
+	o, err := files.Open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := input.Open(o, file.Size, opts)
+	if err != nil && !errors.Is(err, input.ErrEmpty) {
+		return nil, errors.Join(nameFile(files, file, err), o.Close())
+	}
+	return &openFile{rows, o, file}, nil
+}
+
+// nameFile adds the name of a file to an error about the content of the file.
+func nameFile(files *sources.Files, file sources.File, err error) error {
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile {
+		return err // package sources has named the file
+	}
+	named := *failure
+	named.Message = "File " + files.Title(file) + ": " + named.Message
+	return &named
+}
+
+// fileOptions returns the options for one file: the folders of the file give values to some fields of
+// the prompt.
+func fileOptions(opts input.Options, file sources.File) (input.Options, error) {
+	opts.Name, opts.MayBeEmpty = path.Base(file.Path), true
+	partitions := file.Partitions()
+	if opts.Fields == nil || len(partitions) == 0 {
+		return opts, nil
+	}
+	all, values := *opts.Fields, make([]string, len(opts.Fields.Names))
+	var own []int // positions of the fields that are columns of the file
+	fields := input.PromptFields{}
+	for i, name := range all.Names {
+		at := slices.IndexFunc(partitions, func(p sources.Partition) bool { return p.Key == name })
+		if at >= 0 {
+			values[i] = partitions[at].Value
+			continue
+		}
+		own = append(own, i)
+		fields.Names, fields.Required = append(fields.Names, name), append(fields.Required, all.Required[i])
+	}
+	if len(own) == 0 {
+		return opts, rowmill.Failf(rowmill.CodeInvalidInputFile, "All columns of the prompt come from the names of folders, so all rows would be equal. Use a column of the file, too.")
+	}
+	fill := func(read []string) []string {
+		for i, at := range own {
+			values[at] = read[i]
+		}
+		return values
+	}
+	fields.Size = func(read []string) int64 { return all.Size(fill(read)) }
+	fields.Render = func(read []string) string { return all.Render(fill(read)) }
+	fields.RowFields = func(read []string) string { return all.RowFields(fill(read)) }
+	opts.Fields = &fields
+	return opts, nil
+}
+
+// Next fills row with the next row of the files.
+func (r *fileRows) Next(row *rowmill.Row) error {
+	for {
+		if r.current == nil {
+			if err := r.nextFile(); err != nil {
+				return err
+			}
+		}
+		err := r.current.Next(row)
+		switch {
+		case errors.Is(err, io.EOF):
+			r.current.close()
+			r.current = nil
+			continue
+		case err != nil:
+			return nameFile(r.files, r.current.file, err)
+		case r.rows >= r.limits.MaxRows:
+			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The files of %s have more than %d rows. Use a narrower pattern, or several jobs.", r.files, r.limits.MaxRows)
+		}
+		r.row, row.Index = row.Index, r.rows
+		r.rows++
+		return nil
+	}
+}
+
+// nextFile begins to read the next file with content. After the last file it returns io.EOF.
+func (r *fileRows) nextFile() error {
+	for {
+		file, err := r.queue.next()
+		if err != nil {
+			return err
+		}
+		if file.Reader == nil {
+			file.close()
+			continue
+		}
+		r.current = file
+		if types := file.IDType(); types != r.types {
+			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The id column %q of the file %s has another type than in the files before. Write it with one type in all files.", r.idName, r.files.Title(file.file))
+		}
+		return nil
+	}
+}
+
+// IDType returns the type of the IDs of all files.
+func (r *fileRows) IDType() rowmill.IDType { return r.types }
+
+// Close closes all open files.
+func (r *fileRows) Close() error {
+	if r.current != nil {
+		r.current.close()
+	}
+	r.queue.close()
+	return nil
+}
+
+// describeRow returns the name of the row that was read last, for an error message. index is its
+// number in the whole input.
+func (g *ingester) describeRow(index int64) string {
+	if g.files == nil || g.files.current == nil {
+		return fmt.Sprintf("Row %d", index)
+	}
+	return fmt.Sprintf("Row %d of the file %s", g.files.row, g.files.files.Title(g.files.current.file))
+}
+
+// A fileQueue opens files in order, a few of them before their turn.
+type fileQueue[T any] struct {
+	ctx       context.Context //nolint:containedctx // a queue lives as long as this context
+	cancel    context.CancelFunc
+	open      func(ctx context.Context, file sources.File) (T, error)
+	closeFile func(T)
+	files     []sources.File   // files that are not opened yet
+	waiting   []chan opened[T] // the next files in order, open or being opened
+	sizes     []int64          // sizes of the files in waiting, in bytes
+	bytes     int64            // sum of sizes
+}
+
+// opened is the result of opening a file.
+type opened[T any] struct {
+	file T
+	err  error
+}
+
+// newFileQueue returns a queue of files. open opens a file; several calls run at the same time. The
+// caller must call close.
+func newFileQueue[T any](ctx context.Context, files []sources.File, open func(ctx context.Context, file sources.File) (T, error), closeFile func(T)) *fileQueue[T] {
+	q := &fileQueue[T]{open: open, closeFile: closeFile, files: files}
+	q.ctx, q.cancel = context.WithCancel(ctx)
+	q.fill()
+	return q
+}
+
+// fill begins to open the next files.
+func (q *fileQueue[T]) fill() {
+	for len(q.files) > 0 && (len(q.waiting) == 0 || len(q.waiting) < filesAhead && q.bytes+q.files[0].Size <= bytesAhead) {
+		next, result := q.files[0], make(chan opened[T], 1)
+		q.files, q.waiting, q.sizes = q.files[1:], append(q.waiting, result), append(q.sizes, next.Size)
+		q.bytes += next.Size
+		go func() {
+			var file T
+			err := panics.Catch(func() (err error) {
+				file, err = q.open(q.ctx, next)
+				return err
+			})
+			result <- opened[T]{file, err}
+		}()
+	}
+}
+
+// next returns the next file. After the last file it returns io.EOF. The caller closes the file.
+func (q *fileQueue[T]) next() (file T, err error) {
+	if len(q.waiting) == 0 {
+		return file, io.EOF
+	}
+	result := <-q.waiting[0]
+	q.bytes -= q.sizes[0]
+	q.waiting, q.sizes = q.waiting[1:], q.sizes[1:]
+	q.fill()
+	return result.file, result.err
+}
+
+// close stops the queue and closes the files that next has not returned.
+func (q *fileQueue[T]) close() {
+	q.cancel()
+	for _, waiting := range q.waiting {
+		if result := <-waiting; result.err == nil {
+			q.closeFile(result.file)
+		}
+	}
+	q.waiting = nil
+}
