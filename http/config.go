@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/http/console"
 	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/http/webhooks"
+	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
 )
@@ -85,6 +86,9 @@ type Config struct {
 	Console console.Files
 
 	Limits
+
+	// Sources are the places whose files jobs read. Nil means none.
+	Sources *sources.Sources
 
 	// Dedup is the default for submissions that do not set dedup. If it is true, equal
 	// rows of a job run once. Default false.

@@ -128,7 +128,7 @@ func (s *Server) routeJobs(allJobs *jobs.Jobs, groups routeGroups, auditor *audi
 	submissions := &submit.Submissions{
 		Exchange: s.exchange, Quotas: accountQuotas, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
 		Intake: &submission.Parser{
-			Models: offered, Functions: function.Library{Values: s.Store, Now: s.Now}, Bucket: s.Bucket, Files: s.Store, Jobs: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
+			Models: offered, Functions: function.Library{Values: s.Store, Now: s.Now}, Bucket: s.Bucket, Files: s.Store, Jobs: s.Store, Sources: s.Sources, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
 	submissions.Route(groups.own, allJobs, results)

@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
@@ -32,6 +33,7 @@ type Parser struct {
 	Bucket    blob.Bucket // has the rows that are too large for a record, and the uploaded files
 	Files     FileFinder
 	Jobs      JobFinder
+	Sources   *sources.Sources // nil if the node has none
 	Now       func() time.Time
 	MaxRow    int  // limit of a decoded row, in bytes
 	MaxInline int  // limit of the rows in the record, in bytes of JSON
@@ -69,6 +71,7 @@ type Submission struct {
 
 	url    string    // the URL in inputs; empty if there is none
 	file   string    // the file id in inputs; empty if there is none
+	files  string    // the source and the pattern in inputs; empty if there are none
 	inline bool      // true if inputs is an array of rows
 	seen   rowFacts  // facts about the rows
 	rows   *rowSpool // storage of the rows
@@ -111,6 +114,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, 
 	if err != nil {
 		return nil, err
 	}
+	sub.findSourceFiles(account)
 	file, err := sub.findFile(ctx, account)
 	if err != nil {
 		return nil, err

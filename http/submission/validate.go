@@ -137,7 +137,7 @@ var knownFields = new(Submission).listFields(&CheckedJob{})
 // problems to the submission.
 func (sub *Submission) validate(job *CheckedJob) {
 	spec := &job.Spec
-	spec.URL, spec.Dedup, spec.TruncateRows = sub.url, sub.Dedup, true
+	spec.URL, spec.Source, spec.Dedup, spec.TruncateRows = sub.url, sub.files, sub.Dedup, true
 	for _, f := range sub.listFields(job) {
 		if f.read != nil {
 			f.read()
@@ -264,7 +264,7 @@ func (sub *Submission) checkInputs(job *CheckedJob) {
 		if err := input.ValidateURL(sub.url); err != nil {
 			sub.problems.Add(fieldInputs, "%s", err)
 		}
-	} else if sub.file == "" && !sub.inline && !sub.problems.Has(fieldInputs) {
+	} else if sub.file == "" && sub.files == "" && !sub.inline && !sub.problems.Has(fieldInputs) {
 		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, file: and the id of an uploaded file, or job: and the id of a job")
 	}
 }
