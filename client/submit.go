@@ -23,7 +23,7 @@ type Reuse struct {
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
 // sent; the service then uses its defaults.
 type Submission struct {
-	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file; or "job:" and the id of a job, to read its stored input
+	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file; or "job:" and the id of a job, to read its stored input; or files of a source of the service, such as "lake:reviews/*.csv"
 	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8; they are read once, while they are sent
 	Column   string                   `json:"column_name,omitempty"`    // name of the column with the rows; only with URL
 	IDColumn string                   `json:"id_column_name,omitempty"` // name of the column with the row ids; only with URL

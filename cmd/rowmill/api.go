@@ -115,7 +115,7 @@ func (a *apiPart) buildConfig(objects nethttp.Handler) http.Config {
 		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: a.Settings.APIKeys(), Version: http.BuildInfo(readBuildMetadata()),
 		Console: console.Files(),
-		Objects: objects, Dedup: a.Settings.Jobs.Dedup, RequestsPerMinute: set.RequestsPerMinute,
+		Objects: objects, Dedup: a.Settings.Jobs.Dedup, Sources: a.pipeline.storage.Sources, RequestsPerMinute: set.RequestsPerMinute,
 		Limits: http.Limits{
 			MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload),
 			MaxInputRows: a.Settings.Inputs.MaxRows, MaxRowBytes: int(a.Settings.Inputs.MaxRowBytes),

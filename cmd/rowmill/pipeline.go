@@ -78,7 +78,7 @@ func (p *jobPipeline) buildConfig() (config actors.Config, err error) {
 	config = actors.Config{
 		Node: p.nodeName(), Store: p.storage.Store, Blob: p.storage.Bucket, Engines: p.engines.Engines,
 		Inputs: actors.InputConfig{
-			Downloader: downloader, Readers: in.Readers, Retention: jobs.InputRetention,
+			Downloader: downloader, Sources: p.storage.Sources, Readers: in.Readers, Retention: jobs.InputRetention,
 			Limits: input.Limits{MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes)},
 		},
 		Logger: p.Logger, Registerer: p.Registry, Tracer: p.traces.Tracer,

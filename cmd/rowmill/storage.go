@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/input/sources"
 	resultarchive "github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -28,6 +29,8 @@ type nodeStorage struct {
 	partBase
 	Store  store.Store
 	Bucket blob.Bucket
+	// Sources are the places of Settings.Sources.
+	Sources *sources.Sources
 
 	deployment deployment.Identity // identity of the deployment to which Store and Bucket belong
 	redis      *redis.Store        // the Redis store that Store wraps; nil if the records are embedded
@@ -43,6 +46,9 @@ func (s *nodeStorage) Start(ctx context.Context) error {
 	err := s.open(ctx)
 	if err == nil {
 		s.deployment, err = s.deploymentStorage().EnsureIdentity(ctx)
+	}
+	if err == nil {
+		err = s.openSources()
 	}
 	return err
 }

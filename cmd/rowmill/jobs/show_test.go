@@ -236,7 +236,7 @@ func TestQuote(t *testing.T) {
 func TestBaseName(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{
-		"a/b.csv": "b", "b.csv.gz": "b", "-": "rowmill", "https://h/x/y.parquet?sig=z.w": "y", "https://h/": "rowmill", "noending": "noending", ".": "rowmill",
+		"a/b.csv": "b", "b.csv.gz": "b", "b.csv.zst": "b", "lake:reviews/*.csv": "lake", "-": "rowmill", "https://h/x/y.parquet?sig=z.w": "y", "https://h/": "rowmill", "noending": "noending", ".": "rowmill",
 	} {
 		if got := defaultResultName(input); got != want {
 			t.Errorf("%q is %q, want %q", input, got, want)

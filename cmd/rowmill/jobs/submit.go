@@ -22,6 +22,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/input/sources"
 )
 
 const (
@@ -54,7 +55,7 @@ type submitFlags struct {
 func (c *jobCommands) submit() *cobra.Command {
 	var s submitFlags
 	cmd := &cobra.Command{
-		Use:   "submit FILE|URL|job:JOB|-",
+		Use:   "submit FILE|URL|SOURCE:PATTERN|job:JOB|-",
 		Short: "Run a model over every row of a file",
 		Long: `Run a model over every row of a file and write the results in its order.
 
@@ -83,6 +84,11 @@ after the job is created.
 A URL (http or https, of a file in one of these formats) is downloaded by the
 service, once.
 
+SOURCE:PATTERN names files of a source that the operator has set up: a bucket or a folder.
+The service reads all files as one input, and a folder day=2026-11-01 gives its rows a
+column. Write the pattern in quotes: * and ? match characters, ** matches folders. A local
+file with such a name comes first.
+
 job:JOB runs the stored input of a job again, with other settings: its rows have their IDs
 and the columns of their prompt. A prompt with {{answer}}, or with {{answer.score}} for a
 value in an answer that is JSON, also gets the answers of that job; --where chooses rows
@@ -110,6 +116,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
   rowmill jobs submit docs.jsonl --column body --schema card.json --param temperature=0
   rowmill jobs submit reviews.csv --column text --model llama-3.1-8b --model qwen-3-4b
   rowmill jobs submit https://example.org/big.parquet --column text --id-column id --detach
+  rowmill jobs submit 'lake:reviews/day=2026-11-*/*.parquet' --prompt 'On {{day}}: {{body}}'
   rowmill jobs submit reviews.csv --column text --estimate
   rowmill jobs submit job:job-… --model llama-3.1-8b --system-prompt 'One word: positive or negative?'
   rowmill jobs submit job:job-… --where 'answer.score < 4' --prompt 'Write it better: {{answer.text}}'
@@ -124,7 +131,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
-	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
+	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows, for URLs and for sources, else 0")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a new key)")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
@@ -193,7 +200,7 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 		return err
 	}
 	created := func() {} // called after the job was created
-	if isURL(source) || strings.HasPrefix(source, "job:") {
+	if isURL(source) || strings.HasPrefix(source, "job:") || namesSource(source) {
 		if err := s.setURL(source); err != nil {
 			return exit.WithCode(exit.Usage, err)
 		}
@@ -469,14 +476,28 @@ func isURL(address string) bool {
 	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
 }
 
+// namesSource reports whether an input names files of a source: it has the form NAME:PATTERN, and
+// no local file has this name.
+func namesSource(address string) bool {
+	_, _, ok := sources.SplitName(address)
+	if ok {
+		_, err := os.Stat(address)
+		ok = err != nil
+	}
+	return ok
+}
+
 // defaultResultName returns the default name for the results of an input: its file name without
-// endings.
+// endings. For files of a source it is the name of the source.
 func defaultResultName(address string) string {
 	if u, err := url.Parse(address); err == nil && isURL(address) {
 		address = u.Path
 	}
+	if source, _, _ := strings.Cut(address, ":"); namesSource(address) {
+		address = source
+	}
 	name := filepath.Base(filepath.Clean(address))
-	name = strings.TrimSuffix(name, ".gz")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
 	name = strings.TrimSuffix(name, filepath.Ext(name))
 	if name == "" || name == stdout || name == "/" || name == "." {
 		return "rowmill"

@@ -185,6 +185,19 @@ func TestSubmitURL(t *testing.T) {
 	}
 }
 
+// A pattern of a source goes to the service, unless a local file has this name.
+func TestSubmitSource(t *testing.T) { //nolint:paralleltest // it changes the working directory
+	t.Chdir(t.TempDir())
+	write(t, ".", "lake:local", "one\n")
+	s := newService(t, done)
+	c := newCall(t, s)
+	c.run("submit", "lake:reviews/*.csv", "--detach", "--column", "a").want(t, 0, "using priority 1")
+	if got := s.submissions[0]; got["inputs"] != "lake:reviews/*.csv" || got["column_name"] != "a" {
+		t.Errorf("sent %v", got)
+	}
+	c.run("submit", "lake:local", "--detach").want(t, 0, "1 rows of plain text")
+}
+
 func TestSubmitPriority(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

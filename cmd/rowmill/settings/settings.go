@@ -62,7 +62,11 @@ type Settings struct {
 	Cluster Cluster       `yaml:"cluster"`
 	Inputs  Inputs        `yaml:"inputs"`
 	Jobs    Jobs          `yaml:"jobs"`
-	Engines []Engine      `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
+
+	// Sources maps names to places with files that jobs read as NAME:PATTERN. Default: none.
+	Sources map[string]Source `yaml:"sources"`
+
+	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
 
 	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
 	// of prompts and answers, this node sends to an engine that has no limits of its

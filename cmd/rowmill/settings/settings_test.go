@@ -75,6 +75,7 @@ func TestEveryType(t *testing.T) {
 data: /srv/mill
 inputs: {max_bytes: 1.5GiB, max_row_bytes: 1000, allow_loopback: false, max_rows: 5_000}
 jobs: {max_failed_rows: 1, part_interval: 250ms, weights: {acme: 3}}
+sources: {lake: {url: 's3://lake/raw', credentials: file, profile: lake, accounts: [acme], prefixes: [reviews]}}
 engines:
 - http://127.0.0.1:8000
 - {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
@@ -89,6 +90,7 @@ quotas: [{priority: 1, row_quota: 7}]
 	want.Inputs.MaxBytes, want.Inputs.MaxRowBytes, want.Inputs.AllowLoopback, want.Inputs.MaxRows = 3<<29, 1000, false, 5000
 	want.Jobs.MaxFailedRows, want.Jobs.PartInterval, want.Jobs.MaxActive = &one, 250*time.Millisecond, 3
 	want.Jobs.Weights = map[string]int{"acme": 3}
+	want.Sources = map[string]Source{"lake": {URL: "s3://lake/raw", Credentials: "file", Profile: "lake", Accounts: []string{"acme"}, Prefixes: []string{"reviews"}}}
 	want.Engines = []Engine{
 		{URL: "http://127.0.0.1:8000"},
 		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
@@ -185,6 +187,19 @@ func TestComplaints(t *testing.T) {
 		{name: "header of two lines", file: "tracing: {headers: 'a=b%0d%0ac'}", want: []string{"tracing.headers: entry 1 of 1"}},
 		{name: "unknown sampler", environ: "OTEL_TRACES_SAMPLER=jaeger_remote", file: "tracing: {endpoint: 'http://c'}", want: []string{`OTEL_TRACES_SAMPLER: "jaeger_remote" is not supported`, "tracing.sample"}},
 		{name: "sampler without a share", environ: "OTEL_TRACES_SAMPLER=traceidratio", file: "tracing: {endpoint: 'http://c'}", want: []string{"OTEL_TRACES_SAMPLER_ARG: must be a number"}},
+		{name: "source without a place", file: "sources: {lake: {}}", want: []string{"sources.lake.url: must be s3://BUCKET, s3://BUCKET/PREFIX or file:///DIRECTORY"}},
+		{name: "source with a relative folder", file: "sources: {lake: {url: 'file://data/x'}}", want: []string{"sources.lake.url: must be"}},
+		{name: "source without a bucket", file: "sources: {lake: {url: 's3:///x'}}", want: []string{"sources.lake.url: must be"}},
+		{name: "names of sources", file: "sources: {job: {url: 'file:///a'}, La-ke: {url: 'file:///a'}}", want: []string{"sources.job: the name of a source must not be job", "sources.La-ke: the name of a source must have"}},
+		{name: "folder with a region", file: "sources: {lake: {url: 'file:///a', region: r, endpoint: 'http://e', credentials: role, credentials_file: f, profile: p}}", want: []string{
+			"sources.lake.region: is only for", "sources.lake.endpoint: is", "sources.lake.credentials: is", "sources.lake.credentials_file: is", "sources.lake.profile: is",
+		}},
+		{name: "credentials of a source", file: "sources: {lake: {url: 's3://b', endpoint: e, credentials: password, credentials_file: f, profile: p}}", want: []string{
+			"sources.lake.endpoint: must be an http", `sources.lake.credentials: must be environment, file or role, is "password"`, "sources.lake.credentials_file: needs", "sources.lake.profile: needs",
+		}},
+		{name: "rules of a source", file: "sources: {lake: {url: 's3://b', prefixes: [a/, ../b], accounts: ['']}}", want: []string{`sources.lake.prefixes[1]: must be the path of a folder`, "sources.lake.accounts[0]: must name"}},
+		{name: "unknown key of a source", file: "sources: {lake: {uri: 's3://b'}}", want: []string{":1: unknown key sources.lake.uri"}},
+		{name: "sources in a variable", environ: "ROWMILL_SOURCES=lake", want: []string{"sources must be a mapping"}},
 		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
 		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
 		{name: "URL of the audit webhook", file: "log: {audit_webhook: 'http://siem/?token=hush'}", want: []string{"log.audit_webhook: must be an http or https URL", "together with log.audit_webhook_secret"}},

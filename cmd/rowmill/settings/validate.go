@@ -33,7 +33,7 @@ func runChecks(rules ...func(requireFunc)) error {
 // Validate returns an error for each invalid setting. Each error names its setting.
 func (s Settings) Validate() error {
 	fields := func(check requireFunc) { checkFields(reflect.ValueOf(s), "", "", check) }
-	return runChecks(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines)
+	return runChecks(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines, s.checkSources)
 }
 
 func (s Settings) check(require requireFunc) {
