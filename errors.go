@@ -88,6 +88,7 @@ const (
 	CodeTooManyFailedRows = "too_many_failed_rows"
 	CodeEngineError       = "engine_error"
 	CodeWindowExpired     = "window_expired" // a batch reached its Raw.Deadline
+	CodeOutputFailed      = "output_failed"  // the results could not be written to Spec.Sink
 	CodeInternalError     = "internal_error"
 )
 

@@ -85,6 +85,7 @@ type Lineage struct {
 	InputOf     *string  `json:"input_of"`             // this job reads the stored input of that job
 	AnswersOf   *string  `json:"answers_of,omitempty"` // this job reads the answers of that job, too
 	Where       string   `json:"where,omitempty"`      // which of these answers, see AnswerChoice
+	Output      string   `json:"output,omitempty"`     // folder of a source to which this job writes its results, as NAME:FOLDER/
 	Reuse       *Reuse   `json:"reuse,omitempty"`      // this job takes over equal rows of those jobs
 	Set         []string `json:"set,omitempty"`        // ids of all jobs that POST /v1/sets created together, in order; empty for other jobs
 	Continues   *string  `json:"continues"`            // the ended job from which this job takes over committed rows
@@ -212,6 +213,9 @@ type Spec struct {
 
 	AnswerChoice
 
+	// Sink is the folder for the results; nil for none.
+	Sink *Sink `json:"sink,omitempty"`
+
 	// Reuse takes over rows of finished jobs; nil for none. Their specifications give the same
 	// answers, see AnswerDifference.
 	Reuse *Reuse `json:"reuse,omitempty"`
@@ -252,6 +256,12 @@ type Spec struct {
 type AnswerChoice struct {
 	FromAnswers bool   `json:"from_answers,omitempty"` // read the rows that have an answer, and give the answers to the prompt
 	Where       string `json:"where,omitempty"`        // read only rows whose answer meets this condition, see input.ParseCondition; only with FromAnswers
+}
+
+// Sink says where a job writes its results, in addition to its own result files.
+type Sink struct {
+	Folder string `json:"folder"`         // NAME:FOLDER/, see package sources
+	Base   string `json:"base,omitempty"` // folder of the input files; their results are at the same paths below it
 }
 
 // Reuse says which rows of finished jobs a job takes over.

@@ -383,6 +383,11 @@ func (r *committer) makeResults(c actor.Context) {
 func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store.Artifact) {
 	now, lastRow, servers := r.cfg.Clock(), r.lastRow, r.servers
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
+		if r.job.spec.Sink != nil {
+			if err := r.deliver(ctx, artifacts); err != nil {
+				return store.Record{}, err
+			}
+		}
 		estimate := func(*store.Record) {}
 		if r.job.spec.Estimate {
 			answers, err := readSample(ctx, r.cfg.Blob, artifacts, int(r.job.manifest.Rows))
@@ -401,6 +406,18 @@ func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store
 			estimate(rec)
 		})
 	}, func(span *tracing.Span) { span.Observe(r.metrics.finalise, time.Since(lastRow).Seconds()) })
+}
+
+// deliver writes the results to the sink of the job.
+func (r *committer) deliver(ctx context.Context, artifacts map[string]store.Artifact) error {
+	spec := r.job.spec
+	sink, err := r.cfg.Inputs.Sources.FindSink(spec.Account, spec.Sink.Folder)
+	if err != nil {
+		failure := rowmill.Failf(rowmill.CodeOutputFailed, "The results cannot be written to %s any more. Ask the operator to check the setting sources of all nodes, then resume the job: no row runs again.", spec.Sink.Folder)
+		failure.AdditionalContext = err.Error()
+		return failure
+	}
+	return archive.Deliver(ctx, r.cfg.Blob, sink, r.job.id, spec, artifacts)
 }
 
 // readSample reads the answered rows of an estimate from its result files, which have this number

@@ -19,7 +19,7 @@ const week = 7 * 24 * time.Hour
 // resume creates a job that continues another.
 func (b *rig) resume(rec store.Record, failed bool) string {
 	spec := rec.Spec
-	spec.URL, spec.Inline, spec.Spooled = "", nil, ""
+	spec.URL, spec.Inline, spec.Spooled, spec.Source = "", nil, "", ""
 	spec.Continue = &rowmill.Continuation{Job: rec.Job.ID, Failed: failed, AllowDuplicate: true}
 	return b.submit(spec)
 }

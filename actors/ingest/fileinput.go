@@ -2,14 +2,12 @@ package ingest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"slices"
-
-	"github.com/klauspost/compress/gzip"
+	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
@@ -17,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/panics"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -39,61 +38,33 @@ func (g *ingester) listFiles(ctx context.Context, source store.Record) (*sources
 		failure.AdditionalContext = err.Error()
 		return nil, nil, failure
 	}
-	key := layout.FileListKey(g.rec.Job.ID)
-	list, err := readFileList(ctx, g.Bucket, key)
-	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != g.rec.Job.ID {
-		if err = g.Bucket.Copy(ctx, layout.FileListKey(source.Job.ID), key); err == nil {
-			list, err = readFileList(ctx, g.Bucket, key)
+	id := g.rec.Job.ID
+	list, err := archive.ReadFileList(ctx, g.Bucket, id)
+	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != id {
+		if err = g.copyFileList(ctx, source.Job.ID); err == nil {
+			list, err = archive.ReadFileList(ctx, g.Bucket, id)
 		}
 	}
 	if errors.Is(err, rowmill.ErrNotFound) {
 		if list, err = files.List(ctx); err == nil {
-			err = writeFileList(ctx, g.Bucket, key, list)
+			err = archive.WriteFileList(ctx, g.Bucket, id, list)
 		}
 	}
 	return files, list, err
 }
 
-// writeFileList stores a list of files as compressed JSON Lines.
-func writeFileList(ctx context.Context, bucket blob.Bucket, key string, list []sources.File) error {
-	_, err := blob.Write(ctx, bucket, key, layout.Bytes, func(w io.Writer) error {
-		packed := gzip.NewWriter(w)
-		lines := json.NewEncoder(packed)
-		for _, file := range list {
-			if err := lines.Encode(file); err != nil {
-				return err
-			}
-		}
-		return packed.Close()
-	})
-	if err != nil {
-		return fmt.Errorf("write the list of files: %w", err)
-	}
-	return nil
+// copyFileList copies the list of files of a job that this job continues.
+func (g *ingester) copyFileList(ctx context.Context, from string) error {
+	return g.Bucket.Copy(ctx, layout.FileListKey(from), layout.FileListKey(g.rec.Job.ID))
 }
 
-// readFileList returns a stored list of files, or rowmill.ErrNotFound.
-func readFileList(ctx context.Context, bucket blob.Bucket, key string) (list []sources.File, err error) {
-	o, err := bucket.Open(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("open the list of files: %w", err)
+// writeFileRows adds the number of rows of each file to the list of files: the results go to a file
+// for each of them.
+func (g *ingester) writeFileRows(ctx context.Context) error {
+	if g.files == nil || g.spec.Sink == nil {
+		return nil
 	}
-	defer o.Close()
-	packed, err := gzip.NewReader(blob.NewReader(o))
-	if err != nil {
-		return nil, fmt.Errorf("read the list of files: %w", err)
-	}
-	for lines := json.NewDecoder(packed); ; {
-		var file sources.File
-		err := lines.Decode(&file)
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the list of files: %w", err)
-		}
-		list = append(list, file)
-	}
+	return archive.WriteFileList(ctx, g.Bucket, g.rec.Job.ID, g.files.list)
 }
 
 // fileRows is the input.Reader of the files of a source, one after the other.
@@ -107,6 +78,7 @@ type fileRows struct {
 	queue   *fileQueue[*openFile]
 	current *openFile // nil before the first file, and between two files
 	rows    int64     // number of rows of all files so far
+	before  int64     // number of rows of the files before the current file
 	row     int64     // number of the current row within its file
 }
 
@@ -240,7 +212,9 @@ func (r *fileRows) Next(row *rowmill.Row) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			r.current.close()
-			r.current = nil
+			at, _ := slices.BinarySearchFunc(r.list, r.current.file.Path, func(f sources.File, path string) int { return strings.Compare(f.Path, path) })
+			r.list[at].Rows = r.rows - r.before
+			r.current, r.before = nil, r.rows
 			continue
 		case err != nil:
 			return nameFile(r.files, r.current.file, err)

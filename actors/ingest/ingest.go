@@ -220,6 +220,9 @@ func (g *ingester) writeManifestAndLists(ctx context.Context, m *shard.Manifest)
 			return err
 		}
 	}
+	if err := g.writeFileRows(ctx); err != nil {
+		return err
+	}
 	return writeManifest(ctx, g.Bucket, g.id, *m)
 }
 

@@ -74,6 +74,11 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 			return m, false, fmt.Errorf("copy the kept columns: %w", t.explain(err))
 		}
 	}
+	if g.spec.Sink != nil {
+		if err := g.copyFileList(ctx, t.old.Job.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) { // a job has no list if its rows are not files of a source
+			return m, false, fmt.Errorf("copy the list of files: %w", err)
+		}
+	}
 	shelf := archive.New(struct {
 		store.Jobs
 		store.Parts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -146,4 +147,14 @@ func (s *Source) Open(ctx context.Context, info blob.ObjectInfo) (blob.Object, e
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	b.blocks.addObject(o, nil)
 	return o, nil
+}
+
+// Write writes an object. Readers see it when it is complete.
+func (s *Source) Write(ctx context.Context, key string, write func(w io.Writer) error) error {
+	b, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = blob.Write(ctx, b, key, "application/octet-stream", write)
+	return err
 }

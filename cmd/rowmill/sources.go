@@ -17,7 +17,7 @@ func (s *nodeStorage) openSources() error {
 	var all []sources.Source
 	for _, name := range slices.Sorted(maps.Keys(s.Settings.Sources)) {
 		set := s.Settings.Sources[name]
-		source := sources.Source{Name: name, Accounts: set.Accounts, Prefixes: set.CleanPrefixes()}
+		source := sources.Source{Name: name, Accounts: set.Accounts, Prefixes: set.CleanPrefixes(), Writable: set.Write, WriteOnly: set.Read != nil && !*set.Read}
 		if dir, inFolder := set.Folder(); inFolder {
 			source.Place = sources.NewFolder(dir, source.Prefixes)
 			all = append(all, source)

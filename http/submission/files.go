@@ -1,7 +1,9 @@
 package submission
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/rowmill/rowmill"
@@ -25,7 +27,36 @@ func (sub *Submission) findSourceFiles(account string) {
 	case err != nil:
 		sub.problems.Add(fieldInputs, "names no files of the source %s: %s", name, err)
 	default:
-		sub.files = files.String()
+		sub.files, sub.base = files.String(), files.Base()
 	}
 	sub.url = ""
+}
+
+// sinkColumn is the name of the column with the answers in the files of a sink, unless the client
+// chooses another name: the files of all jobs have the same columns.
+const sinkColumn = "answer"
+
+// checkSink checks the field output: a folder of a source to which the account may write.
+func (sub *Submission) checkSink(job *CheckedJob, folder string) error {
+	spec, account := &job.Spec, sub.account
+	sink, err := sub.Sources.FindSink(account, folder)
+	names := sub.Sources.SinkNames(account)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound) && len(names) == 0:
+		return errors.New("names a folder, but your account can write to no source; leave it out, or ask the operator for a source with write: true")
+	case errors.Is(err, rowmill.ErrNotFound):
+		return fmt.Errorf("must be a folder of a source, such as %s:answers/; your account can write to %s", names[0], strings.Join(names, ", "))
+	case err != nil:
+		return err
+	}
+	if err := cmp.Or(
+		refuseIf(spec.Estimate, "is not for estimates, which have no results; leave it out"),
+		refuseIf(spec.Limit > 0, "is for jobs that run all rows; leave limit out, or run the other rows first"),
+		refuseIf(sub.ofSet, "cannot be used in a set, because all its jobs would write the same files; submit the jobs one by one"),
+	); err != nil {
+		return err
+	}
+	spec.Output = cmp.Or(spec.Output, sinkColumn)
+	spec.Sink = &rowmill.Sink{Folder: sink.String(), Base: sub.base}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/must"
 )
@@ -45,4 +46,32 @@ func TestCheck_Sources(t *testing.T) {
 		sub.Close()
 	}
 	setup(t).wantField(`{"inputs": "lake:a.csv"}`, "inputs", noURL)
+}
+
+// TestCheck_Sink checks which folders may get the results, and which jobs may have one.
+func TestCheck_Sink(t *testing.T) {
+	t.Parallel()
+	some := sources.New([]sources.Source{{Name: "lake", Accounts: []string{"acme"}, Writable: true}, {Name: "sea"}})
+	for _, c := range []struct{ account, inputs, output, more, folder, base, column, problem string }{
+		{account: "acme", inputs: `"sea:in/day=*/a.csv"`, output: "lake:out//x", folder: "lake:out/x/", base: "in/", column: "answer"},
+		{account: "acme", inputs: `["a"]`, output: "lake:", more: `, "output_name": "label"`, folder: "lake:", column: "label"},
+		{account: "acme", inputs: `["a"]`, output: "sea:out/", problem: "must be a folder of a source, such as lake:answers/; your account can write to lake"},
+		{account: "acme", inputs: `["a"]`, output: "lake:../out/", problem: "the folder must be the path of a folder"},
+		{account: "other", inputs: `["a"]`, output: "lake:out/", problem: "your account can write to no source"},
+		{account: "acme", inputs: `["a"]`, output: "lake:out/", more: `, "limit": 1`, problem: "leave limit out"},
+		{account: "acme", inputs: `["a"]`, output: "lake:out/", more: `, "cost_estimate": true`, problem: "is not for estimates"},
+	} {
+		w := setup(t, func(in *Parser) { in.Sources = some })
+		sub := must.Get(w.Read(t.Context(), strings.NewReader(`{"inputs": `+c.inputs+`, "output": "`+c.output+`"`+c.more+`}`)))(t)
+		job, err := sub.Check(t.Context(), c.account)
+		switch {
+		case c.problem != "":
+			if err == nil || !strings.Contains(err.Error(), "output") || !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("%s for %s: got %v, want %q", c.output, c.account, err, c.problem)
+			}
+		case err != nil || *job.Spec.Sink != (rowmill.Sink{Folder: c.folder, Base: c.base}) || job.Spec.Output != c.column || job.ToRecord(time.Now()).Job.Output != c.folder:
+			t.Errorf("%s: %v", c.output, err)
+		}
+		sub.Close()
+	}
 }

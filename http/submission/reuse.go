@@ -45,7 +45,7 @@ func (sub *Submission) readReuse(job *CheckedJob) {
 		refuseIf(spec.Estimate, "is not for estimates, which do not know how many rows are taken over; leave one of the two out"),
 		refuseIf(spec.Limit > 0, "is for jobs that run all rows; leave limit out"),
 		refuseIf(spec.SeedPerRow, "takes over the answers to equal rows, but random_seed_per_input gives each row its own answer; leave one of the two fields out"),
-		refuseIf(sub.inSet || job.set != nil, "cannot be used in a set; submit the jobs one by one"),
+		refuseIf(sub.ofSet, "cannot be used in a set; submit the jobs one by one"),
 	); err != nil {
 		sub.problems.Add(fieldReuse, "%s", err)
 		return

@@ -112,6 +112,11 @@ func TestReuse(t *testing.T) {
 			t.Errorf("%s: warns %q, want %q", name, text, c.warning)
 		}
 	}
+	set := must.Get(w.Read(t.Context(), strings.NewReader(`{"inputs":["a"],"reuse":{"from":"job-6"},"variants":[{"model":"llama-3.1-8b"},{}]}`)))(t)
+	defer set.Close()
+	if _, err := set.CheckSet(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), "cannot be used in a set") {
+		t.Errorf("a set with reuse: %v", err)
+	}
 	for body, problem := range map[string]string{
 		`"reuse":"nightly"`:                  "must be an object",
 		`"reuse":{"from":"n","by":"number"}`: "must be",

@@ -45,9 +45,10 @@ func (sub *Submission) CheckSet(ctx context.Context, account string) (jobs []*Ch
 	shared := sub.fields
 	for i, fields := range variants {
 		member := sub
+		member.ofSet = true
 		if i > 0 {
 			member = sub.newSubmission(ctx)
-			member.inSet, member.fromJob, member.source = true, sub.jobID, jobs[0].ToRecord(sub.Now())
+			member.inSet, member.ofSet, member.fromJob, member.source = true, true, sub.jobID, jobs[0].ToRecord(sub.Now())
 		}
 		member.fields, member.problems = mergeFields(shared, fields, i > 0), request.Problems{}
 		job, err := member.Check(ctx, account)

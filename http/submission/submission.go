@@ -72,6 +72,7 @@ type Submission struct {
 	url    string    // the URL in inputs; empty if there is none
 	file   string    // the file id in inputs; empty if there is none
 	files  string    // the source and the pattern in inputs; empty if there are none
+	base   string    // the folder of all these files
 	inline bool      // true if inputs is an array of rows
 	seen   rowFacts  // facts about the rows
 	rows   *rowSpool // storage of the rows
@@ -79,6 +80,8 @@ type Submission struct {
 	fromJob string       // the job id in inputs; empty if there is none
 	source  store.Record // the record of this job; empty if it cannot be used
 	inSet   bool         // true if source is the first job of a set, and this is another job of the set
+	ofSet   bool         // true for every job of a set
+	account string       // account of the job
 }
 
 // newSubmission returns an empty submission with a new job id.
@@ -114,6 +117,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*CheckedJob, 
 	if err != nil {
 		return nil, err
 	}
+	sub.account = account
 	sub.findSourceFiles(account)
 	file, err := sub.findFile(ctx, account)
 	if err != nil {
@@ -236,6 +240,9 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Labels, made.Set, made.Reuse = job.labels, job.set, spec.Reuse
+	if spec.Sink != nil {
+		made.Output = spec.Sink.Folder
+	}
 	if spec.FromJob != "" {
 		made.InputOf = &spec.FromJob
 	}

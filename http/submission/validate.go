@@ -63,6 +63,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 			rule,
 		)
 	}
+	var sink string
 	fields := []field{
 		{name: fieldModel, read: func() { spec.Model = sub.findModel(job) }},
 		{name: fieldFunction}, // readCall reads it
@@ -110,6 +111,7 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "truncate_rows", want: "a boolean", into: &spec.TruncateRows},
 		{name: fieldReuse, read: func() { sub.readReuse(job) }},
+		{name: "output", want: "a string", into: &sink, rule: func() error { return sub.checkSink(job, sink) }},
 		{name: "job_priority", want: "the integer " + rowmill.PriorityValues, into: &spec.Priority, rule: func() error { return spec.Priority.Validate() }},
 	}
 	for _, label := range job.labels.ListLabels() {

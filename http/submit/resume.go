@@ -204,7 +204,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	made := &record.Job
 	made.Model, made.Function, made.Labels = was.Model, was.Function, was.Labels
 	made.Name = cmp.Or(want.name, was.Name)
-	made.System, made.Prompt, made.Schema, made.Continues, made.Reuse = was.System, was.Prompt, was.Schema, &was.ID, spec.Reuse
+	made.System, made.Prompt, made.Schema, made.Continues, made.Reuse, made.Output = was.System, was.Prompt, was.Schema, &was.ID, spec.Reuse, was.Output
 	if want.maxTokens == 0 {
 		made.Sampling = was.Sampling
 	}
@@ -235,6 +235,7 @@ func chooseRowsToRun(old store.Record, rows string) (string, error) {
 		return "", request.Errorf(http.StatusConflict, code, format, args...).WithField("status", job.Status)
 	}
 	tooMany := job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeTooManyFailedRows
+	unwritten := job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeOutputFailed // the new job writes the results, even if no row runs
 	if rows == "" {
 		rows = rowsMissing
 		if tooMany || job.Status == rowmill.StatusSucceeded {
@@ -250,7 +251,7 @@ func chooseRowsToRun(old store.Record, rows string) (string, error) {
 		return "", archive.ErrRemoved
 	case rows == rowsRest && old.Spec.Limit == 0 && !old.Spec.Estimate:
 		return refuse("nothing_to_run", `the job had no limit, so its input has no other rows; send {"rows": %q} to run the rows that are not done`, rowsMissing)
-	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) &&
+	case job.NumRows != nil && !unwritten && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) &&
 		(rows == rowsMissing || job.FailedRows == 0) && (rows != rowsRest || !job.HasOtherRows()) && !old.Spec.Estimate:
 		remedy := ""
 		switch {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/rowmill/rowmill/blob"
 )
 
@@ -159,3 +161,52 @@ func (o *folderFile) ReadAt(p []byte, off int64) (int, error) {
 func (o *folderFile) Size() int64 { return o.info.Size }
 
 func (o *folderFile) Info() blob.ObjectInfo { return o.info }
+
+// Write writes a file beside its final name, and renames it when it is on disk.
+func (f *Folder) Write(ctx context.Context, file string, write func(w io.Writer) error) (err error) {
+	root, _, rest, err := f.openRoot(file)
+	if err != nil {
+		return hidePath(err)
+	}
+	defer func() { _ = root.Close() }()
+	name := filepath.FromSlash(rest)
+	folder := filepath.Dir(name)
+	if err := root.MkdirAll(folder, 0o755); err != nil {
+		return hidePath(err)
+	}
+	temporary := filepath.Join(folder, "."+uuid.NewString()+".rowmill")
+	opened, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return hidePath(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(temporary)
+		}
+	}()
+	if err = write(opened); err == nil {
+		err = hidePath(opened.Sync())
+	}
+	if closeErr := opened.Close(); err == nil {
+		err = hidePath(closeErr)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = hidePath(root.Rename(temporary, name))
+	}
+	if err != nil {
+		return err
+	}
+	return syncFolder(root, folder)
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(root *os.Root, folder string) error {
+	opened, err := root.Open(folder)
+	if err != nil {
+		return hidePath(err)
+	}
+	return hidePath(errors.Join(opened.Sync(), opened.Close()))
+}

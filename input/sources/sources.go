@@ -1,6 +1,6 @@
-// Package sources reads files in places that the operator has named. A client names a place and a
-// pattern, such as "lake:reviews/day=2026-11-*/*.parquet", and never holds credentials. The
-// package decides which account may read which files. It lists the files of a pattern, and
+// Package sources reads and writes files in places that the operator has named. A client names a
+// place and a pattern, such as "lake:reviews/day=2026-11-*/*.parquet", and never holds credentials.
+// The package decides which account may use which files. It lists the files of a pattern, and
 // notices when a listed file changes. It does not know jobs, rows or formats.
 //
 // If a file cannot be read, the error is a *rowmill.Failure that names the file and the remedy.
@@ -8,8 +8,10 @@ package sources
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,14 +33,20 @@ type Place interface {
 	// Open opens a file that List returned. If the file has changed since, Open or a later read
 	// returns blob.ErrLost or rowmill.ErrNotFound.
 	Open(ctx context.Context, file blob.ObjectInfo) (blob.Object, error)
+	// Write writes a file, and its folders if needed. A reader sees the whole new file or, before
+	// that and after an error, the file that existed before.
+	Write(ctx context.Context, path string, write func(w io.Writer) error) error
 }
 
-// A Source is a place with a name, and the rules for its readers.
+// A Source is a place with a name, and the rules for its use.
 type Source struct {
 	Name     string
 	Place    Place
-	Accounts []string // accounts that may read the source; empty: all
-	Prefixes []string // folders that may be read, as CleanPrefix returns them; empty: the whole place
+	Accounts []string // accounts that may use the source; empty: all
+	Prefixes []string // folders that may be used, as CleanPrefix returns them; empty: the whole place
+
+	Writable  bool // jobs may write their results to it
+	WriteOnly bool // jobs may not read it
 }
 
 // reserved are names that inputs may begin with for other reasons.
@@ -73,12 +81,18 @@ type Sources struct{ all []Source }
 func New(all []Source) *Sources { return &Sources{all} }
 
 // Names returns the names of the sources that an account may read, sorted.
-func (s *Sources) Names(account string) (names []string) {
+func (s *Sources) Names(account string) []string {
+	return s.names(account, func(source *Source) bool { return !source.WriteOnly })
+}
+
+// names returns the names of the sources that an account may use, and for which may returns true,
+// sorted.
+func (s *Sources) names(account string, may func(*Source) bool) (names []string) {
 	if s == nil {
 		return nil
 	}
-	for _, source := range s.all {
-		if len(source.Accounts) == 0 || slices.Contains(source.Accounts, account) {
+	for i, source := range s.all {
+		if may(&s.all[i]) && (len(source.Accounts) == 0 || slices.Contains(source.Accounts, account)) {
 			names = append(names, source.Name)
 		}
 	}
@@ -125,6 +139,7 @@ type File struct {
 	Path string `json:"path"` // path within the source
 	Size int64  `json:"size"` // bytes
 	ETag string `json:"etag"` // changes with the content
+	Rows int64  `json:"rows"` // number of its rows; 0 until the job has read the file
 }
 
 // String returns the name of the source and the pattern, as a client writes them.
@@ -146,7 +161,7 @@ func (f *Files) List(ctx context.Context) ([]File, error) {
 	files := make([]File, 0, len(infos))
 	for _, info := range infos {
 		if info.Size > 0 {
-			files = append(files, File{info.Key, info.Size, info.ETag})
+			files = append(files, File{Path: info.Key, Size: info.Size, ETag: info.ETag})
 		}
 	}
 	if len(files) == 0 {
@@ -200,4 +215,30 @@ func (f *Files) failure(ctx context.Context, err error, format string, args ...a
 	failure := rowmill.Failf(rowmill.CodeDownloadFailed, format+" Ask the operator to check the setting sources."+f.source.Name+", then resume the job.", args...)
 	failure.AdditionalContext = err.Error()
 	return failure
+}
+
+// EncodeList writes a list of files as JSON Lines.
+func EncodeList(w io.Writer, list []File) error {
+	lines := json.NewEncoder(w)
+	for _, file := range list {
+		if err := lines.Encode(file); err != nil {
+			return fmt.Errorf("write the list of files: %w", err)
+		}
+	}
+	return nil
+}
+
+// DecodeList reads a list of files that EncodeList wrote.
+func DecodeList(r io.Reader) (list []File, err error) {
+	for lines := json.NewDecoder(r); ; {
+		var file File
+		err := lines.Decode(&file)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the list of files: %w", err)
+		}
+		list = append(list, file)
+	}
 }

@@ -115,7 +115,55 @@ func TestPlaces(t *testing.T) {
 			t.Run("list", func(t *testing.T) { testList(t, l) })
 			t.Run("read", func(t *testing.T) { testRead(t, l) })
 			t.Run("change", func(t *testing.T) { testChange(t, l) })
+			t.Run("write", func(t *testing.T) { testWrite(t, l) })
 		})
+	}
+}
+
+// testWrite writes files: a reader sees the whole old or the whole new file, and nothing of a write
+// that failed.
+func testWrite(t *testing.T, l lake) {
+	sink := must.Get(sources.New([]sources.Source{{Name: "lake", Place: l, Writable: true}}).FindSink("default", "lake:out//answers"))(t)
+	read := func() (text string) {
+		t.Helper()
+		files, err := find(t, l, "out/**").List(t.Context())
+		if err != nil {
+			return ""
+		}
+		for _, file := range files {
+			o := must.Get(find(t, l, "out/**").Open(t.Context(), file))(t)
+			text += file.Path + "=" + string(must.Get(io.ReadAll(blob.NewReader(o)))(t)) + " "
+			o.Close()
+		}
+		return text
+	}
+	write := func(text string, end error) error {
+		return sink.Write(t.Context(), "day=1/a.parquet", func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			before := read()
+			if strings.Contains(before, text) {
+				t.Errorf("a reader sees %q during the write of %q", before, text)
+			}
+			return errors.Join(err, end)
+		})
+	}
+	failed := errors.New("failed")
+	if err := write("none", failed); !errors.Is(err, failed) || read() != "" {
+		t.Errorf("after a write that failed with %v there is %q", err, read())
+	}
+	must.Succeed(t, write("first", nil))
+	if got, want := read(), "out/answers/day=1/a.parquet=first "; got != want {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+	if err := write("second", failed); !errors.Is(err, failed) {
+		t.Errorf("a write that fails: %v", err)
+	}
+	if got, want := read(), "out/answers/day=1/a.parquet=first "; got != want {
+		t.Errorf("after a write that failed there is %q, want %q", got, want)
+	}
+	must.Succeed(t, write("third", nil))
+	if got, want := read(), "out/answers/day=1/a.parquet=third "; got != want {
+		t.Errorf("there is %q, want %q", got, want)
 	}
 }
 
@@ -355,5 +403,47 @@ func TestNames(t *testing.T) {
 		if got, err := sources.CleanPrefix(folder); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", folder, got, err, want)
 		}
+	}
+}
+
+// TestFindSink checks who may write where.
+func TestFindSink(t *testing.T) {
+	t.Parallel()
+	all := sources.New([]sources.Source{
+		{Name: "lake", Writable: true, Prefixes: []string{"answers/"}},
+		{Name: "pond", Accounts: []string{"red"}, Writable: true, WriteOnly: true},
+		{Name: "sea"},
+	})
+	for text, want := range map[string]string{
+		"lake:answers/": "lake:answers/", "lake:answers/./new//x": "lake:answers/new/x/", "lake:": "must begin with a folder", "lake:other/": "must begin with a folder",
+		"lake:answers/../x": "without ..", "lake:/answers/": "without a slash", "sea:x/": "not found", "ocean:x/": "not found", "pond:x/": "not found", "answers/": "not found", "s3://lake/x": "not found",
+		"lake:answers/" + strings.Repeat("x", 1024): "at most 1024",
+	} {
+		sink, err := all.FindSink("blue", text)
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && sink.String() != want {
+			t.Errorf("%s: got %v, %v, want %q", text, sink, err, want)
+		}
+	}
+	if sink, err := all.FindSink("red", "pond:"); err != nil || sink.String() != "pond:" {
+		t.Errorf("got %v, %v", sink, err)
+	}
+	if got := all.Names("red"); !slices.Equal(got, []string{"lake", "sea"}) {
+		t.Errorf("red may read %v", got)
+	}
+	if got := all.SinkNames("red"); !slices.Equal(got, []string{"lake", "pond"}) {
+		t.Errorf("red may write to %v", got)
+	}
+}
+
+// A folder that cannot be written fails the job, and the error names the file and the remedy.
+func TestSinkThatIsReadOnly(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "file")
+	must.Succeed(t, os.WriteFile(name, nil, 0o600))
+	sink := must.Get(sources.New([]sources.Source{{Name: "lake", Place: sources.NewFolder(name, nil), Writable: true}}).FindSink("default", "lake:x"))(t)
+	err := sink.Write(t.Context(), "a.parquet", func(io.Writer) error { return nil })
+	var failure *rowmill.Failure
+	if !errors.As(err, &failure) || failure.Code != rowmill.CodeOutputFailed || !strings.Contains(failure.Message, "lake:x/a.parquet cannot be written") || strings.Contains(failure.AdditionalContext, name) {
+		t.Errorf("got %v: %+v", err, failure)
 	}
 }

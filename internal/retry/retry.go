@@ -51,6 +51,10 @@ var (
 	// answer. After that, jobs retry by themselves.
 	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 10 * time.Second}
 
+	// Sinks is for a file that a job writes to a sink. The rows are safe meanwhile. After half an
+	// hour somebody must look, and can resume the job.
+	Sinks = Policy{First: time.Second, Most: 30 * time.Second, For: 30 * time.Minute}
+
 	// Transfers is for a download that makes no progress. Its retries take half a
 	// minute in total, long enough for a restart of the service.
 	Transfers = Policy{First: time.Second, Most: 10 * time.Second, Tries: 7}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
@@ -38,29 +39,52 @@ func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Recor
 	if from.Specification, err = describeSpecification(record.Job, a.Version); err != nil {
 		return err
 	}
-	full, err := a.bucket.Open(ctx, baseKey)
-	if err != nil {
-		return fmt.Errorf("open the result file: %w", err)
+	if record.Spec.Limit > 0 && record.Job.InputRows != nil && len(record.Spec.Keep) > 0 {
+		from.Chosen = shard.ChooseRows(&record.Spec, *record.Job.InputRows)
 	}
-	defer full.Close()
-	rows, err := a.bucket.Open(ctx, rowsKey)
+	wide, closeFiles, err := openWide(ctx, a.bucket, record.Job.ID, &record.Spec, from, baseKey, rowsKey)
 	if err != nil {
-		return fmt.Errorf("open the rows file: %w", err)
+		return err
 	}
-	defer rows.Close()
-	from.Full, from.Rows = full, rows
-	if len(record.Spec.Keep) > 0 {
-		kept, err := a.bucket.Open(ctx, layout.KeptColumnsKey(record.Job.ID))
+	defer closeFiles()
+	return wide.Write(ctx, w, results.Wide, 0, wide.Rows())
+}
+
+// openWide opens the files of a job's results, and its kept columns, as one wide file. from has the
+// settings. The caller must call closeFiles.
+func openWide(ctx context.Context, bucket blob.Bucket, id string, spec *rowmill.Spec, from results.WideSource, baseKey, rowsKey string) (wide *results.WideFile, closeFiles func(), err error) {
+	var open []blob.Object
+	closeFiles = func() {
+		for _, o := range open {
+			o.Close()
+		}
+	}
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("open the kept columns: %w", err)
+			closeFiles()
 		}
-		defer kept.Close()
-		from.Kept = kept
-		if record.Spec.Limit > 0 && record.Job.InputRows != nil {
-			from.Chosen = shard.ChooseRows(&record.Spec, *record.Job.InputRows)
+	}()
+	file := func(what, key string) (results.Source, error) {
+		o, err := bucket.Open(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("open the %s: %w", what, err)
+		}
+		open = append(open, o)
+		return o, nil
+	}
+	if from.Full, err = file("result file", baseKey); err != nil {
+		return nil, nil, err
+	}
+	if from.Rows, err = file("rows file", rowsKey); err != nil {
+		return nil, nil, err
+	}
+	if len(spec.Keep) > 0 {
+		if from.Kept, err = file("kept columns", layout.KeptColumnsKey(id)); err != nil {
+			return nil, nil, err
 		}
 	}
-	return results.WriteWide(ctx, w, from)
+	wide, err = results.OpenWide(from)
+	return wide, closeFiles, err
 }
 
 // describeSpecification returns the settings of a job as JSON, for the metadata of its results.

@@ -75,6 +75,9 @@ func (c *jobCommands) followAndSave(ctx context.Context, api *client.Client, ids
 		}
 		c.printSummary(job, c.Term.Now().Sub(begun))
 	}
+	if s.skip {
+		return nil
+	}
 	return c.saveResults(ctx, api, ids, s)
 }
 
@@ -94,6 +97,9 @@ func (c *jobCommands) printSummary(job client.Job, watchedFor time.Duration) {
 	}
 	if job.DeduplicatedRows > 0 {
 		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.FormatCount(job.DeduplicatedRows))
+	}
+	if job.Output != "" {
+		c.Term.Say("the service has written the results to %s", job.Output)
 	}
 	if job.HasOtherRows() {
 		c.Term.Say("the input has %s rows; run the others: rowmill jobs resume %s --rows rest", terminal.FormatCount(*job.InputRows), job.ID)

@@ -32,6 +32,7 @@ type resultFlags struct {
 	want  client.Results
 	path  string // empty until resolvePath derives it from the name of the input
 	force bool
+	skip  bool           // write no file: the service writes the results to a sink
 	flags *pflag.FlagSet // all these flags
 
 	plainCSV bool // write CSV results as a CSV file, not as a ZIP archive

@@ -74,6 +74,7 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	line("rows", formatRows(job))
 	line("continues", terminal.Deref(job.Continues))
 	line("continued by", terminal.Deref(job.ContinuedBy))
+	line("results in", job.Output)
 	if job.Reuse != nil {
 		line("reuses rows of", job.Reuse.From+", by "+string(job.Reuse.By))
 	}

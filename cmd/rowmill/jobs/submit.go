@@ -127,6 +127,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	flags := cmd.Flags()
 	s.addRowFlags(cmd)
 	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only rows whose answer meets this condition, such as 'answer.score < 4'")
+	flags.StringVar(&s.Sink, "sink", "", "folder of a source of the service, NAME:FOLDER/: the service writes the results there, a file for each file of the input")
 	flags.StringVar(&s.reuse.From, "reuse", "", "take over equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
@@ -188,7 +189,8 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 	if err := s.readFlags(); err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
-	if !s.detach && !s.Estimate {
+	s.save.skip = s.Sink != "" && s.save.path == ""
+	if !s.detach && !s.Estimate && !s.save.skip {
 		if err := s.save.resolvePath(defaultResultName(source)); err != nil {
 			return err
 		}

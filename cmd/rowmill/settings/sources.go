@@ -11,11 +11,12 @@ import (
 	"github.com/rowmill/rowmill/input/sources"
 )
 
-// Source is a place with files that jobs may read, although their clients have no credentials for it.
+// Source is a place with files that jobs may read and write, although their clients have no
+// credentials for it.
 // The name of the source is its key in Settings.Sources.
 type Source struct {
 	// URL is s3://BUCKET or s3://BUCKET/PREFIX, or file:///DIRECTORY. All nodes that own
-	// jobs must be able to read it. Required.
+	// jobs must be able to use it. Required.
 	URL string `yaml:"url"`
 
 	// Region is the region of the bucket, and Endpoint the URL of its S3 service. Default:
@@ -33,11 +34,16 @@ type Source struct {
 	CredentialsFile string `yaml:"credentials_file"`
 	Profile         string `yaml:"profile"`
 
-	// Accounts are the accounts that may read the source. Default: empty, which means all
+	// Read says whether jobs may read the source, and Write whether jobs may write their results
+	// to it. Defaults: true and false.
+	Read  *bool `yaml:"read"`
+	Write bool  `yaml:"write"`
+
+	// Accounts are the accounts that may use the source. Default: empty, which means all
 	// accounts. For other accounts the source does not exist.
 	Accounts []string `yaml:"accounts"`
 
-	// Prefixes are the folders that jobs may read, such as reviews/. Default: empty, which
+	// Prefixes are the folders that jobs may use, such as reviews/. Default: empty, which
 	// means all of URL.
 	Prefixes []string `yaml:"prefixes"`
 }
@@ -89,6 +95,7 @@ func (s Source) checkAs(key string, check requireFunc) {
 	check(slices.Contains([]string{"", "environment", "file", "role"}, s.Credentials), key+".credentials", "must be environment, file or role, is %q", s.Credentials)
 	check(s.Credentials == "file" || s.CredentialsFile == "", key+".credentials_file", "needs credentials: file")
 	check(s.Credentials == "file" || s.Profile == "", key+".profile", "needs credentials: file")
+	check(s.Write || s.Read == nil || *s.Read, key+".read", "must not be false unless write is true; remove the source instead")
 	for i, folder := range s.Prefixes {
 		_, err := sources.CleanPrefix(folder)
 		check(err == nil, fmt.Sprintf("%s.prefixes[%d]", key, i), "%v; it is %q", err, folder)

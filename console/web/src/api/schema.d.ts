@@ -2279,6 +2279,8 @@ export interface components {
             keep_columns?: null | "*" | string[];
             /** @description Only with inputs of the form job:JOB: read only the rows whose answer in that job meets this condition, such as answer.score < 4. A condition compares answer, or a value in an answer that is JSON, with a number or a text by one of = != < <= > >=. The job then waits until that job has succeeded. */
             where?: string | null;
+            /** @description A folder of a source with write: true, as NAME:FOLDER/. The job also writes its results there, as Parquet: a file for each file of a source that it reads, at the same path, or one file. The name of the output column is then answer by default. The job succeeds when all files are written. Not with limit, cost_estimate or a set. */
+            output?: string | null;
             /** @description Take over the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate, random_seed_per_input or a set. */
             reuse?: null | {
                 /** @description The name of jobs, or the id of a job. */
@@ -2803,6 +2805,8 @@ export interface components {
             answers_of?: components["schemas"]["JobIdentifier"];
             /** @description Which of these answers the job reads. Absent for all. */
             where?: string;
+            /** @description The folder of a source to which this job writes its results, NAME:FOLDER/. Absent if there is none. */
+            output?: string;
             /** @description The finished jobs from which this job takes over equal rows. Absent if there are none. */
             reuse?: {
                 from: string;
