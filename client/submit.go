@@ -33,7 +33,7 @@ type Submission struct {
 	Where string `json:"where,omitempty"` // only for inputs of a job: which of its answers to read, such as "answer.score < 4"
 
 	Sink  string `json:"output,omitempty"` // folder of a source for the results: NAME:FOLDER/
-	Reuse *Reuse `json:"reuse,omitempty"` // take over equal rows of finished jobs; nil: run all rows
+	Reuse *Reuse `json:"reuse,omitempty"`  // take over equal rows of finished jobs; nil: run all rows
 
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice

@@ -142,6 +142,6 @@ func (t *textReader) convertReadError(err error) error {
 
 func (t *textReader) close() {
 	if t.inflater != nil {
-		t.inflater.Close() //nolint:errcheck // Read returned the same error
+		_ = t.inflater.Close() // Read returned the same error
 	}
 }

@@ -104,4 +104,6 @@ const parquetEnding = ".parquet"
 
 // Base returns the folder in which all files are, without wildcards: the pattern up to the last
 // slash before the first wildcard. It ends with a slash, or is empty.
-func (f *Files) Base() string { return f.pattern.literal[:strings.LastIndexByte(f.pattern.literal, '/')+1] }
+func (f *Files) Base() string {
+	return f.pattern.literal[:strings.LastIndexByte(f.pattern.literal, '/')+1]
+}
