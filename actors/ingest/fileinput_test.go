@@ -190,18 +190,21 @@ func TestFiles_Refused(t *testing.T) {
 	r.file(t, "long/a.txt", "1\n2\n")
 	r.file(t, "long/b.txt", "3\n4\n")
 	r.Limits = input.Limits{MaxRows: 3}
-	for want, spec := range map[string]rowmill.Spec{
-		`File lake:column/b.csv: The input file has no column "text", which column_name names`: {Source: "lake:column/*", ColumnChoice: column("text")},
-		`File lake:column/b.csv: The input file has no column "text", which the prompt names`:  {Source: "lake:column/*", Function: templateOf("{{text}}", "text")},
-		`File lake:good/a.csv: The input file has no column "day"`:                             {Source: "lake:good/*", Function: templateOf("{{day}} {{text}}", "day", "text")},
-		`File lake:row/b.csv: Line 3 of the CSV input has 1 fields`:                            {Source: "lake:row/*", ColumnChoice: column("text")},
-		`The id column "id" of the file lake:ids/b.parquet has another type`:                   {Source: "lake:ids/*", ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: "id"}},
-		`The input has no data rows`:                                                      {Source: "lake:empty/*"},
-		`Row 1 of the file lake:chats/b.jsonl is no chat`:                                 {Source: "lake:chats/*", Messages: true, ColumnChoice: column("text")},
-		`File lake:day=1/a.csv: All columns of the prompt come from the names of folders`: {Source: "lake:day=1/*", Function: templateOf("{{day}}", "day")},
-		`The files of lake:long/* have more than 3 rows`:                                  {Source: "lake:long/*"},
+	for _, c := range []struct {
+		want string
+		spec rowmill.Spec
+	}{
+		{`File lake:column/b.csv: The input file has no column "text", which column_name names`, rowmill.Spec{Source: "lake:column/*", ColumnChoice: column("text")}},
+		{`File lake:column/b.csv: The input file has no column "text", which the prompt names`, rowmill.Spec{Source: "lake:column/*", Function: templateOf("{{text}}", "text")}},
+		{`File lake:good/a.csv: The input file has no column "day"`, rowmill.Spec{Source: "lake:good/*", Function: templateOf("{{day}} {{text}}", "day", "text")}},
+		{`File lake:row/b.csv: Line 3 of the CSV input has 1 fields`, rowmill.Spec{Source: "lake:row/*", ColumnChoice: column("text")}},
+		{`The id column "id" of the file lake:ids/b.parquet has another type`, rowmill.Spec{Source: "lake:ids/*", ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: "id"}}},
+		{`The input has no data rows`, rowmill.Spec{Source: "lake:empty/*"}},
+		{`Row 1 of the file lake:chats/b.jsonl is no chat`, rowmill.Spec{Source: "lake:chats/*", Messages: true, ColumnChoice: column("text")}},
+		{`File lake:day=1/a.csv: All columns of the prompt come from the names of folders`, rowmill.Spec{Source: "lake:day=1/*", Function: templateOf("{{day}}", "day")}},
+		{`The files of lake:long/* have more than 3 rows`, rowmill.Spec{Source: "lake:long/*"}},
 	} {
-		r.fails(t, spec, rowmill.CodeInvalidInputFile, want)
+		r.fails(t, c.spec, rowmill.CodeInvalidInputFile, c.want)
 	}
 	r.fails(t, rowmill.Spec{Source: "lake:none/*"}, rowmill.CodeDownloadFailed, "No file with content matches lake:none/*")
 	r.fails(t, rowmill.Spec{Source: "pond:a/*"}, rowmill.CodeDownloadFailed, "The source of pond:a/* cannot be read any more")
