@@ -149,6 +149,32 @@ func TestFiles(t *testing.T) {
 	}
 	r.reads(t, rowmill.Spec{Source: "lake:all/**", ColumnChoice: column("text"), RowChoice: rowmill.RowChoice{Limit: 3, Sample: rowmill.SampleFirst}}, texts[:3]...)
 
+	// An estimate and a job with a limit read all files, and a later job runs the other rows.
+	for name, spec := range map[string]rowmill.Spec{
+		"estimate": {Estimate: true},
+		"limit":    {RowChoice: rowmill.RowChoice{Limit: 2, Sample: rowmill.SampleFirst}},
+	} {
+		spec.Source, spec.ColumnChoice = "lake:all/**", rowmill.ColumnChoice{Column: "text", Keep: []string{"day"}}
+		if spec.Estimate {
+			spec.Keep = nil
+		}
+		first, fence := r.job(t, spec)
+		if m := r.runs(t, first, fence); m.InputRows != int64(len(texts)) {
+			t.Errorf("%s: the whole input has %d rows, want %d", name, m.InputRows, len(texts))
+		}
+		if spec.Estimate {
+			continue
+		}
+		if got := r.keptText(t, layout.KeptColumnsKey(first.Job.ID)); got != "day=1|day=1|day=1|day=2|day=2|day=2|day=3|day=3" {
+			t.Errorf("%s: kept %s", name, got)
+		}
+		r.cancel(t, first.Job.ID)
+		rest, fence := r.job(t, rowmill.Spec{ColumnChoice: spec.ColumnChoice, Continue: &rowmill.Continuation{Job: first.Job.ID, Rest: true}})
+		if got := r.texts(t, rest, r.runs(t, rest, fence)); !slices.Equal(got, texts) {
+			t.Errorf("%s: the job with the rest has %q", name, got)
+		}
+	}
+
 	// The first file decides the name of the column.
 	r.file(t, "first/a.csv", "body,id\nx,1\n")
 	r.file(t, "first/b.csv", "id,body\n2,y\n")

@@ -169,8 +169,10 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 // cutFrom writes the shards of a job's input and their list. source is the record of
 // this job, or of the job that this job continues.
 func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
-	if err := g.keepColumns(ctx, source); err != nil {
-		return m, err
+	if !keepsAfterCut(source) {
+		if err := g.keepColumns(ctx, source); err != nil {
+			return m, err
+		}
 	}
 	switch {
 	case g.spec.Reuse != nil:
@@ -195,8 +197,18 @@ func (g *ingester) cutInput(ctx context.Context, source store.Record) (m shard.M
 	if m, err = g.cutRows(ctx, rows, results.FieldColumns(source.Spec.Function)); err != nil {
 		return m, err
 	}
+	if keepsAfterCut(source) {
+		if err := g.keepColumns(ctx, source); err != nil {
+			return m, err
+		}
+	}
 	return m, g.writeManifestAndLists(ctx, &m)
 }
+
+// keepsAfterCut reports whether the kept columns are stored after the shards. The columns of many files of
+// a source take long to read, and rows can run meanwhile. Other inputs are in the bucket, so a missing
+// column is found first.
+func keepsAfterCut(source store.Record) bool { return source.Spec.Source != "" }
 
 // dropDownload removes the stored download after its shards are written. If this fails,
 // the object is removed later together with the input.
