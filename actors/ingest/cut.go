@@ -38,6 +38,9 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	if g.follower != nil {
 		g.follower.rest = counted.rest
 	}
+	if g.files != nil {
+		g.files.setRest(counted.rest)
+	}
 	announcer := g.startAnnouncer(EarlyShards{IDType: m.IDType, Fields: fields}, counted)
 	counted.begin(ctx)
 	err := g.cutAll(ctx, moment, rows, counted, announcer, &m)

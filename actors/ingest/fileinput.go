@@ -70,23 +70,40 @@ func (g *ingester) writeFileRows(ctx context.Context) error {
 // fileRows is the input.Reader of the files of a source, one after the other.
 type fileRows struct {
 	files  *sources.Files
-	list   []sources.File
+	list   []sources.File // gets the number of rows of each file when the file is read
 	limits input.Limits
 	types  rowmill.IDType // type of the IDs of all files
 	idName string         // name of the ID column
 
 	queue   *fileQueue[*openFile]
-	current *openFile // nil before the first file, and between two files
-	rows    int64     // number of rows of all files so far
-	before  int64     // number of rows of the files before the current file
-	row     int64     // number of the current row within its file
+	rest    func(wait func()) error // see processorTurn.releaseDuring: a source can be slow, and other inputs need the processor
+	current *openFile               // nil before the first file, and between two files
+	rows    int64                   // number of rows of all files so far
+	before  int64                   // number of rows of the files before the current file
+	row     int64                   // number of the current row within its file
 }
 
 // An openFile is one file of a source that is being read.
 type openFile struct {
 	input.Reader // nil if the file has no content
-	object       blob.Object
+	object       *restingObject
 	file         sources.File
+}
+
+// A restingObject is an object that is read without a processor.
+type restingObject struct {
+	blob.Object
+	rest func(wait func()) error // see fileRows.rest; nil while the file is opened before its turn
+}
+
+func (o *restingObject) ReadAt(p []byte, off int64) (n int, err error) {
+	if o.rest == nil {
+		return o.Object.ReadAt(p, off)
+	}
+	if restErr := o.rest(func() { n, err = o.Object.ReadAt(p, off) }); restErr != nil {
+		return 0, restErr
+	}
+	return n, err
 }
 
 // close closes the file, which was only read.
@@ -108,7 +125,7 @@ func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Re
 	if err != nil {
 		return nil, err
 	}
-	r := &fileRows{files: files, list: list, limits: opts.Limits, idName: opts.IDColumn}
+	r := &fileRows{files: files, list: list, limits: opts.Limits, idName: opts.IDColumn, rest: func(wait func()) error { wait(); return nil }}
 	first := 0
 	for ; first < len(list); first++ {
 		file, err := openRows(ctx, files, list[first], opts)
@@ -142,10 +159,11 @@ func openRows(ctx context.Context, files *sources.Files, file sources.File, opts
 	if err != nil {
 		return nil, nameFile(files, file, err)
 	}
-	o, err := files.Open(ctx, file)
+	object, err := files.Open(ctx, file)
 	if err != nil {
 		return nil, err
 	}
+	o := &restingObject{Object: object}
 	rows, err := input.Open(o, file.Size, opts)
 	if err != nil && !errors.Is(err, input.ErrEmpty) {
 		return nil, errors.Join(nameFile(files, file, err), o.Close())
@@ -230,7 +248,12 @@ func (r *fileRows) Next(row *rowmill.Row) error {
 // nextFile begins to read the next file with content. After the last file it returns io.EOF.
 func (r *fileRows) nextFile() error {
 	for {
-		file, err := r.queue.next()
+		var file *openFile
+		var err error
+		if restErr := r.rest(func() { file, err = r.queue.next() }); restErr != nil && err == nil {
+			file.close()
+			return restErr
+		}
 		if err != nil {
 			return err
 		}
@@ -238,11 +261,18 @@ func (r *fileRows) nextFile() error {
 			file.close()
 			continue
 		}
-		r.current = file
+		r.current, file.object.rest = file, r.rest
 		if types := file.IDType(); types != r.types {
 			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The id column %q of the file %s has another type than in the files before. Write it with one type in all files.", r.idName, r.files.Title(file.file))
 		}
 		return nil
+	}
+}
+
+// setRest sets how the reader waits for a source.
+func (r *fileRows) setRest(rest func(wait func()) error) {
+	if r.rest = rest; r.current != nil {
+		r.current.object.rest = rest
 	}
 }
 

@@ -35,6 +35,7 @@ type lakeRig struct {
 	open   int
 	most   int                     // largest number of files that were open at the same time
 	before func(path string) error // called before a file is opened; nil for nothing
+	read   func()                  // called before a read; nil for nothing
 }
 
 func setupLake(t *testing.T) *lakeRig {
@@ -67,6 +68,13 @@ func (p *countedPlace) Open(ctx context.Context, file blob.ObjectInfo) (blob.Obj
 type countedObject struct {
 	blob.Object
 	rig *lakeRig
+}
+
+func (o *countedObject) ReadAt(p []byte, off int64) (int, error) {
+	if o.rig.read != nil {
+		o.rig.read()
+	}
+	return o.Object.ReadAt(p, off)
 }
 
 func (o *countedObject) Close() error {
@@ -319,6 +327,30 @@ func TestFiles_RowsRunEarly(t *testing.T) {
 	r.ShardRows = 4
 	rec, fence := r.job(t, rowmill.Spec{Source: "lake:x/*"})
 	if m := r.runs(t, rec, fence); m.Rows != 6*filesAhead {
+		t.Errorf("read %d rows", m.Rows)
+	}
+	r.closed(t)
+}
+
+// TestFiles_NeedNoProcessorToWait wants other work to get the only processor while a source is read.
+func TestFiles_NeedNoProcessorToWait(t *testing.T) {
+	t.Parallel()
+	r := setupLake(t)
+	processor := make(chan struct{}, 1)
+	r.Compute = func(context.Context) (func(), bool) {
+		processor <- struct{}{}
+		return func() { <-processor }, true
+	}
+	r.read = func() { // if the reader has the processor, the test hangs
+		processor <- struct{}{}
+		<-processor
+	}
+	for n := range filesAhead + 10 {
+		r.file(t, fmt.Sprintf("x/%03d.txt", n), strings.Repeat("a row\n", 1<<12))
+	}
+	r.file(t, "x/long.txt", strings.Repeat("a row\n", 1<<18))
+	rec, fence := r.job(t, rowmill.Spec{Source: "lake:x/*"})
+	if m := r.runs(t, rec, fence); m.Rows != (filesAhead+10)<<12+1<<18 {
 		t.Errorf("read %d rows", m.Rows)
 	}
 	r.closed(t)

@@ -111,7 +111,7 @@ func (c SourceConfig) credentials(b *Bucket) *credentials.Credentials {
 func (s *Source) List(ctx context.Context, prefix string, match func(key string) bool, most int) ([]blob.ObjectInfo, error) {
 	b, err := s.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.report(ctx, "connect", err)
 	}
 	found, err := retryCallFor(ctx, b, func(ctx context.Context) (found []blob.ObjectInfo, err error) {
 		ctx, cancel := context.WithCancel(ctx) // ends the listing early
@@ -131,7 +131,7 @@ func (s *Source) List(ctx context.Context, prefix string, match func(key string)
 		return found, ctx.Err() // when ctx ends, the iterator stops without an error
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list objects: %w", err)
+		return nil, s.report(ctx, "list objects", err)
 	}
 	return found, nil
 }
@@ -141,12 +141,42 @@ func (s *Source) List(ctx context.Context, prefix string, match func(key string)
 func (s *Source) Open(ctx context.Context, info blob.ObjectInfo) (blob.Object, error) {
 	b, err := s.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.report(ctx, "connect", err)
 	}
 	o := &object{bucket: b, key: info.Key, size: info.Size, etag: strings.Trim(info.ETag, `"`), modified: info.Modified}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	b.blocks.addObject(o, nil)
-	return o, nil
+	return &sourceObject{o, s}, nil
+}
+
+// sourceObject is an open object of a Source.
+type sourceObject struct {
+	*object
+	source *Source
+}
+
+// ReadAt reads from the version that was listed.
+func (o *sourceObject) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.object.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = o.source.report(o.ctx, "read object", err)
+	}
+	return n, err
+}
+
+// report logs an error, and returns an error for clients: they need not know the server and the
+// bucket. It returns the errors unchanged that say that an object or the caller has gone.
+func (s *Source) report(ctx context.Context, action string, err error) error {
+	var answer minio.ErrorResponse
+	switch {
+	case ctx.Err() != nil, errors.Is(err, blob.ErrLost), isNotFound(err), errors.Is(err, errCredentials): // connect has logged errCredentials
+		return err
+	}
+	s.config.bucketConfig().Logger.Warn("a source cannot be read", "bucket", s.config.Bucket, "action", action, "err", err)
+	if errors.As(err, &answer) {
+		return fmt.Errorf("%s: S3 status %d, code %s", action, answer.StatusCode, answer.Code)
+	}
+	return fmt.Errorf("%s: the S3 service did not answer as expected; the log of the node has the cause", action)
 }
 
 // Write writes an object. Readers see it when it is complete.

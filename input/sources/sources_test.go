@@ -2,10 +2,12 @@ package sources_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,20 +307,38 @@ func TestFolder_SameSize(t *testing.T) {
 	fails(t, err, "has changed")
 }
 
-// TestS3_WrongCredentials checks that errors say which setting is wrong, without secrets.
-func TestS3_WrongCredentials(t *testing.T) {
+// TestS3_Errors checks that errors say which setting is wrong, without secrets, and without names that
+// clients need not know.
+func TestS3_Errors(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
-	file := credentialsFile(t, server, "a-wrong-secret")
-	for name, config := range map[string]s3.SourceConfig{
-		"wrong secret": {File: file, Profile: "lake"}, "no such profile": {File: file, Profile: "pond"}, "no such file": {File: file + "-missing"},
+	wrong, right := credentialsFile(t, server, "a-wrong-secret"), credentialsFile(t, server, server.SecretKey)
+	for name, c := range map[string]struct {
+		config s3.SourceConfig
+		want   string
+	}{
+		"wrong secret":    {s3.SourceConfig{File: wrong, Profile: "lake"}, "code SignatureDoesNotMatch"},
+		"no such profile": {s3.SourceConfig{File: wrong, Profile: "pond"}, "the credentials of the source cannot be read"},
+		"no such file":    {s3.SourceConfig{File: wrong + "-missing"}, "the credentials of the source cannot be read"},
+		"no such bucket":  {s3.SourceConfig{File: right, Profile: "lake", Bucket: "no-such-bucket"}, "code NoSuchBucket"},
 	} {
-		config.Endpoint, config.Region, config.Bucket, config.Credentials = server.Endpoint, s3test.Region, server.Bucket, s3.FileCredentials
-		_, err := find(t, openS3(t, config), "a/**").List(t.Context())
+		var log bytes.Buffer
+		c.config.Endpoint, c.config.Region, c.config.Credentials, c.config.Logger = server.Endpoint, s3test.Region, s3.FileCredentials, slog.New(slog.NewTextHandler(&log, nil))
+		c.config.Bucket = cmp.Or(c.config.Bucket, server.Bucket)
+		_, err := find(t, openS3(t, c.config), "a/**").List(t.Context())
 		fails(t, err, "check the setting sources.lake")
 		var failure *rowmill.Failure
-		if errors.As(err, &failure); failure != nil && (strings.Contains(failure.AdditionalContext, "a-wrong-secret") || strings.Contains(failure.AdditionalContext, file)) {
-			t.Errorf("%s: %q has a secret or a path of the server", name, failure.AdditionalContext)
+		if !errors.As(err, &failure) || !strings.Contains(failure.AdditionalContext, c.want) {
+			t.Errorf("%s: got %+v, want %q", name, failure, c.want)
+			continue
+		}
+		for _, hidden := range []string{"a-wrong-secret", wrong, server.Endpoint, "no-such-bucket"} {
+			if strings.Contains(failure.AdditionalContext, hidden) {
+				t.Errorf("%s: %q has %s", name, failure.AdditionalContext, hidden)
+			}
+		}
+		if !strings.Contains(log.String(), "source") || strings.Contains(log.String(), "a-wrong-secret") {
+			t.Errorf("%s: the log is %q", name, log.String())
 		}
 	}
 }
