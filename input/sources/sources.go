@@ -166,7 +166,7 @@ func (f *Files) List(ctx context.Context) ([]File, error) {
 	}
 	if len(files) == 0 {
 		return nil, rowmill.Failf(rowmill.CodeDownloadFailed,
-			"No file with content matches %s. A wildcard matches no name that begins with . or _, and only ** matches several folders.", f)
+			"No file with content matches %s. To read all files of a folder, end the pattern with /**. A wildcard matches no name that begins with . or _.", f)
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
