@@ -15,6 +15,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/retry"
 )
@@ -172,19 +173,50 @@ func (s *Source) report(ctx context.Context, action string, err error) error {
 	case ctx.Err() != nil, errors.Is(err, blob.ErrLost), isNotFound(err), errors.Is(err, errCredentials): // connect has logged errCredentials
 		return err
 	}
-	s.config.bucketConfig().Logger.Warn("a source cannot be read", "bucket", s.config.Bucket, "action", action, "err", err)
+	s.config.bucketConfig().Logger.Warn("a call of a source failed", "bucket", s.config.Bucket, "action", action, "err", err)
 	if errors.As(err, &answer) {
 		return fmt.Errorf("%s: S3 status %d, code %s", action, answer.StatusCode, answer.Code)
 	}
 	return fmt.Errorf("%s: the S3 service did not answer as expected; the log of the node has the cause", action)
 }
 
-// Write writes an object. Readers see it when it is complete.
+// Write writes an object. Readers see it when it is complete. The error is rowmill.ErrUnavailable if
+// the server did not answer.
 func (s *Source) Write(ctx context.Context, key string, write func(w io.Writer) error) error {
 	b, err := s.connect(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		var own error // of write
+		_, err = blob.Write(ctx, b, key, "application/octet-stream", func(w io.Writer) error {
+			to := &failingWriter{Writer: w}
+			if own = write(to); to.err != nil {
+				own = nil
+				return to.err
+			}
+			return own
+		})
+		if own != nil {
+			return own
+		}
 	}
-	_, err = blob.Write(ctx, b, key, "application/octet-stream", write)
-	return err
+	if err == nil {
+		return nil
+	}
+	reported := s.report(ctx, "write object", err)
+	if errors.Is(err, rowmill.ErrUnavailable) {
+		reported = fmt.Errorf("%w (%w)", reported, rowmill.ErrUnavailable)
+	}
+	return reported
+}
+
+// failingWriter keeps the first error of a writer.
+type failingWriter struct {
+	io.Writer
+	err error
+}
+
+func (f *failingWriter) Write(p []byte) (n int, err error) {
+	if n, err = f.Writer.Write(p); err != nil && f.err == nil {
+		f.err = err
+	}
+	return n, err
 }
