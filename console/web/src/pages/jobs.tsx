@@ -9,7 +9,7 @@ import { about, compact, cost, none, number, plural, time } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
-import { Done, isEstimate, JobLink, over, State, Status, statuses } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, over, State, Status, statuses } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
@@ -187,7 +187,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
             {!isEstimate(j) && <Done job={j} />}
             <span className="rowcount">
               {isEstimate(j) ? `sample of ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : j.num_rows == null ? 'not counted' : `${number(j.rows_done)} of ${number(j.num_rows)}`}
-              {j.failed_rows > 0 && <span className="failures"> {number(j.failed_rows)} failed</span>}
+              {j.failed_rows > 0 && <> <FailedLink job={j} /></>}
             </span>
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>

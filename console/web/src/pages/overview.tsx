@@ -10,7 +10,7 @@ import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
-import { Done, isEstimate, JobLink, State, Status, whyStopped } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, State, Status, whyStopped } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
 import { isBroken, problem } from '../parts/webhook'
@@ -94,10 +94,11 @@ function useStorageAway() {
 }
 
 // useWaiting returns jobs that wait for long, or that no engine runs, with the reason. A job that waits
-// for a place waits for the end of running jobs, so the reason names these.
+// for a place waits for the end of running jobs, so the reason names these. A paused job waits for a user,
+// and is only in the list of open jobs.
 function useWaiting() {
   const { data } = useGet<JobPage>(openJobs)
-  const jobs = data?.jobs.filter((j) => (j.status === 'running' ? whyStopped(j.message) : Date.now() - Date.parse(j.datetime_created) > longWait)) ?? []
+  const jobs = data?.jobs.filter((j) => !j.paused && (j.status === 'running' ? whyStopped(j.message) : Date.now() - Date.parse(j.datetime_created) > longWait)) ?? []
   const forPlace = (j: Job) => j.message.startsWith('Waiting for a place')
   const running = useGet<JobPage>(`/v1/list-jobs?limit=${namedJobs}&status=running`, { enabled: jobs.some(forPlace) }).data?.jobs ?? []
   const names = running.map((j) => j.name || j.job_id).join(', ')
@@ -226,18 +227,22 @@ function RunningJob({ job }: { job: Job }) {
   )
 }
 
+const shownFailures = 5
+
+// Failing lists failed jobs, and succeeded jobs with failed rows.
 function Failing() {
-  const jobs = useGet<JobPage>('/v1/list-jobs?limit=5&status=failed')
-  if (jobs.data?.jobs.length === 0) return null
+  const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
+  if (ended.data?.jobs.every((j) => !isFailing(j))) return null
   return (
-    <Card title="Recent failures" actions={<Link href="/jobs?status=failed">View all</Link>}>
-      <Load query={jobs}>
+    <Card title="Recent failures" actions={<Link href="/jobs?status=failed,succeeded">View all</Link>}>
+      <Load query={ended}>
         {({ jobs }) => (
           <ul className="list">
-            {jobs.map((j) => (
+            {jobs.filter(isFailing).slice(0, shownFailures).map((j) => (
               <li key={j.job_id}>
                 <JobLink job={j} />
-                <Status is="failed">{j.failure_reason?.code ?? 'failed'}</Status>
+                <Status is={j.status}>{j.failure_reason?.code ?? j.status}</Status>
+                <FailedLink job={j} />
                 <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
                 <span className="small"><Ago t={j.datetime_completed} /></span>
               </li>
@@ -248,6 +253,8 @@ function Failing() {
     </Card>
   )
 }
+
+const isFailing = (j: Job) => j.status === 'failed' || j.failed_rows > 0
 
 function Throughput() {
   const stats = useGet<Stats>('/v1/stats?range=3600', { every: useEvery(5_000) })

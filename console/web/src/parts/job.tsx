@@ -50,6 +50,14 @@ export function JobLink({ job }: { job: Pick<Job, 'job_id' | 'name' | 'account'>
   )
 }
 
+// FailedLink says how many rows of a job failed, and leads to them if the job is of this account.
+export function FailedLink({ job }: { job: Pick<Job, 'job_id' | 'account' | 'failed_rows'> }) {
+  const isOther = useIsOther()
+  if (job.failed_rows === 0) return null
+  const count = `${plural(job.failed_rows, 'row')} failed`
+  return isOther(job.account) ? <span className="failures">{count}</span> : <Link className="failures" href={`/jobs/${job.job_id}/rows?failed=1`}>{count}</Link>
+}
+
 // isMissing reports whether the node answered that there is no such job.
 export const isMissing = ({ data, error }: { data?: unknown; error: ApiError | null }) => data === undefined && error?.status === 404
 
