@@ -47,7 +47,7 @@ export async function failing({ model }) {
     }
   })
 
-  await step('rows with cut answers are opened in Try, and retried with a larger max_tokens', async (page) => {
+  await step('rows with cut answers are tested again, and retried with a larger max_tokens', async (page) => {
     const inputs = ['A row\nwith two lines.', 'b', 'c']
     const { results: job } = await api('POST', '/v1/batch-inference', {
       model, inputs, name: 'cut answers', system_prompt: 'Be brief.', sampling_params: { max_tokens: 3 },
@@ -65,15 +65,15 @@ export async function failing({ model }) {
     await page.setViewportSize({ width: 320, height: 640 })
     await check(page, 'failures with cut answers, 320 pixels wide')
     await page.setViewportSize({ width: 1280, height: 860 })
-    await page.getByRole('link', { name: 'Open in Try: output_truncated' }).click()
+    await page.getByRole('link', { name: 'Test these rows: output_truncated' }).click()
     await page.getByRole('button', { name: /^Submit \d rows$/ }).waitFor()
     const lines = (await page.getByLabel('One row per line').inputValue()).split('\n').map((l) => JSON.parse(l))
     const failed = (await api('GET', `/v1/jobs/${job}/errors?not_run=false`)).errors.map((e) => inputs[e.row])
     if (JSON.stringify(lines) !== JSON.stringify(failed)) throw new Error(`the form has the rows ${JSON.stringify(lines)}, want ${JSON.stringify(failed)}`)
     if ((await page.getByLabel('System prompt').inputValue()) !== 'Be brief.' || !(await page.getByLabel('JSON Schema of the answers').inputValue()).includes('why'))
       throw new Error('the form lacks settings of the job')
-    await page.getByRole('button', { name: 'Try 5 rows' }).click()
-    await page.getByRole('region', { name: 'Answers of the try' }).getByText('output_truncated').first().waitFor()
+    await page.getByRole('button', { name: 'Test 5 rows' }).click()
+    await page.getByRole('region', { name: 'Answers of the test run' }).getByText('output_truncated').first().waitFor()
 
     await page.goto(at(`jobs/${job}`))
     await page.getByLabel('New max_tokens').fill('300')

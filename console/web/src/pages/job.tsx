@@ -14,7 +14,7 @@ import { compareHref, CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
-import { Bar, isEstimate, isMissing, NoJob, over, State, tryRows, whyStopped } from '../parts/job'
+import { Bar, isEstimate, isMissing, NoJob, over, State, testRows, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
 import { canResume, ContinuedBy, Retry, RetryLonger, truncatedCode } from '../parts/retry'
@@ -358,8 +358,8 @@ function Failures({ job, other }: { job: Job; other: boolean }) {
                   <td className="wide">{e.message}</td>
                   {act && (
                     <td>
-                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, tryRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Open in Try: ${e.code}`}>
-                        Open in Try
+                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Test these rows: ${e.code}`}>
+                        Test these rows
                       </Link>
                     </td>
                   )}

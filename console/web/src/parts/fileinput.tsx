@@ -7,9 +7,9 @@ import { headSize, peek, type Peek } from '../lib/peek'
 import { upload } from '../lib/upload'
 import { Problem } from './load'
 
-// FileInput uploads the chosen file and shows its columns. It reads the columns of a file that was
-// uploaded before, unless known is true.
-export function FileInput({ fileID, known, uploaded, peeked }: { fileID: string; known: boolean; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
+// FileInput uploads the chosen file and shows its columns. fileID and name are of a file that was
+// uploaded before; FileInput reads its columns, unless known is true.
+export function FileInput({ fileID, name, known, uploaded, peeked }: { fileID: string; name?: string; known: boolean; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
   const [file, setFile] = useState<File>()
   const [sent, setSent] = useState(0)
   const [format, setFormat] = useState('')
@@ -64,7 +64,7 @@ export function FileInput({ fileID, known, uploaded, peeked }: { fileID: string;
           {format && `, ${format}`}: {run.isPending ? `${bytes(sent)} sent` : run.isSuccess ? 'uploaded' : run.isError ? 'not uploaded' : ''}
         </p>
       )}
-      {!file && fileID && <p className="small">The file <code>{fileID}</code> is uploaded already.</p>}
+      {!file && fileID && <p className="small">The file <strong>{name || fileID}</strong> is uploaded already.</p>}
       {run.isPending && (
         <div className="actions">
           <progress aria-label="Upload" max={file?.size} value={sent} />

@@ -11,8 +11,8 @@ export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'runni
 // nameSize is the longest name of a job, in characters.
 export const nameSize = 45
 
-// tryRows is how many rows a try runs.
-export const tryRows = 5
+// testRows is how many rows a test run has.
+export const testRows = 5
 
 export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
 

@@ -102,7 +102,7 @@ function Failure({ job, row, error }: { job: Job; row: number; error: NonNullabl
       </p>
       <p className="small">
         Code <code>{error.code}</code>. The row has no output.{' '}
-        {can.act && <Link href={`/jobs/new${query({ like: job.job_id, rows: row })}`}>Open in Try</Link>}
+        {can.act && <Link href={`/jobs/new${query({ like: job.job_id, rows: row })}`}>Test this row</Link>}
       </p>
     </div>
   )

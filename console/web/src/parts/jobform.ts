@@ -1,0 +1,184 @@
+import type { Job, Quota } from '../api/types'
+import { compact, plural } from '../lib/format'
+import type { Peek } from '../lib/peek'
+import { rowsOf } from '../lib/rows'
+import { nameSize, over } from './job'
+
+export type Source = 'rows' | 'file' | 'url' | 'job'
+
+// A Form holds the fields of New job.
+export type Form = {
+  source: Source
+  rows: string
+  url: string
+  fileID: string
+  fileRows?: number // if known without reading the whole file
+  job: string // id of the job with the stored input
+  jobName: string
+  jobRows?: number
+  where?: string // which answers of the job to read
+  noCut?: boolean // a row that is too long fails the job
+  missing?: boolean // the job has no stored input
+  column: string
+  prompt: string // makes the prompts from columns
+  idColumn: string
+  chats: boolean // rows are lists of messages
+  keep: boolean // results repeat the columns of the file
+  limit: string // number of rows to run; empty: all
+  sample: string // which rows, with a limit
+  model: string
+  others?: string[] // further models that run the same rows
+  system: string
+  schema: string
+  params: string
+  output: string // name of the output column
+  name: string
+  fileName: string // the name that the chosen file gave to the job; empty without a file
+  description: string
+  priority: string
+  equal: string
+  seen?: Peek // the file
+}
+
+export const blank: Form = {
+  source: 'rows', rows: '', url: '', fileID: '', job: '', jobName: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
+  output: '', name: '', fileName: '', description: '', priority: '', equal: '',
+}
+
+// settingsOf returns the fields of the form that another job has. The new job reads its stored input.
+export const settingsOf = (j: Job): Partial<Form> => ({
+  // A job that ended before its input was read has no stored input.
+  ...(over(j.status) && !j.datetime_started ? { source: 'file', missing: true } : { source: 'job' }),
+  // A job that reads answers has them from another job; its own rows have other answers.
+  ...(j.answers_of
+    ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
+    : { job: j.job_id, jobName: j.name ?? j.job_id, jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
+  where: j.where,
+  noCut: j.truncate_rows === false,
+  model: j.function?.name ?? j.model,
+  prompt: j.prompt ?? '',
+  system: j.system_prompt ?? '',
+  schema: j.json_schema ? JSON.stringify(j.json_schema, null, 2) : '',
+  params: Object.keys(j.sampling_params).length ? JSON.stringify(j.sampling_params, null, 2) : '',
+  keep: !!j.keep_columns,
+  name: j.name ?? '',
+  description: j.description ?? '',
+})
+
+// sample is a form with short rows, for people who have no rows at hand.
+export const sample: Partial<Form> = {
+  name: 'Sample reviews',
+  system: 'Is this review positive, negative or mixed? Answer with one word.',
+  rows: [
+    'The room was clean and the staff were kind.',
+    'My order came three weeks late.',
+    'Good food, but the music was too loud.',
+    'I have read this book twice.',
+    'The battery is empty after two hours.',
+    'It does what it says.',
+    'Nobody answered my letters.',
+    'A bit expensive, and worth the money.',
+    'The film was long, and I fell asleep.',
+    'My children want to go there again.',
+  ].join('\n'),
+}
+
+// A JSON field is empty, a value, or text that is not valid yet.
+export function json(s: string): { value?: unknown; error?: string } {
+  if (!s.trim()) return {}
+  try {
+    return { value: JSON.parse(s) }
+  } catch (e) {
+    return { error: `This text is not JSON. ${(e as Error).message}` }
+  }
+}
+
+// schemaError returns why a text cannot be a JSON Schema. The service checks the schema itself.
+export function schemaError(s: string): string | undefined {
+  const { value, error } = json(s)
+  if (error || value === undefined || typeof value === 'boolean') return error
+  return typeof value === 'object' && value && !Array.isArray(value) ? undefined : 'A JSON Schema is a JSON object.'
+}
+
+const placeholder = /\{\{\s*(.*?)\s*\}\}/g
+
+// promptOf returns the prompt of a row: the value of one column, or the text with the values
+// of its columns. A placeholder without a column stays.
+export function promptOf(row: string[], { columns }: Peek, column: string, prompt: string) {
+  if (!prompt.trim()) return row[columns.indexOf(column)]
+  return prompt.replace(placeholder, (whole, name: string) => row[columns.indexOf(name)] ?? whole)
+}
+
+// unknownColumns returns the placeholders of a prompt that are no columns of the file.
+export const unknownColumns = (prompt: string, columns: string[]) =>
+  columns.length === 0 ? [] : [...new Set([...prompt.matchAll(placeholder)].map((m) => m[1]!))].filter((name) => !columns.includes(name))
+
+function inputsOf(f: Form, fn: boolean): unknown[] | string {
+  switch (f.source) {
+    case 'rows':
+      return rowsOf(f.rows, fn) ?? []
+    case 'url':
+      return f.url.trim()
+    case 'file':
+      return f.fileID && `file:${f.fileID}`
+    case 'job':
+      return f.job && `job:${f.job}`
+  }
+}
+
+export function submission(f: Form, fn: boolean, priority: string) {
+  const file = f.source === 'file' || f.source === 'url'
+  const prompt = f.source !== 'rows' && !fn && !!f.prompt.trim()
+  return {
+    inputs: inputsOf(f, fn),
+    model: f.model,
+    ...(prompt ? { prompt: f.prompt } : file && !fn && f.column ? { column_name: f.column } : {}),
+    ...(file && f.idColumn ? { id_column_name: f.idColumn } : {}),
+    ...(f.source === 'job' && f.where ? { where: f.where } : {}),
+    ...(f.noCut ? { truncate_rows: false } : {}),
+    ...(f.chats && !fn && !prompt && f.source !== 'job' ? { messages: true } : {}),
+    ...(file && f.keep ? { keep_columns: '*' } : {}),
+    ...(f.output ? { output_name: f.output } : {}),
+    ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
+    ...(!fn && f.system ? { system_prompt: f.system } : {}),
+    ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
+    ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
+    ...(priority === '1' ? { job_priority: 1 } : {}),
+    ...(f.equal ? { dedup: f.equal === 'once' } : {}),
+    ...(f.name ? { name: f.name } : {}),
+    ...(f.description ? { description: f.description } : {}),
+  }
+}
+
+// withModels returns the submission of a set: the same rows with each model.
+export const withModels = (body: ReturnType<typeof submission>, others: string[]) => {
+  if (others.length === 0) return body
+  const { output_name: _, ...shared } = body
+  return { ...shared, variants: [body.model, ...others].map((model) => ({ model, output_name: model, ...([...model].length <= nameSize ? { name: model } : {}) })) }
+}
+
+// countRows returns the number of rows that the job will run, if it is known.
+export function countRows(f: Form): number | undefined {
+  const rows = f.source === 'rows' ? (rowsOf(f.rows, false)?.length ?? 0) : f.source === 'file' ? f.fileRows : f.source === 'job' ? f.jobRows : undefined
+  const limit = Number(f.limit)
+  return limit > 0 ? Math.min(limit, rows ?? limit) : rows
+}
+
+// prioritySized returns 1 for a job that has, or may have, more rows than priority 0 takes.
+export function prioritySized(f: Form, quotas: Quota[]): '0' | '1' {
+  const q = quotas.find((q) => q.priority === 0)
+  const most = q ? q.row_quota || Infinity : 0
+  return (countRows(f) ?? Infinity) <= most ? '0' : '1'
+}
+
+// beyond describes the quotas that a job would exceed. Tokens are estimated at four bytes each.
+export function beyond(f: Form, priority: string, quotas: Quota[]): string[] {
+  const q = quotas.find((q) => String(q.priority) === priority)
+  const rows = countRows(f)
+  if (!q || rows === undefined) return []
+  const tokens = f.source === 'rows' ? new Blob([f.rows]).size / 4 + (rows * f.system.length) / 4 : 0
+  return [
+    ...(q.row_quota && rows > q.row_quota ? [`${plural(rows, 'row')} ${rows === 1 ? 'is' : 'are'} more than the ${plural(q.row_quota, 'row')} of a job`] : []),
+    ...(q.token_quota && tokens > q.token_quota ? [`about ${compact(tokens)} tokens are more than the ${compact(q.token_quota)} tokens of a job`] : []),
+  ]
+}

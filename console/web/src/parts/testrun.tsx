@@ -1,0 +1,111 @@
+import { useMemo, useState } from 'react'
+import { Button, NativeSelect } from '@mantine/core'
+import { Link } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useGet } from '../api/hooks'
+import type { Job, Preview, Submitted } from '../api/types'
+import { useDraft } from '../lib/draft'
+import { number, usd } from '../lib/format'
+import { randomID } from '../lib/random'
+import { Answers } from './answers'
+import { nameSize, over, testRows } from './job'
+import { Card } from './page'
+
+const suffix = ' (test)' // of the name of a test run
+const maxRuns = 20
+
+type Body = { name?: string; job_priority?: number; limit?: number; sample?: string }
+
+// A TestRun is a job with a few rows. settings is its submission without the choice of rows.
+type TestRun<F> = { job: string; settings: string; form: F }
+
+const settingsOf = ({ name: _, job_priority: __, limit: ___, sample: ____, ...rest }: Body & Record<string, unknown>) => JSON.stringify(rest)
+
+// useTestRuns returns the test runs of a form. done is the job of the newest test run with the settings
+// of the form, if the full run can reuse its answers.
+export function useTestRuns<F>(draft: string, body: Body & Record<string, unknown>) {
+  const [{ runs }, setRuns] = useDraft<{ runs: TestRun<F>[] }>(draft, { runs: [] })
+  const settings = useMemo(() => settingsOf(body), [body])
+  const current = runs.find((t) => t.settings === settings)
+  const job = useTestJob(current?.job).data?.job
+  return { runs, setRuns, settings, body, done: current && job?.status === 'succeeded' && !job.continued_by && !body.limit ? job : undefined }
+}
+
+const useTestJob = (id?: string) => useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
+
+// wholeCost returns what all rows would cost at the cost of the rows of the test run.
+export const wholeCost = ({ job_cost: cost, num_rows: n, input_rows: all }: Job) => (cost != null && n && all ? (cost / n) * all : null)
+
+// TestRuns runs a few rows of a submission and shows their answers. The full run then reuses these
+// answers. Earlier test runs stay in a list, and the form can return to their settings.
+export function TestRuns<F>({ of: { runs, setRuns, settings, body }, note, ready, form, restore, refused }: {
+  of: ReturnType<typeof useTestRuns<F>>
+  note: string
+  ready: boolean
+  form: F
+  restore: (form: F) => void
+  refused: (e: Error) => void
+}) {
+  const [sample, setSample] = useState('first')
+  const [shown, show] = useState<string>()
+  const start = useAct(() => {
+    const { name, job_priority: _, ...rest } = body
+    return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name: [...name].slice(0, nameSize - suffix.length).join('') + suffix } : {}), limit: testRows, sample }, { 'Idempotency-Key': randomID() })
+  })
+  const begin = () =>
+    start.mutate(undefined, {
+      onSuccess: (r) => {
+        setRuns({ runs: [{ job: r.metadata.job_id, settings, form }, ...runs].slice(0, maxRuns) })
+        show(undefined)
+      },
+      onError: refused,
+    })
+  const chosen = runs.find((t) => t.job === shown) ?? runs[0]
+  return (
+    <Card title="Test run">
+      <div className="actions">
+        <Button variant="default" disabled={!ready} loading={start.isPending} onClick={begin}>
+          Test {testRows} rows
+        </Button>
+        <NativeSelect aria-label="Rows to test" value={sample} onChange={(e) => setSample(e.currentTarget.value)} data={[{ value: 'first', label: 'first rows' }, { value: 'random', label: 'random rows' }]} />
+        {note && <span className="small">{note}</span>}
+        {runs.length > 1 && (
+          <NativeSelect
+            aria-label="Test runs"
+            value={chosen?.job}
+            onChange={(e) => show(e.currentTarget.value)}
+            data={runs.map((t, i) => ({ value: t.job, label: `Test run ${runs.length - i}` }))}
+          />
+        )}
+      </div>
+      {chosen && <Answered key={chosen.job} run={chosen} current={chosen.settings === settings} restore={() => restore(chosen.form)} />}
+    </Card>
+  )
+}
+
+function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: boolean; restore: () => void }) {
+  const path = `/v1/jobs/${run.job}`
+  const { data, error } = useTestJob(run.job)
+  const job = data?.job
+  const rows = useGet<Preview>(`${path}/preview?limit=${testRows}`, { enabled: !!job?.rows_done, every: job && over(job.status) ? false : 1_000 })
+  if (error) return <p className="small">This test run cannot be read: {error.message}</p>
+  return (
+    <>
+      {!job || !over(job.status) ? (
+        <p className="small" role="status">{job?.message ?? 'The rows are sent.'}</p>
+      ) : (
+        <p className="small" role="status">
+          {job.failure_reason ? <>No answers: {job.failure_reason.message}</> : `${number(job.input_tokens)} tokens in, ${number(job.output_tokens)} out${job.job_cost == null ? '' : `, ${usd(job.job_cost)}`}`};{' '}
+          <Link href={`/jobs/${run.job}`}>open this test run</Link>
+        </p>
+      )}
+      {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} />}
+      {!current && (
+        <div className="actions">
+          <Button variant="default" onClick={restore}>Return to the settings of this test run</Button>
+          <span className="small">The form has changed since this test run. A run of all rows reuses only the answers of a test run with the same settings.</span>
+        </div>
+      )}
+    </>
+  )
+}
