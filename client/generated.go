@@ -938,6 +938,9 @@ type ComparisonSummary struct {
 	// Different Rows with different outputs in two jobs. A failed row has no output; pending rows do not count.
 	Different int64 `json:"different"`
 
+	// DifferentInputs Rows with different inputs in two jobs. Their outputs cannot be compared, but are counted.
+	DifferentInputs int64 `json:"different_inputs"`
+
 	// Equal Rows that are done in all jobs with equal outputs.
 	Equal int64 `json:"equal"`
 

@@ -113,7 +113,7 @@ func TestCompare_OfRunningJobsComesFromTheirParts(t *testing.T) {
 	w.commit(b, w.some(b, 0, 0, 1, "b.parquet", "y", "Z"))
 	w.wantCompared(ids, "limit=5", "0=x|? 1=y|y 2≠z|Z 3=?|? 4=?|?", 5.0)
 	w.wantCompared(ids, "different=true", "2≠z|Z", nil)
-	w.wantSummary(`{"counted":20,"different":1,"equal":1,"num_rows":20,"pending":18,"properties":[{"confusion":[[0,0,0],[0,1,0],[1,0,0]],"counts":[[0,1,1],[1,1,0]],"equal":1,"property":"","rows":2,"values":["Z","y","z"]}]}`, ids...)
+	w.wantSummary(`{"counted":20,"different":1,"different_inputs":0,"equal":1,"num_rows":20,"pending":18,"properties":[{"confusion":[[0,0,0],[0,1,0],[1,0,0]],"counts":[[0,1,1],[1,1,0]],"equal":1,"property":"","rows":2,"values":["Z","y","z"]}]}`, ids...)
 }
 
 func TestCompare_InputsThatDiffer(t *testing.T) {
@@ -137,6 +137,9 @@ func TestCompare_InputsThatDiffer(t *testing.T) {
 			t.Errorf("%v", row)
 		}
 	}
+	if got := w.summary(a.JobID, b.JobID); !strings.Contains(got, `"different_inputs":1,`) {
+		t.Error(got)
+	}
 }
 
 func TestCompareSummary_CountsTheValuesOfProperties(t *testing.T) {
@@ -144,12 +147,12 @@ func TestCompareSummary_CountsTheValuesOfProperties(t *testing.T) {
 	w := setup(t)
 	a := w.succeeded(one, answers(`{"ok":true,"n":1,"why":["a"]}`, `{"ok":true,"n":2,"why":["b"]}`, `{"ok":false,"n":1}`, `{"ok":true}`, ""))
 	b := w.succeeded(one, answers(`{"ok":true,"n":1.0,"why":[]}`, `{"ok":false,"n":2,"why":[]}`, `{"ok":false,"n":3}`, `{"ok":true}`, `{"ok":true}`))
-	w.wantSummary(`{"counted":5,"different":4,"equal":1,"num_rows":5,"pending":0,"properties":[`+
+	w.wantSummary(`{"counted":5,"different":4,"different_inputs":0,"equal":1,"num_rows":5,"pending":0,"properties":[`+
 		`{"confusion":[[1,0,1],[0,1,0],[0,0,0]],"counts":[[2,1,0],[1,1,1]],"equal":2,"property":"n","rows":3,"values":[1,2,3]},`+
 		`{"confusion":[[1,0],[1,2]],"counts":[[1,3],[2,2]],"equal":3,"property":"ok","rows":4,"values":[false,true]}`+
 		`]}`, a, b)
 	c := w.succeeded(one, answers(`{"ok":true}`, `{"ok":true}`, `{}`, `{"ok":true}`, "text"))
-	w.wantSummary(`{"counted":5,"different":4,"equal":1,"num_rows":5,"pending":0,"properties":[`+
+	w.wantSummary(`{"counted":5,"different":4,"different_inputs":0,"equal":1,"num_rows":5,"pending":0,"properties":[`+
 		`{"confusion":null,"counts":[[2,1,0,0],[1,1,1,0],[0,0,0,3]],"equal":0,"property":"n","rows":3,"values":[1,2,3,null]},`+
 		`{"confusion":null,"counts":[[1,3,0],[2,2,0],[0,3,1]],"equal":2,"property":"ok","rows":4,"values":[false,true,null]}`+
 		`]}`, a, b, c)
@@ -163,12 +166,12 @@ func TestCompareSummary_LeavesOutPropertiesWithManyValues(t *testing.T) {
 		texts = append(texts, fmt.Sprint("text ", i))
 	}
 	many, few := answers(texts...), answers(append(texts[:20:20], texts[0])...)
-	w.wantSummary(`{"counted":21,"different":0,"equal":21,"num_rows":21,"pending":0,"properties":[]}`, w.succeeded(one, many), w.succeeded(one, many))
+	w.wantSummary(`{"counted":21,"different":0,"different_inputs":0,"equal":21,"num_rows":21,"pending":0,"properties":[]}`, w.succeeded(one, many), w.succeeded(one, many))
 	if got := w.summary(w.succeeded(one, few), w.succeeded(one, few)); !strings.Contains(got, `"equal":21,"property":"","rows":21`) {
 		t.Error(got)
 	}
 	long := answers(strings.Repeat("x", 201))
-	w.wantSummary(`{"counted":1,"different":0,"equal":1,"num_rows":1,"pending":0,"properties":[]}`, w.succeeded(one, long), w.succeeded(one, long))
+	w.wantSummary(`{"counted":1,"different":0,"different_inputs":0,"equal":1,"num_rows":1,"pending":0,"properties":[]}`, w.succeeded(one, long), w.succeeded(one, long))
 }
 
 func TestCompare_ComparesWholeOutputsWithoutReasoning(t *testing.T) {
@@ -202,7 +205,7 @@ func TestCompare_ReadsALimitedNumberOfRows(t *testing.T) {
 	ids := []string{a, w.succeeded(one, answers(texts...))}
 	w.wantCompared(ids, "different=true", "", 10_000.0)
 	w.wantCompared(ids, "different=true&offset=10000", "10000≠x|y", nil)
-	w.wantSummary(`{"counted":10001,"different":1,"equal":10000,"num_rows":10001,"pending":0,"properties":[{"confusion":[[10000,1],[0,0]],"counts":[[10001,0],[10000,1]],"equal":10000,"property":"","rows":10001,"values":["x","y"]}]}`, ids...)
+	w.wantSummary(`{"counted":10001,"different":1,"different_inputs":0,"equal":10000,"num_rows":10001,"pending":0,"properties":[{"confusion":[[10000,1],[0,0]],"counts":[[10001,0],[10000,1]],"equal":10000,"property":"","rows":10001,"values":["x","y"]}]}`, ids...)
 }
 
 func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 type agreement struct {
 	jobs                      int
 	equal, different, pending int64
+	differentInputs           int64
 	properties                map[string]*jointCounts // nil for a property that is not counted
 }
 
@@ -50,6 +51,9 @@ func (a *agreement) add(row *jointRow) {
 	}
 	if pending {
 		a.pending++
+	}
+	if !row.sameInput {
+		a.differentInputs++
 	}
 	switch {
 	case row.isDifferent():

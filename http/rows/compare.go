@@ -120,7 +120,7 @@ func (r *Rows) summarize(c *gin.Context) (any, error) {
 	}
 	return gin.H{
 		"jobs": r.viewCompared(c, all.records), "num_rows": all.numRows(), "counted": next,
-		"equal": counts.equal, "different": counts.different, "pending": counts.pending, "properties": counts.views(),
+		"equal": counts.equal, "different": counts.different, "pending": counts.pending, "different_inputs": counts.differentInputs, "properties": counts.views(),
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // maxComparePage is the largest number of rows that the API returns on one page of a
@@ -94,19 +96,29 @@ func eachComparedRow(ctx context.Context, api *client.Client, params client.Comp
 	}
 }
 
-// nameJobs returns different names for jobs: their own names, or their ids if a job has no name
-// or the name of another job.
+// maxPromptName is the longest beginning of a prompt that names a job, in bytes.
+const maxPromptName = 40
+
+// nameJobs returns different names for jobs: their own names, models or system prompts, whichever
+// differs between all jobs. If all of them are equal, it returns the ids.
 func nameJobs(jobs []client.ComparedJob) (names []string) {
-	counts := map[string]int{"": 2}
-	for _, job := range jobs {
-		counts[terminal.Deref(job.Name)]++
-	}
-	for _, job := range jobs {
-		name := terminal.Deref(job.Name)
-		if counts[name] > 1 {
-			name = job.JobID
+	for _, name := range []func(client.ComparedJob) string{
+		func(job client.ComparedJob) string { return terminal.Deref(job.Name) },
+		func(job client.ComparedJob) string { return job.Model },
+		func(job client.ComparedJob) string {
+			return textfmt.Shorten(terminal.Deref(job.SystemPrompt), maxPromptName)
+		},
+		func(job client.ComparedJob) string { return job.JobID },
+	} {
+		names = names[:0]
+		for _, job := range jobs {
+			if text := name(job); text != "" && !slices.Contains(names, text) {
+				names = append(names, text)
+			}
 		}
-		names = append(names, name)
+		if len(names) == len(jobs) {
+			break
+		}
 	}
 	return names
 }
@@ -114,6 +126,9 @@ func nameJobs(jobs []client.ComparedJob) (names []string) {
 // printComparison prints a table of the jobs, a table of their properties, and rows side by side.
 func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSummary, rows []client.ComparedRow) error {
 	names := nameJobs(summary.Jobs)
+	if n := summary.DifferentInputs; n > 0 {
+		fmt.Fprintf(w, "warning: the inputs of the jobs differ in %s rows; the answers of these rows cannot be compared\n\n", formatShare(n, summary.Counted))
+	}
 	err := terminal.WriteTable(w, func(row terminal.RowWriter) {
 		row(append([]string{""}, names...)...)
 		for _, line := range []struct {

@@ -14,7 +14,7 @@ func TestCompare_WritesAllRowsAsCSV(t *testing.T) {
 	s := newService(t, done)
 	c := newCall(t, s)
 	c.run("compare", "a", "b", "c", "--rows", "0", "--csv", "DIR/c.csv").want(t, 0, "wrote DIR/c.csv (3 rows)", "cut at 16 KiB: 1;")
-	want := "row,input,job-a,job-b,other\n" + `0,"a, ""b""","x` + "\n" + `y",,[1.5]` + "\n1,,,,[1.5]\n2,c,z,,[1.5]\n"
+	want := "row,input,job-a,job-b,job-c\n" + `0,"a, ""b""","x` + "\n" + `y",,[1.5]` + "\n1,,,,[1.5]\n2,c,z,,[1.5]\n"
 	if got := string(must.Get(os.ReadFile(filepath.Join(c.dir, "c.csv")))(t)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -72,6 +72,20 @@ export async function comparison({ model }) {
     if (!page.url().endsWith(`&prompt=${plain}`)) throw new Error(`the address is ${page.url()}`)
   })
 
+  await step('jobs with different inputs have a warning, and unnamed jobs the name of their model', async (page) => {
+    const own = async (model, text) => ended((await api('POST', '/v1/batch-inference', { model, inputs: ['the same', text] })).results)
+    const [a, b] = [await own(model, 'a first text'), await own(other, 'another text')]
+    await page.goto(at(`jobs/compare?jobs=${a.job_id},${b.job_id}`))
+    await logIn(page)
+    const note = page.getByRole('note').filter({ hasText: 'The inputs of these jobs differ in 1 of 2 rows.' })
+    await note.waitFor()
+    const heads = page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader')
+    await heads.first().waitFor()
+    if ((await note.boundingBox()).y > (await page.getByRole('region', { name: 'Jobs', exact: true }).boundingBox()).y) throw new Error('the warning is below the jobs')
+    if ((await heads.allTextContents()).join() !== `Row,Input,${model},${other}`) throw new Error(`the columns are ${await heads.allTextContents()}`)
+    await check(page, 'a comparison of different inputs')
+  })
+
   await step('a job offers jobs to compare it with', async (page) => {
     await page.goto(at(`jobs/${jobs[0]}`))
     await logIn(page)

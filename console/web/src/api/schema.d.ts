@@ -3601,6 +3601,8 @@ export interface operations {
                         different: number;
                         /** @description Rows that are pending in a job. */
                         pending: number;
+                        /** @description Rows with different inputs in two jobs. Their outputs cannot be compared, but are counted. */
+                        different_inputs: number;
                         properties: {
                             property: string;
                             /** @description Rows that are done in all jobs and have the property in a job. */

@@ -49,7 +49,12 @@ function Comparison({ jobs }: { jobs: string }) {
   return (
     <Load query={summary} title="Compare jobs">
       {(s) => (
-        <Page title="Compare jobs" lead={s.jobs.map(nameOf).join(', ')}>
+        <Page title="Compare jobs" lead={columns(s.jobs).join(', ')}>
+          {s.different_inputs > 0 && (
+            <p className="warning" role="note">
+              The inputs of these jobs differ in {number(s.different_inputs)} of {plural(s.counted, 'row')}. The answers of these rows cannot be compared.
+            </p>
+          )}
           <Heads jobs={s.jobs} />
           <Agreement summary={s} />
           <Prompts jobs={s.jobs} />
@@ -60,12 +65,16 @@ function Comparison({ jobs }: { jobs: string }) {
   )
 }
 
-const nameOf = (j: ComparedJob) => j.name || j.job_id
+const modelOf = (j: ComparedJob) => (j.function ? `${j.model}, revision ${j.function.revision}` : j.model)
 
-// columns returns a different name for each job.
-function columns(jobs: ComparedJob[]) {
-  const names = jobs.map(nameOf)
-  return jobs.map((j, i) => (names.indexOf(names[i]!) === names.lastIndexOf(names[i]!) ? names[i]! : j.job_id))
+const promptName = 40 // the longest beginning of a prompt that names a job, in characters
+
+// columns returns different names for the jobs: their own names, models or system prompts, whichever
+// differs between all jobs. If all of them are equal, it returns the ids.
+function columns(jobs: ComparedJob[]): string[] {
+  const ways = [(j: ComparedJob) => j.name, modelOf, (j: ComparedJob) => j.system_prompt?.slice(0, promptName), (j: ComparedJob) => j.job_id]
+  const names = ways.map((name) => jobs.map(name)).find((names) => names.every((name, i) => name && names.indexOf(name) === i))
+  return names as string[]
 }
 
 function Heads({ jobs }: { jobs: ComparedJob[] }) {
@@ -75,7 +84,7 @@ function Heads({ jobs }: { jobs: ComparedJob[] }) {
         <tr key={j.job_id}>
           <td><JobLink job={j} /></td>
           <td><Status is={j.status} /></td>
-          <td>{j.function ? `${j.model}, revision ${j.function.revision}` : j.model}</td>
+          <td>{modelOf(j)}</td>
           <td className="number">{number(j.rows_done)} of {number(j.num_rows)}</td>
           <td className="number">{number(j.failed_rows)}</td>
           <td className="number">{usd(j.cost)}</td>
@@ -121,7 +130,7 @@ function Values({ jobs, property: f }: { jobs: ComparedJob[]; property: Property
   const rows = f.confusion ?? f.values.map((_, i) => f.counts.map((counts) => counts[i]!))
   return (
     <>
-      {f.confusion && <p className="small">Each line is a value in {names[0]}, each column a value in {names[1]}.</p>}
+      {f.confusion && <p className="small">The lines are the values of {names[0]}. The columns are the values of {names[1]}. A cell counts the rows with both values.</p>}
       <Table label={`Values of ${f.property || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
         {rows.map((counts, i) => (
           <tr key={i}>
@@ -138,7 +147,7 @@ function Values({ jobs, property: f }: { jobs: ComparedJob[]; property: Property
 
 const written = (j: ComparedJob) =>
   [
-    `model: ${j.model}${j.function ? `, revision ${j.function.revision}` : ''}`,
+    `model: ${modelOf(j)}`,
     ...(j.system_prompt ? ['system prompt:', j.system_prompt] : []),
     ...(j.prompt ? ['prompt:', j.prompt] : []),
   ].join('\n')
@@ -193,7 +202,6 @@ function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
       <Load query={pages}>
         {() => (
           <>
-            {rows.some((r) => !r.same_input) && <p className="warning" role="note">These jobs have different inputs in some rows, so their answers cannot be compared there.</p>}
             {rows.length > 0 && (
               <Table label="Rows" heads={['Row', 'Input', ...columns(jobs)]}>
                 {rows.map((r) => <Line key={r.row} jobs={jobs} row={r} />)}
