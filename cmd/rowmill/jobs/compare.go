@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -175,13 +176,13 @@ func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSum
 			fmt.Fprintln(w)
 			terminal.WriteColumns(w, width, names...)
 		}
-		writeComparedRow(w, width, row)
+		writeComparedRow(w, width, summary.Jobs, row)
 	}
 	return err
 }
 
 // writeComparedRow writes a row for people: its input, and its outputs side by side.
-func writeComparedRow(w io.Writer, width int, row client.ComparedRow) {
+func writeComparedRow(w io.Writer, width int, jobs []client.ComparedJob, row client.ComparedRow) {
 	note := ""
 	if !row.SameInput {
 		note = " (the inputs of the jobs differ)"
@@ -194,6 +195,9 @@ func writeComparedRow(w io.Writer, width int, row client.ComparedRow) {
 			outputs[i] = "failed: " + terminal.Deref(o.Code)
 		case "pending":
 			outputs[i] = o.Status
+			if i < len(jobs) && rowmill.Status(jobs[i].Status).IsTerminal() {
+				outputs[i] = "not run"
+			}
 		}
 	}
 	terminal.WriteColumns(w, width, outputs...)

@@ -54,6 +54,8 @@ export async function jobPages({ job, failed, model }) {
     await page.getByText('estimate complete').waitFor()
     if ((await page.locator('.now').textContent()).includes('%')) throw new Error('an estimate has a percentage')
     await page.getByText('Rows sampled').waitFor()
+    const [low, high] = (await page.locator('.facts div').filter({ hasText: 'Between' }).locator('dd').textContent({ timeout: 1_000 }).catch(() => 'a and b')).split(' and ')
+    if (low === high) throw new Error(`the cost is between ${low} and ${high}`)
     await check(page, 'an estimate')
     await page.getByRole('button', { name: /^Run all 300 rows/ }).click()
     await page.waitForURL((url) => !url.href.includes(id))
@@ -146,6 +148,24 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: 'Retry 2 failed rows' }).click()
     await page.waitForURL((url) => url.href.includes(failed))
     if (body.rows !== 'failed') throw new Error(`the request is ${JSON.stringify(body)}`)
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
+  await step('a failed job says which rows did not run, and how to repair it', async (page) => {
+    const failure_reason = { code: 'row_too_long', message: 'Row 2 does not fit the context of the model: it is too long.', additional_context: '' }
+    await change(page, `**/v1/jobs/${failed}`, (a) => ({ job: { ...a.job, status: 'failed', failure_reason, truncate_rows: false, num_rows: 3, rows_done: 2, failed_rows: 0 } }))
+    await change(page, `**/v1/jobs/${failed}/preview*`, (a) => ({ ...a, rows: a.rows.map((r) => (r.row === 2 ? { ...r, status: 'pending', code: null, input: null } : r)) }))
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
+    await page.goto(at(`jobs/${failed}`))
+    await logIn(page)
+    await page.locator('.facts div').filter({ hasText: 'Rows not run' }).getByText('1', { exact: true }).waitFor()
+    await check(page, 'a job with a row that is too long')
+    await page.getByRole('link', { name: 'Show row 2' }).click()
+    await page.getByRole('region', { name: 'Rows' }).getByText('not run', { exact: true }).waitFor()
+    await page.goBack()
+    await page.getByRole('link', { name: 'Run again, and cut long rows' }).click()
+    await page.getByText('More settings', { exact: true }).click()
+    if (!(await page.getByLabel('Cut rows that are too long').isChecked())) throw new Error('the new job does not cut rows')
     await page.unrouteAll({ behavior: 'wait' })
   }, /\/v1\/(me|events)/)
 

@@ -28,6 +28,13 @@ export const percent = (done: number, all: number | null | undefined) => {
 export const usd = (n: number | null | undefined) =>
   n == null ? none : n === 0 ? '$0' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
 
+// usdTogether formats an amount and the two bounds of its range, with enough digits to tell them apart.
+// The bounds are undefined if they are equal.
+export const usdTogether = (n: number, low: number, high: number) => {
+  const write = usd(low) === usd(high) ? (n: number) => `$${n.toPrecision(3)}` : usd
+  return { amount: write(n), range: write(low) === write(high) ? undefined : `${write(low)} and ${write(high)}` }
+}
+
 // cost formats amounts of a column, with a fixed number of decimals.
 export const cost = (n: number | null | undefined) =>
   n == null ? none : n === 0 ? '$0' : n < 0.0001 ? '< $0.0001' : n < 1 ? `$${n.toFixed(4)}` : usd(n)

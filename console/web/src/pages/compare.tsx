@@ -9,7 +9,7 @@ import { diff, join, words, type Piece } from '../lib/diff'
 import { about, compact, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Diff } from '../parts/diff'
-import { JobLink, over, Status } from '../parts/job'
+import { JobLink, over, rowState, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Long, More, Page, Table } from '../parts/page'
 
@@ -104,7 +104,7 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
         facts={[
           ['Equal rows', `${number(s.equal)} of ${number(s.counted)} (${percent(s.equal, s.counted)})`],
           ['Different rows', number(s.different)],
-          ['Pending rows', number(s.pending)],
+          [s.jobs.every((j) => over(j.status)) ? 'Rows not run' : 'Pending rows', number(s.pending)],
         ]}
       />
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
@@ -237,7 +237,7 @@ function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
           {o.status === 'done' ? (
             <Output text={text(o.output)} before={i > 0 && first.status === 'done' ? text(first.output) : undefined} />
           ) : (
-            <Status is={o.status}>{o.code ?? o.status}</Status>
+            <Status is={o.status}>{o.code ?? rowState(jobs[i]!, o.status)}</Status>
           )}
           {o.cut && <span className="tag">cut</span>}
         </td>

@@ -4,20 +4,22 @@ import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
-import type { ErrorCounts, Job, Preview, Progress, Row, RowError, Submitted, Timeline } from '../api/types'
+import type { Job, Preview, Progress, Submitted } from '../api/types'
 import { isSimulated } from '../lib/answer'
-import { compact, duration, none, number, percent, plural, rate, text, time, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, number, percent, rate, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
-import { jobHref, useIsOther } from '../parts/account'
+import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
-import { compareHref, CompareWith } from '../parts/comparewith'
+import { CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
-import { Bar, isEstimate, isMissing, NoJob, over, State, testRows, whyStopped } from '../parts/job'
+import { Failures } from '../parts/failures'
+import { Bar, isEstimate, isMissing, NoJob, over, recordPath, State, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
-import { Card, Facts, LinkButton, Long, Page, Table } from '../parts/page'
-import { canResume, ContinuedBy, Retry, RetryLonger, truncatedCode } from '../parts/retry'
+import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
+import { canResume, ContinuedBy, Retry } from '../parts/retry'
+import { Events, useTimeline } from '../parts/timeline'
 
 export default function JobPage() {
   const { id } = useParams<{ id: string }>()
@@ -27,9 +29,6 @@ export default function JobPage() {
   if (isMissing(job)) return <NoJob id={id} />
   return <Load query={job} title="Job">{({ job }) => <Detail job={job} />}</Load>
 }
-
-// recordPath is the path of a part of a job's record, which an operator reads of other accounts too.
-const recordPath = (job: Job, part: string) => `/v1/jobs/${job.job_id}/${part}${query({ account: job.account })}`
 
 function Detail({ job }: { job: Job }) {
   const other = useIsOther()(job.account)
@@ -47,7 +46,7 @@ function Detail({ job }: { job: Job }) {
           <p className="small">
             Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
           </p>
-          {!other && <div className="actions"><Continue job={job} gone={gone} /></div>}
+          {!other && <div className="actions"><Continue job={job} gone={gone} /><Culprit job={job} /></div>}
         </div>
       )}
       {estimate ? <EstimateResult job={job} own={gone === false && !other} /> : <Now job={job} gone={gone || other} />}
@@ -74,8 +73,6 @@ function Detail({ job }: { job: Job }) {
 // saidByState are messages that say no more than the state.
 const saidByState = ['Processing rows.', 'Job succeeded.']
 
-const useTimeline = (job: Job) => useGet<Timeline>(recordPath(job, 'timeline'))
-
 function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const ended = over(job.status)
   const every = useEvery(2_000)
@@ -100,6 +97,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ['Rows', counted ? `${number(job.rows_done)} of ${number(job.num_rows)}` : ended ? 'none ran' : 'not counted yet'],
           ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
           ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
+          ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ['Elapsed', duration(p?.elapsed_seconds)],
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
@@ -237,14 +235,23 @@ function Continue({ job, gone }: { job: Job; gone?: boolean }) {
   const can = useCan()
   if (!can.act) return null
   const ended = over(job.status) && !gone
+  const cuts = job.failure_reason?.code === 'row_too_long' && job.truncate_rows === false
   const retries = ended && !!job.failure_reason && job.failed_rows > 0 && canResume(job)
   return (
     <>
       {retries && <Retry job={job} primary />}
+      {cuts && <LinkButton href={`/jobs/new?like=${job.job_id}&cut`} size="sm">Run again, and cut long rows</LinkButton>}
       {ended && <Resume job={job} />}
-      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !retries ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
+      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !retries && !cuts ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
     </>
   )
+}
+
+// Culprit leads to the row that the reason of a failed job names.
+function Culprit({ job }: { job: Job }) {
+  const row = job.failure_reason?.message.match(/\brow (\d+)\b/i)?.[1]
+  if (!row || !job.datetime_started) return null // without a start, no row is stored
+  return <Link href={`/jobs/${job.job_id}/rows?row=${row}`}>Show row {number(Number(row))}</Link>
 }
 
 function Resume({ job }: { job: Job }) {
@@ -320,160 +327,6 @@ function Downloads({ job }: { job: Job }) {
       </div>
     </Card>
   )
-}
-
-function Failures({ job, other }: { job: Job; other: boolean }) {
-  const every = useEvery(10_000)
-  const act = useCan().act && !other
-  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { every: !over(job.status) && every })
-  const byCode = useSamples(job, !other)
-  const truncated = counts.data?.counts.find((e) => e.code === truncatedCode)
-  return (
-    <Card
-      title="Failures"
-      actions={
-        !other && <>
-          <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
-          {over(job.status) && !job.failure_reason && <Retry job={job} />}
-        </>
-      }
-    >
-      <Load query={counts}>
-        {(c) => (
-          <div className="stack">
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]} less={['First row', 'Actions']}>
-              {c.counts.map((e) => (
-                <tr key={e.code}>
-                  <td>
-                    {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code className="unbroken">{e.code}</code></Link>}
-                  </td>
-                  <td className="number">{number(e.rows)}</td>
-                  <td className="number">
-                    {other ? number(e.first_row) : (
-                      <Link href={`/jobs/${job.job_id}/rows?row=${e.first_row}&open=${e.first_row}`} aria-label={`Row ${e.first_row}`}>
-                        {number(e.first_row)}
-                      </Link>
-                    )}
-                  </td>
-                  <td className="wide">{e.message}</td>
-                  {act && (
-                    <td>
-                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Test these rows: ${e.code}`}>
-                        Test these rows
-                      </Link>
-                    </td>
-                  )}
-                </tr>
-              ))}
-            </Table>
-            {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} />}
-            {c.counted < c.failed_rows && (
-              <p className="small">
-                {number(c.counted)} of {plural(c.failed_rows, 'failure')} are counted.
-              </p>
-            )}
-            <Samples job={job} byCode={byCode} examples={c.counts.map((e) => e.message)} />
-          </div>
-        )}
-      </Load>
-    </Card>
-  )
-}
-
-const samplesOfCode = 3
-
-// useSamples returns the first failed rows of a job, by code.
-function useSamples(job: Job, enabled: boolean) {
-  const errors = useGet<{ errors: RowError[] }>(`/v1/jobs/${job.job_id}/errors?limit=100&not_run=false`, { fresh: 60_000, enabled })
-  return Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
-}
-
-// Samples shows the first failed rows of each code, with input and raw answer.
-function Samples({ job, byCode, examples }: { job: Job; byCode: ReturnType<typeof useSamples>; examples: string[] }) {
-  const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
-  if (samples.length === 0) return null
-  const why = samples.some((e) => !examples.includes(e.message)) // else the table above says why
-  return (
-    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', ...(why ? ['Why'] : [])]} less={['Code', ...(why ? ['Raw answer'] : [])]}>
-      {samples.map((e) => <Sample key={e.row} job={job} error={e} why={why} />)}
-    </Table>
-  )
-}
-
-function Sample({ job, error: e, why }: { job: Job; error: RowError; why: boolean }) {
-  const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${e.row}`, { fresh: Infinity })
-  return (
-    <tr>
-      <td className="number"><Link href={`/jobs/${job.job_id}/rows?row=${e.row}&open=${e.row}`}>{number(e.row)}</Link></td>
-      <td><code>{e.code}</code></td>
-      <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
-      <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
-      {why && <td className="wide">{e.message}</td>}
-    </tr>
-  )
-}
-
-function Events({ job }: { job: Job }) {
-  const timeline = useTimeline(job)
-  const other = useIsOther()(job.account) ? job.account : undefined
-  return (
-    <Card title="Timeline">
-      <Load query={timeline}>
-        {({ events, shortened }) => (
-          <ol className="timeline">
-            {grouped(events).map(({ event, before }, i) => (
-              <li key={i}>
-                {before.length > 0 && (
-                  <details>
-                    <summary>{plural(before.length, 'earlier wait')}</summary>
-                    <ol className="timeline">{before.map((e, j) => <li key={j}><HistoryEvent event={e} /></li>)}</ol>
-                  </details>
-                )}
-                <HistoryEvent event={event} other={other} />
-              </li>
-            ))}
-            {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
-          </ol>
-        )}
-      </Load>
-      {job.set && <p className="small">One of <Link href={compareHref(...job.set)}>{job.set.length} jobs on the same rows</Link></p>}
-      {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
-      {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
-    </Card>
-  )
-}
-
-type TimelineEvent = Timeline['events'][number]
-
-// grouped puts waits before the last wait in a row under this wait: a job may wait dozens of times.
-function grouped(events: TimelineEvent[]) {
-  const groups: { event: TimelineEvent; before: TimelineEvent[] }[] = []
-  for (const event of events) {
-    const last = groups.at(-1)
-    if (event.what === 'waits' && last?.event.what === 'waits') {
-      last.before.push(last.event)
-      last.event = event
-    } else groups.push({ event, before: [] })
-  }
-  return groups
-}
-
-function HistoryEvent({ event: e, other }: { event: TimelineEvent; other?: string }) {
-  return (
-    <>
-      <strong>{e.what.replace('_', ' ')}</strong>
-      <span className="small">
-        {time(e.at)}
-        {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
-      </span>
-      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && e.what !== 'completed' && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
-    </>
-  )
-}
-
-/** lasting formats the time between two times. */
-function lasting(from: string, until: string): string {
-  return duration((Date.parse(until) - Date.parse(from)) / 1000)
 }
 
 function Specification({ job }: { job: Job }) {

@@ -194,7 +194,7 @@ function Window({ job, first, size, target, columns: chosen, show }: WindowProps
       {error && <Load query={error as never}>{() => null}</Load>}
       <RowList box={box} layout={layoutOf(columns)} height={list.getTotalSize()}>
         {items.map((item) => (
-          <Line key={item.key} n={first + item.index} at={item.start - headHeight} position={item.index + 1} size={size} row={rowAt(first + item.index)} columns={columns} show={show} />
+          <Line key={item.key} job={job} n={first + item.index} at={item.start - headHeight} position={item.index + 1} size={size} row={rowAt(first + item.index)} columns={columns} show={show} />
         ))}
       </RowList>
       <p className="small">

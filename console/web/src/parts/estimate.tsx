@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { about, compact, none, number, plural, usd } from '../lib/format'
+import { about, compact, none, number, plural, usd, usdTogether } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Confirm } from './confirm'
 import { over, State } from './job'
@@ -37,11 +37,12 @@ export function EstimateFirst({ body, ready, refused }: { body: object; ready: b
 function EstimateFacts({ job }: { job: Job }) {
   const e = job.estimate
   if (!e) return null
+  const cost = job.cost_estimate == null ? undefined : usdTogether(job.cost_estimate, e.low ?? 0, e.high ?? 0)
   return (
     <Facts
       facts={[
-        ['Would cost', job.cost_estimate == null ? 'the model has no price' : usd(job.cost_estimate)],
-        ['Between', e.low == null ? none : `${usd(e.low)} and ${usd(e.high)}`],
+        ['Would cost', cost?.amount ?? 'the model has no price'],
+        ...(cost?.range ? ([['Between', cost.range]] as [string, string][]) : []),
         ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? about(e.seconds) : `${about(e.seconds)} (${about(e.seconds_low)} to ${about(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],

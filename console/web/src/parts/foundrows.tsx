@@ -162,7 +162,7 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
           {rows.length > 0 ? (
             <RowList layout={layoutOf(columns)} height={rows.length * rowHeight}>
               {rows.map((row, i) => (
-                <Line key={row.row} n={row.row} at={i * rowHeight} position={i + 1} size={rows.length} row={row} columns={columns} show={show} />
+                <Line key={row.row} job={job} n={row.row} at={i * rowHeight} position={i + 1} size={rows.length} row={row} columns={columns} show={show} />
               ))}
             </RowList>
           ) : (

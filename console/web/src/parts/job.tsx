@@ -1,5 +1,5 @@
 import { Link } from 'wouter'
-import type { ApiError } from '../api/client'
+import { query, type ApiError } from '../api/client'
 import type { Job, JobStatus } from '../api/types'
 import { number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
@@ -22,6 +22,9 @@ export const Status = ({ is, children }: { is: string; children?: string }) => (
     {children ?? is}
   </span>
 )
+
+// rowState returns the state of a row to show. A row that is pending at the end of its job never runs.
+export const rowState = (job: { status: JobStatus }, state: string) => (state === 'pending' && over(job.status) ? 'not run' : state)
 
 export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST_ESTIMATE'
 
@@ -57,6 +60,9 @@ export function FailedLink({ job }: { job: Pick<Job, 'job_id' | 'account' | 'fai
   const count = `${plural(job.failed_rows, 'row')} failed`
   return isOther(job.account) ? <span className="failures">{count}</span> : <Link className="failures" href={`/jobs/${job.job_id}/rows?failed=1`}>{count}</Link>
 }
+
+// recordPath is the path of a part of a job's record, which an operator reads of other accounts too.
+export const recordPath = (job: Job, part: string) => `/v1/jobs/${job.job_id}/${part}${query({ account: job.account })}`
 
 // isMissing reports whether the node answered that there is no such job.
 export const isMissing = ({ data, error }: { data?: unknown; error: ApiError | null }) => data === undefined && error?.status === 404

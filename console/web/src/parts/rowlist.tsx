@@ -5,7 +5,7 @@ import type { Job, PreviewRow, PropertyCounts } from '../api/types'
 import { isSimulated, parseObject, splitAnswer } from '../lib/answer'
 import { none, number, text, tokens, took } from '../lib/format'
 import { useEvery } from '../live'
-import { over } from './job'
+import { over, rowState } from './job'
 
 export const rowHeight = 40
 export const headHeight = 28 // of the heads, which stay at the top of the list
@@ -68,10 +68,10 @@ export function RowList({ box, layout: { grid, wide, small, smallWide, heads }, 
   )
 }
 
-type LineProps = { n: number; at: number; position: number; size: number; row?: PreviewRow; columns: Columns; show: (row: number) => void }
+type LineProps = { job: Job; n: number; at: number; position: number; size: number; row?: PreviewRow; columns: Columns; show: (row: number) => void }
 
 // Line shows row n at a distance from the top of the list.
-export function Line({ n, at, position, size, row, columns, show }: LineProps) {
+export function Line({ job, n, at, position, size, row, columns, show }: LineProps) {
   const answer = splitAnswer(text(row?.output)).answer
   const value = columns.properties.length ? parseObject(answer) : undefined
   const ended = row && row.status !== 'pending'
@@ -81,7 +81,7 @@ export function Line({ n, at, position, size, row, columns, show }: LineProps) {
         <span className="n">{number(n)}</span>
         {columns.hasIDs && <span className="cell" dir="auto">{row?.id}</span>}
         <span className="status dot" data-is={row?.status ?? 'pending'}>
-          {row ? row.status : '…'}
+          {row ? rowState(job, row.status) : '…'}
         </span>
         <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
         {value ? (

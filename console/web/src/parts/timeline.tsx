@@ -1,0 +1,75 @@
+import { Link } from 'wouter'
+import { useGet } from '../api/hooks'
+import type { Job, Timeline } from '../api/types'
+import { duration, plural, time } from '../lib/format'
+import { jobHref, useIsOther } from './account'
+import { compareHref } from './comparewith'
+import { recordPath } from './job'
+import { Load } from './load'
+import { Card } from './page'
+
+export const useTimeline = (job: Job) => useGet<Timeline>(recordPath(job, 'timeline'))
+
+// Events shows the history of a job.
+export function Events({ job }: { job: Job }) {
+  const timeline = useTimeline(job)
+  const other = useIsOther()(job.account) ? job.account : undefined
+  return (
+    <Card title="Timeline">
+      <Load query={timeline}>
+        {({ events, shortened }) => (
+          <ol className="timeline">
+            {grouped(events).map(({ event, before }, i) => (
+              <li key={i}>
+                {before.length > 0 && (
+                  <details>
+                    <summary>{plural(before.length, 'earlier wait')}</summary>
+                    <ol className="timeline">{before.map((e, j) => <li key={j}><HistoryEvent event={e} /></li>)}</ol>
+                  </details>
+                )}
+                <HistoryEvent event={event} other={other} />
+              </li>
+            ))}
+            {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
+          </ol>
+        )}
+      </Load>
+      {job.set && <p className="small">One of <Link href={compareHref(...job.set)}>{job.set.length} jobs on the same rows</Link></p>}
+      {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
+      {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
+    </Card>
+  )
+}
+
+type TimelineEvent = Timeline['events'][number]
+
+// grouped puts waits before the last wait in a row under this wait: a job may wait dozens of times.
+function grouped(events: TimelineEvent[]) {
+  const groups: { event: TimelineEvent; before: TimelineEvent[] }[] = []
+  for (const event of events) {
+    const last = groups.at(-1)
+    if (event.what === 'waits' && last?.event.what === 'waits') {
+      last.before.push(last.event)
+      last.event = event
+    } else groups.push({ event, before: [] })
+  }
+  return groups
+}
+
+function HistoryEvent({ event: e, other }: { event: TimelineEvent; other?: string }) {
+  return (
+    <>
+      <strong>{e.what.replace('_', ' ')}</strong>
+      <span className="small">
+        {time(e.at)}
+        {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
+      </span>
+      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && e.what !== 'completed' && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
+    </>
+  )
+}
+
+/** lasting formats the time between two times. */
+function lasting(from: string, until: string): string {
+  return duration((Date.parse(until) - Date.parse(from)) / 1000)
+}
