@@ -142,14 +142,16 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 			store.JobEvent{At: at(4), What: store.EventReleased},
 			store.JobEvent{At: at(5), What: store.EventClaimed},
 			store.JobEvent{At: at(6), What: "of a newer version"},
-			store.JobEvent{At: at(7), What: store.EventWaits, Reason: "Waiting for storage."})
+			store.JobEvent{At: at(7), What: store.EventWaits, Reason: "Waiting for storage."},
+			store.JobEvent{At: at(8), What: store.EventPaused},
+			store.JobEvent{At: at(9), What: store.EventPriorityChanged, Reason: "from 1 to 0"})
 		return nil
 	}))(t)
 	const utc = "2006-01-02T15:04:05.999Z"
 	stamp := func(s int64) string { return time.UnixMilli(at(s)).UTC().Format(utc) }
 	want := fmt.Sprintf(`[%s waits Waiting for a server. %s][%s owner_lost node gpu1 <nil>][%s claimed node gpu2, epoch %d <nil>][%s released node gpu2 <nil>]`+
-		`[%s claimed a node (its name was not recorded), epoch %d <nil>][%s waits Waiting for storage. <nil>]`,
-		stamp(1), stamp(2), stamp(3), stamp(3), at(3), stamp(4), stamp(5), at(5), stamp(7))
+		`[%s claimed a node (its name was not recorded), epoch %d <nil>][%s waits Waiting for storage. <nil>][%s paused  <nil>][%s priority_changed from 1 to 0 <nil>]`,
+		stamp(1), stamp(2), stamp(3), stamp(3), at(3), stamp(4), stamp(5), at(5), stamp(7), stamp(8), stamp(9))
 	told := func() (all string, body map[string]any) {
 		t.Helper()
 		body = w.get("/v1/jobs/" + f.JobID + "/timeline").want(200).json()

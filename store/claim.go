@@ -69,17 +69,24 @@ func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
 }
 
 // Reschedule applies Jobs.Reschedule to rec and reports whether rec changed.
-func (rec *Record) Reschedule(s Schedule) (changed bool, err error) {
+func (rec *Record) Reschedule(s Schedule, now time.Time) (changed bool, err error) {
 	job := &rec.Job
 	if job.Status.IsTerminal() {
 		return false, fmt.Errorf("reschedule job %s, which is %s: %w", job.ID, job.Status, rowmill.ErrTerminal)
 	}
+	at := now.UnixMilli()
 	if p := s.Priority; p != nil && p.Priority != job.Priority {
+		rec.AddEvent(JobEvent{At: at, What: EventPriorityChanged, Reason: fmt.Sprintf("from %d to %d", job.Priority, p.Priority)})
 		job.Priority, rec.Spec.Priority, changed = p.Priority, p.Priority, true
 		rec.Spec.RowQuota, rec.Spec.TokenQuota = p.RowQuota, p.TokenQuota
 	}
 	if s.Paused != nil && *s.Paused != job.Paused {
 		job.Paused, changed = *s.Paused, true
+		what := EventPauseEnded
+		if job.Paused {
+			what = EventPaused
+		}
+		rec.AddEvent(JobEvent{At: at, What: what})
 	}
 	return changed, nil
 }

@@ -241,6 +241,8 @@ func recordedEvents(record *store.Record) (events []timelineEvent) {
 			event.Detail = fmt.Sprintf("%s, epoch %d", describeOwner(owner), e.At)
 		case store.EventReleased:
 			event.Detail = describeOwner(owner)
+		case store.EventPaused, store.EventPauseEnded, store.EventPriorityChanged:
+			event.Detail = e.Reason
 		case store.EventWaits:
 			event.Detail = e.Reason
 			event.Until = record.Job.Completed

@@ -142,7 +142,7 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 
 // Reschedule changes the priority of an open job, pauses the job, or ends its pause.
 func (s *Store) Reschedule(ctx context.Context, jobID string, change store.Schedule) (store.Record, error) {
-	return s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Reschedule(change) })
+	return s.changeUnfenced(ctx, jobID, func(rec *store.Record, now time.Time) (bool, error) { return rec.Reschedule(change, now) })
 }
 
 // An accountQueue is an account whose orphans Orphans may list.

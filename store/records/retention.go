@@ -136,30 +136,30 @@ func (t *tx) scanIDs(r kv.Range, skip, limit int) (ids []string, err error) {
 
 // RemoveData records that a job's data must not be read any more.
 func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
-	return s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.RemoveData(now) })
+	return s.changeUnfenced(ctx, jobID, func(rec *store.Record, _ time.Time) (bool, error) { return rec.RemoveData(now) })
 }
 
 // KeepInput records until when objects hold the input of an ended job.
 func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.KeepInput(until) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record, _ time.Time) (bool, error) { return rec.KeepInput(until) })
 	return err
 }
 
 // MarkInputRemoved records that the input of an ended job was removed.
 func (s *Store) MarkInputRemoved(ctx context.Context, jobID string, now time.Time) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkInputRemoved(now) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record, _ time.Time) (bool, error) { return rec.MarkInputRemoved(now) })
 	return err
 }
 
 // MarkContinued records in a job which other job takes over its rows.
 func (s *Store) MarkContinued(ctx context.Context, jobID, successorID string) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkContinued(successorID) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record, _ time.Time) (bool, error) { return rec.MarkContinued(successorID) })
 	return err
 }
 
 // changeUnfenced changes a record without a fence, including its specification. change returns
 // false when there is nothing to write.
-func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*store.Record) (bool, error)) (store.Record, error) {
+func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(rec *store.Record, now time.Time) (bool, error)) (store.Record, error) {
 	var result store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.prefetchRecord(jobID)
@@ -171,7 +171,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 		if err != nil {
 			return err
 		}
-		changed, err := change(&rec)
+		changed, err := change(&rec, t.Now())
 		if err != nil {
 			return err
 		}

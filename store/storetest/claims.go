@@ -186,6 +186,7 @@ func testReschedule(s *suite) {
 		s.Errorf("after the pause the orphans are %+v, %v; want the job with priority %d", orphans, err, rowmill.Production)
 	}
 	f, _ = s.adopt(id, "p1")
+	s.Advance(10 * time.Millisecond) // an epoch may be later than the clock
 	reschedule(store.Schedule{Paused: pointer(true)})
 	s.must(s.Release(s.Context(), f))
 	wantNoOrphan("released by its owner")
@@ -195,6 +196,12 @@ func testReschedule(s *suite) {
 	}
 	_, err = s.Reschedule(s.Context(), id, store.Schedule{Paused: pointer(true)})
 	s.wantError("a cancelled job is paused", rowmill.ErrTerminal)(err)
+	claimed := func(process string, lost bool) store.JobEvent {
+		return store.JobEvent{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}
+	}
+	paused, pauseEnded := store.JobEvent{What: store.EventPaused}, store.JobEvent{What: store.EventPauseEnded}
+	s.wantEvents("it was paused twice", id, claimed("p0", false), paused, store.JobEvent{What: store.EventPriorityChanged, Reason: "from 0 to 1"}, pauseEnded,
+		claimed("p1", true), paused, store.JobEvent{What: store.EventReleased})
 	_, err = s.Reschedule(s.Context(), "job-unknown", store.Schedule{})
 	s.wantError("an unknown job is paused", rowmill.ErrNotFound)(err)
 }

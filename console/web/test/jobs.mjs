@@ -72,6 +72,7 @@ export async function jobPages({ job, failed, model }) {
     await logIn(page)
     await page.locator('.status').getByText('paused', { exact: true }).first().waitFor()
     await page.getByText(/^Paused\./).first().waitFor()
+    await page.locator('.facts div').filter({ hasText: 'Paused at' }).waitFor()
     await check(page, 'a paused job')
     await page.goto(at(''))
     await page.getByRole('region', { name: 'Running and waiting' }).getByRole('link', { name: 'a paused job' }).waitFor()
@@ -84,6 +85,9 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: 'Run first' }).waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Continue' }).click()
     const done = await ended(id)
+    const timeline = page.getByRole('list').filter({ hasText: 'created' })
+    for (const what of ['paused', 'priority changed', 'pause ended', 'succeeded']) await timeline.getByText(what, { exact: true }).waitFor()
+    if (await timeline.getByText('input removed').count()) throw new Error('the timeline has the removal of an input that no job needs')
     if (done.status !== 'succeeded' || done.job_priority !== 0) throw new Error(`the job is ${JSON.stringify(done)}`)
 
     let body

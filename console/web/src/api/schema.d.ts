@@ -4259,11 +4259,11 @@ export interface operations {
                             /** @description The end of a wait; null while it lasts, and for other events. */
                             until: components["schemas"]["Time"] | null;
                             /** @enum {string} */
-                            what: "created" | "claimed" | "owner_lost" | "released" | "waits" | "download_started" | "download_finished" | "started" | "completed" | "input_removed" | "data_removed" | "continued";
+                            what: "created" | "claimed" | "owner_lost" | "released" | "waits" | "paused" | "pause_ended" | "priority_changed" | "download_started" | "download_finished" | "started" | "completed" | "input_removed" | "data_removed" | "continued";
                             /** @description For people: for example how the job ended, which node claimed it, or why it waited. For continued, the id of the job that continues it. May be empty. */
                             detail: string;
                         }[];
-                        /** @description Earlier events may be missing: the record keeps 40 claims, losses, releases and waits, and drops the oldest waits first. */
+                        /** @description Earlier events may be missing: the record keeps 40 claims, releases, waits, pauses and changes of the priority, and drops claims and releases last. */
                         shortened: boolean;
                     };
                 };

@@ -6,7 +6,7 @@ import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Preview, Progress, Submitted } from '../api/types'
 import { isSimulated } from '../lib/answer'
-import { compact, duration, number, percent, rate, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
@@ -82,6 +82,8 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const message = p?.waits_for ?? job.message
   const cost = job.job_cost ?? p?.cost_so_far
   const counted = job.num_rows != null
+  const timeline = useTimeline(job)
+  const pausedAt = job.paused ? timeline.data?.events.findLast((e) => e.what === 'paused')?.at : undefined
   return (
     <Card>
       <div className="now">
@@ -99,6 +101,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
+          ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
           ['Elapsed', duration(p?.elapsed_seconds)],
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused

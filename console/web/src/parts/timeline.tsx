@@ -4,7 +4,7 @@ import type { Job, Timeline } from '../api/types'
 import { duration, plural, time } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 import { compareHref } from './comparewith'
-import { recordPath } from './job'
+import { isEstimate, recordPath } from './job'
 import { Load } from './load'
 import { Card } from './page'
 
@@ -19,18 +19,18 @@ export function Events({ job }: { job: Job }) {
       <Load query={timeline}>
         {({ events, shortened }) => (
           <ol className="timeline">
-            {grouped(events).map(({ event, before }, i) => (
+            {grouped(events.filter((e) => e.what !== 'input_removed' || needsInput(job))).map(({ event, before }, i) => (
               <li key={i}>
                 {before.length > 0 && (
                   <details>
                     <summary>{plural(before.length, 'earlier wait')}</summary>
-                    <ol className="timeline">{before.map((e, j) => <li key={j}><HistoryEvent event={e} /></li>)}</ol>
+                    <ol className="timeline">{before.map((e, j) => <li key={j}><HistoryEvent event={e} status={job.status} /></li>)}</ol>
                   </details>
                 )}
-                <HistoryEvent event={event} other={other} />
+                <HistoryEvent event={event} status={job.status} other={other} />
               </li>
             ))}
-            {shortened && <li className="small">The record keeps a limited number of claims and waits; earlier ones may be missing.</li>}
+            {shortened && <li className="small">The record keeps a limited number of events. Earlier events may be missing.</li>}
           </ol>
         )}
       </Load>
@@ -56,10 +56,14 @@ function grouped(events: TimelineEvent[]) {
   return groups
 }
 
-function HistoryEvent({ event: e, other }: { event: TimelineEvent; other?: string }) {
+// needsInput reports whether another job could run rows of the stored input of a job. If not, the service
+// removes the input at the end of the job, and the results still contain it.
+const needsInput = (job: Job) => job.status !== 'succeeded' || job.failed_rows > 0 || job.input_rows != null || isEstimate(job)
+
+function HistoryEvent({ event: e, status, other }: { event: TimelineEvent; status: string; other?: string }) {
   return (
     <>
-      <strong>{e.what.replace('_', ' ')}</strong>
+      <strong>{e.what === 'completed' ? status : e.what.replace('_', ' ')}</strong>
       <span className="small">
         {time(e.at)}
         {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
