@@ -197,6 +197,14 @@ func (j *Job) Become(next Status, now time.Time) error {
 	return nil
 }
 
+// ShownStatus returns StatusPaused for a paused job, else its status.
+func (j *Job) ShownStatus() Status {
+	if j.Paused {
+		return StatusPaused
+	}
+	return j.Status
+}
+
 // Spec is a validated submission. It is stored once with the job. Only a new priority changes
 // it: Priority, RowQuota and TokenQuota.
 type Spec struct {

@@ -9,8 +9,9 @@ import "fmt"
 //	   └───────────┴────────────┴───────────┴────► failed | cancelled
 type Status string
 
-// The states, in the order in which a job passes them. StatusUnknown is not a state of
-// a job: the status endpoint returns it for a job that does not exist.
+// The states, in the order in which a job passes them. StatusPaused and StatusUnknown are no
+// states of a job: lists filter and count paused jobs by StatusPaused, and the status endpoint
+// returns StatusUnknown for a job that does not exist.
 const (
 	StatusPending   Status = "pending"   // the record is durable, no work has begun
 	StatusSubmitted Status = "submitted" // a node owns the job
@@ -19,6 +20,7 @@ const (
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
 	StatusCancelled Status = "cancelled"
+	StatusPaused    Status = "paused"
 	StatusUnknown   Status = "unknown"
 )
 

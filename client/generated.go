@@ -291,7 +291,7 @@ type JobIdentifier = string
 // JobState defines model for JobState.
 type JobState = string
 
-// JobStates defines model for JobStates.
+// JobStates A paused job matches only paused.
 type JobStates = string
 
 // Key defines model for Key.

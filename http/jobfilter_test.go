@@ -34,6 +34,7 @@ func TestJobs_ListFiltered(t *testing.T) {
 	}
 	middle := clock.now().Add(-2*time.Minute - time.Second).UTC().Format(time.RFC3339Nano) // just before the creation of Nightly 2
 	w.get("/v1/job-cancel/" + ids["Nightly 2"]).want(200)
+	w.do("PATCH", "/v1/jobs/"+ids["weekly"], `{"paused":true}`).want(200)
 	for query, want := range map[string][]string{
 		"q=NIGHTLY":                               {"nightly 3", "Nightly 2", "Nightly 1"},
 		"q=weekly%27s":                            {"weekly"},
@@ -41,6 +42,8 @@ func TestJobs_ListFiltered(t *testing.T) {
 		"q=monthly":                               nil,
 		"status=cancelled":                        {"Nightly 2"},
 		"status=pending,running&q=nightly":        {"nightly 3", "Nightly 1"},
+		"status=paused":                           {"weekly"},
+		"status=pending":                          {"nightly 3", "Nightly 1"},
 		"status=":                                 {"nightly 3", "Nightly 2", "weekly", "Nightly 1"},
 		"model=llama-3.1-8b&limit=100":            {"nightly 3", "Nightly 2", "weekly", "Nightly 1"},
 		"model=llama-3.1":                         nil,
@@ -56,7 +59,7 @@ func TestJobs_ListFiltered(t *testing.T) {
 			t.Errorf("%s: %v", query, body)
 		}
 	}
-	w.get("/v1/list-jobs?status=done").wantField("status", "pending, submitted, starting, running, succeeded, failed, cancelled")
+	w.get("/v1/list-jobs?status=done").wantField("status", "pending, submitted, starting, running, succeeded, failed, cancelled, paused")
 	w.get("/v1/list-jobs?status=running,").wantField("status", `""`)
 	w.get("/v1/list-jobs?since=today").wantField("since", "2030-01-31T00:00:00Z")
 	w.get("/v1/list-jobs?q="+strings.Repeat("a", 257)).wantField("q", "256")
@@ -147,14 +150,20 @@ func TestJobs_FilterReadsALimitedNumber(t *testing.T) {
 func TestJobs_Counts(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
-	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0},"counted":0,"of_all":true}`
+	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0,"paused":0},"counted":0,"of_all":true}`
 	w.get("/v1/jobs/counts").wantBody(none)
 	id := w.submitted(`{"inputs":["a"]}`)
 	w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/jobs/counts").wantBody(none) // cached
 	clock.pass(2 * time.Second)
 	w.get("/v1/job-cancel/" + id).want(200)
-	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1},"counted":2,"of_all":true}`)
+	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1,"paused":0},"counted":2,"of_all":true}`)
+	paused := w.submitted(`{"inputs":["a"]}`)
+	w.do("PATCH", "/v1/jobs/"+paused, `{"paused":true}`).want(200)
+	clock.pass(2 * time.Second)
+	if got := fmt.Sprint(w.get("/v1/jobs/counts").want(200).json()["counts"]); !strings.Contains(got, "paused:1 pending:1 ") {
+		t.Error(got)
+	}
 	other := w.newKey(`{"account":"acme"}`)
 	w.get("/v1/jobs/counts", other.header()...).wantBody(none)
 }

@@ -18,7 +18,7 @@ const (
 	maxCounts = 1000
 )
 
-// jobCounts has the number of an account's jobs in each status.
+// jobCounts has the number of an account's jobs in each status; a paused job counts only as paused.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
 	Counted int                    `json:"counted"`
@@ -39,12 +39,13 @@ func (j *Jobs) showCounts(c *gin.Context) (any, error) {
 // maxScanned.
 func (j *Jobs) countByStatus(ctx context.Context, account string) (counted jobCounts, err error) {
 	counted.Counts = map[rowmill.Status]int{}
-	for _, status := range rowmill.Statuses() {
+	for _, status := range shownStatuses() {
 		counted.Counts[status] = 0
 	}
 	_, counted.OfAll, err = j.scanJobs(ctx, account, "", listPage, func(job listedJob) bool {
-		if _, known := counted.Counts[job.Status]; known { // unknown: the status of a newer version
-			counted.Counts[job.Status]++
+		status := job.ShownStatus()
+		if _, known := counted.Counts[status]; known { // unknown: the status of a newer version
+			counted.Counts[status]++
 		}
 		counted.Counted++
 		return false

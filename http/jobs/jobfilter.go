@@ -27,9 +27,9 @@ const (
 
 // A jobFilter selects jobs. A job must match all fields that are not empty.
 type jobFilter struct {
-	statuses []rowmill.Status
-	model    string // model or Function, exactly as in the job
-	text     string // part of the name, id or description, in lower case
+	statuses []rowmill.Status // as Job.ShownStatus returns them
+	model    string           // model or Function, exactly as in the job
+	text     string           // part of the name, id or description, in lower case
 	since    time.Time
 }
 
@@ -47,7 +47,7 @@ func (t rawJobFilter) parse(prefix string, p *request.Problems) (f jobFilter) {
 	if t.status != "" {
 		for status := range strings.SplitSeq(t.status, ",") {
 			f.statuses = append(f.statuses, rowmill.Status(status))
-			if !slices.Contains(rowmill.Statuses(), rowmill.Status(status)) {
+			if !slices.Contains(shownStatuses(), rowmill.Status(status)) {
 				p.Add(prefix+"status", "has %q; it must be one or more of %s, with commas between", textfmt.Shorten(status, 32), statusNames())
 				break
 			}
@@ -68,9 +68,12 @@ func (t rawJobFilter) parse(prefix string, p *request.Problems) (f jobFilter) {
 	return f
 }
 
+// shownStatuses returns all results of Job.ShownStatus.
+func shownStatuses() []rowmill.Status { return append(rowmill.Statuses(), rowmill.StatusPaused) }
+
 func statusNames() string {
 	var names []string
-	for _, s := range rowmill.Statuses() {
+	for _, s := range shownStatuses() {
 		names = append(names, string(s))
 	}
 	return strings.Join(names, ", ")
@@ -109,7 +112,7 @@ func (f *jobFilter) isTooOld(job *rowmill.Job) bool { return job.Created.Before(
 // matches reports whether the filter selects a job.
 func (f *jobFilter) matches(job *rowmill.Job) bool {
 	switch {
-	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.isTooOld(job):
+	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.ShownStatus()), f.model != "" && job.Model != f.model, f.isTooOld(job):
 		return false
 	case f.text == "" || strings.Contains(job.ID, f.text):
 		return true

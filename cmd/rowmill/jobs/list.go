@@ -47,7 +47,7 @@ func (c *jobCommands) list() *cobra.Command {
 			if job.RunType == rowmill.RunEstimate {
 				name = strings.TrimSpace(name + " (estimate)")
 			}
-			return []string{job.ID, stateOf(job), formatRowsAndFailed(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), name}
+			return []string{job.ID, string(job.ShownStatus()), formatRowsAndFailed(job), job.Model, terminal.FormatAge(c.Term.Now().Sub(job.Created)), name}
 		},
 	}.setUpCommand(c, &cobra.Command{
 		Use:     "list",
@@ -55,7 +55,7 @@ func (c *jobCommands) list() *cobra.Command {
 		Example: "  rowmill jobs list\n  rowmill jobs list --status running,failed --search nightly\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
 		Args:    cobra.NoArgs,
 	})
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only jobs in these states")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only jobs in these states; paused is one of them")
 	cmd.Flags().StringVar(&filter.Q, "search", "", "only jobs with this text in their name, id or description")
 	return cmd
 }

@@ -60,7 +60,7 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 		}
 	}
 	line("job", job.ID)
-	line("status", stateOf(job))
+	line("status", string(job.ShownStatus()))
 	line("message", job.Message)
 	if f := job.FailureReason; f != nil {
 		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
@@ -96,14 +96,6 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	for _, warning := range job.Warnings {
 		line("warning", warning)
 	}
-}
-
-// stateOf returns the status of a job as people see it: a paused job is no running job.
-func stateOf(job client.Job) string {
-	if job.Paused {
-		return "paused"
-	}
-	return string(job.Status)
 }
 
 // writeRowCounts writes how many rows were taken over, deduplicated, failed or cut, one

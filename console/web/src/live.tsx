@@ -116,7 +116,7 @@ function take(client: QueryClient, job: Job, read: (path: string) => void) {
   const put = <P extends JobPage>(page: P): P => {
     const at = page.jobs.findIndex((j) => j.job_id === job.job_id)
     if (at < 0) return page
-    known ||= page.jobs[at]!.status === job.status
+    known ||= page.jobs[at]!.status === job.status && page.jobs[at]!.paused === job.paused
     return { ...page, jobs: page.jobs.with(at, { ...job, account: page.jobs[at]!.account }) }
   }
   client.setQueriesData<InfiniteData<JobPage> | JobPage>({ predicate: (q) => String(q.queryKey[0]).startsWith('/v1/list-jobs') }, (list) => {

@@ -74,7 +74,13 @@ export async function jobPages({ job, failed, model }) {
     await page.getByText(/^Paused\./).first().waitFor()
     await page.locator('.facts div').filter({ hasText: 'Paused at' }).waitFor()
     await check(page, 'a paused job')
+    await page.goto(at('jobs?status=running'))
+    await page.getByRole('button', { name: /^paused/ }).click()
+    await page.getByRole('button', { name: /^running/ }).click()
+    await page.waitForURL(/status=paused$/)
+    await page.getByRole('region', { name: 'Jobs' }).getByRole('link', { name: 'a paused job' }).waitFor()
     await page.goto(at(''))
+    await page.getByRole('region', { name: 'In numbers' }).getByRole('link', { name: /^\d+ ?paused$/ }).waitFor()
     await page.getByRole('region', { name: 'Running and waiting' }).getByRole('link', { name: 'a paused job' }).waitFor()
     await settle(page)
     const shown = await page.getByRole('link', { name: 'a paused job' }).count()
@@ -196,10 +202,12 @@ export async function jobPages({ job, failed, model }) {
 
   await step('a job that reads answers runs again with the same answers and without cuts', async (page) => {
     const source = await ended((await api('POST', '/v1/batch-inference', { model, inputs: ['One', 'Two'] })).results)
+    const title = `${model}: Is this right? {{answer}}`
     const body = { model, inputs: `job:${source.job_id}`, prompt: 'Is this right? {{answer}}', where: 'answer != nothing', truncate_rows: false }
     const judge = await ended((await api('POST', '/v1/batch-inference', body)).results)
     await page.goto(at(`jobs/${judge.job_id}`))
     await logIn(page)
+    await page.getByRole('heading', { name: title, exact: true }).waitFor()
     await page.getByRole('link', { name: 'Run again with changes' }).click()
     await page.getByText('answer != nothing', { exact: true }).waitFor()
     await page.getByRole('button', { name: /^Submit/ }).click()

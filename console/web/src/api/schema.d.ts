@@ -2686,6 +2686,7 @@ export interface components {
         };
         JobIdentifier: string;
         KeyIdentifier: string;
+        /** @description A paused job matches only paused. */
         JobStates: string;
         /** @enum {string} */
         JobState: "pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled";
@@ -3494,6 +3495,8 @@ export interface operations {
                             succeeded: number;
                             failed: number;
                             cancelled: number;
+                            /** @description Paused jobs. They are in no other count. */
+                            paused: number;
                         };
                         counted: number;
                         /** @description False if older jobs were not counted. */
@@ -3672,7 +3675,7 @@ export interface operations {
                     job_ids?: string[] | null;
                     /** @description The parameters of GET /v1/list-jobs. An empty filter matches all jobs. */
                     filter?: {
-                        status?: components["schemas"]["JobStates"] | ("pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled")[] | null;
+                        status?: components["schemas"]["JobStates"] | ("pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled" | "paused")[] | null;
                         model?: string | null;
                         q?: string | null;
                         since?: string | null;

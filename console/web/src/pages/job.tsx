@@ -15,7 +15,7 @@ import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
-import { Bar, isEstimate, isMissing, NoJob, over, recordPath, State, whyStopped } from '../parts/job'
+import { Bar, isEstimate, isMissing, NoJob, over, recordPath, State, titleOf, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 import { canResume, ContinuedBy, Retry } from '../parts/retry'
@@ -36,7 +36,7 @@ function Detail({ job }: { job: Job }) {
   const timeline = useTimeline(job)
   const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // undefined until loaded
   return (
-    <Page title={job.name || job.job_id} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
+    <Page title={titleOf(job)} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
       {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
       {job.failure_reason && (
         <div className="problem" role="note">

@@ -4,12 +4,12 @@ import { useDebouncedValue } from '@mantine/hooks'
 import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
-import type { Counts, Job, JobPage, JobStatus, Model } from '../api/types'
+import type { Counts, Job, JobPage, Model } from '../api/types'
 import { about, compact, cost, none, number, plural, time } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
-import { Done, FailedLink, isEstimate, JobLink, over, State, Status, statuses } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, over, State, Status, statuses, titleOf, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
@@ -26,7 +26,7 @@ function start(range: string) {
 
 // filterStates are the states to filter by. States that few jobs have come last, and only if a job has
 // them.
-const filterStates: JobStatus[] = ['running', 'succeeded', 'failed', 'cancelled', 'pending', 'submitted', 'starting']
+const filterStates: ShownStatus[] = ['running', 'succeeded', 'failed', 'paused', 'cancelled', 'pending', 'submitted', 'starting']
 const alwaysShown = 3
 
 export default function Jobs() {
@@ -69,7 +69,7 @@ export default function Jobs() {
         </div>
       )}
       {change && (
-        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s as JobStatus)))} done={() => setMarked(new Set())} />
+        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))} done={() => setMarked(new Set())} />
       )}
       <Load query={pages}>
         {() =>
@@ -102,7 +102,7 @@ function shown(n: number, more: boolean, filter: Record<string, string>, counts:
   if (!more) return `All ${number(n)} ${n === 1 ? 'job' : 'jobs'} shown.${some}`
   if (!counts || filter.q || filter.model || filter.since) return `${number(n)} shown; there are more.${some}`
   const wanted = filter.status ? filter.status.split(',') : statuses
-  const all = wanted.reduce((sum, s) => sum + (counts.counts[s as JobStatus] ?? 0), 0)
+  const all = wanted.reduce((sum, s) => sum + (counts.counts[s as ShownStatus] ?? 0), 0)
   return `${number(n)} of ${counts.of_all ? '' : 'more than '}${number(all)} shown.${some}`
 }
 
@@ -169,7 +169,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
             <td>
               <input
                 type="checkbox"
-                aria-label={`Mark ${j.name || j.job_id}`}
+                aria-label={`Mark ${titleOf(j)}`}
                 disabled={isEstimate(j) && over(j.status)}
                 checked={marked.has(j.job_id)}
                 onChange={() => toggle(j.job_id)}

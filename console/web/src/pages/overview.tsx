@@ -3,14 +3,14 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
-import type { Counts, Engines, Job, JobPage, JobStatus, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
+import type { Counts, Engines, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
 import { plain } from '../lib/fault'
 import { compact, duration, number, plural, rate, usd, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
-import { Done, FailedLink, isEstimate, JobLink, State, Status, whyStopped } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
 import { isBroken, problem } from '../parts/webhook'
@@ -63,7 +63,7 @@ function FirstJob() {
 
 // The open jobs: the list below, and the search for jobs that wait.
 const shownJobs = 10
-const openJobs = `/v1/list-jobs?limit=${shownJobs}&status=running,starting,submitted,pending`
+const openJobs = `/v1/list-jobs?limit=${shownJobs}&status=${openStatuses}`
 const namedJobs = 3 // how many jobs a trouble names
 
 const longWait = 5 * 60_000 // a job that waits so long, in ms, needs a look
@@ -101,7 +101,7 @@ function useWaiting() {
   const jobs = data?.jobs.filter((j) => !j.paused && (j.status === 'running' ? whyStopped(j.message) : Date.now() - Date.parse(j.datetime_created) > longWait)) ?? []
   const forPlace = (j: Job) => j.message.startsWith('Waiting for a place')
   const running = useGet<JobPage>(`/v1/list-jobs?limit=${namedJobs}&status=running`, { enabled: jobs.some(forPlace) }).data?.jobs ?? []
-  const names = running.map((j) => j.name || j.job_id).join(', ')
+  const names = running.map(titleOf).join(', ')
   return jobs.map((j) => ({ job: j, why: forPlace(j) && names ? `${j.message} Running now: ${names}.` : j.message }))
 }
 
@@ -117,9 +117,9 @@ function Attention() {
   const budget = useBudget()
   const troubles = [
     ...away.map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage away', what: storages[name]!, why: 'This node cannot use it now. Jobs wait, and continue when it is back.', since: null })),
-    ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: j.name || j.job_id, why, since: j.status === 'running' ? null : j.datetime_created })),
+    ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: titleOf(j), why, since: j.status === 'running' ? null : j.datetime_created })),
     ...(waiting.length > namedJobs
-      ? [{ id: 'waiting', to: '/jobs?status=running,starting,submitted,pending', state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
+      ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
       : []),
     ...(budget && budget.used >= budgetShare * budget.limit
       ? [{ id: 'budget', to: '/quotas', state: 'budget', what: 'monthly budget', why: `${usd(budget.used)} of ${usd(budget.limit)} are used`, since: null }]
@@ -153,9 +153,10 @@ function Attention() {
   )
 }
 
-// Tiles of the overview: jobs that wait share one.
-const tiles: { name: string; is: JobStatus; of: JobStatus[] }[] = [
+// Tiles of the overview: jobs that wait share one. A rare tile is shown only if it has jobs.
+const tiles: { name: string; is: ShownStatus; of: ShownStatus[]; rare?: boolean }[] = [
   { name: 'waiting', is: 'pending', of: ['pending', 'submitted', 'starting'] },
+  { name: 'paused', is: 'pending', of: ['paused'], rare: true },
   ...(['running', 'succeeded', 'failed', 'cancelled'] as const).map((s) => ({ name: s, is: s, of: [s] })),
 ]
 
@@ -171,7 +172,8 @@ function States() {
           <>
             <ul className="states">
               {tiles.map((t) => {
-                const n = t.of.reduce((n, s) => n + counts[s], 0)
+                const n = t.of.reduce((n, s) => n + (counts[s] ?? 0), 0) // an older node does not count paused jobs
+                if (t.rare && n === 0) return null
                 return (
                   <li key={t.name}>
                     <Link href={`/jobs?status=${t.of.join(',')}`}>
@@ -196,7 +198,7 @@ function Running() {
   const can = useCan()
   const jobs = useGet<JobPage>(openJobs)
   return (
-    <Card title="Running and waiting" actions={<Link href="/jobs?status=running,starting,submitted,pending">View all</Link>}>
+    <Card title="Running and waiting" actions={<Link href={`/jobs?status=${openStatuses}`}>View all</Link>}>
       <Load query={jobs}>
         {({ jobs }) =>
           jobs.length === 0 ? (

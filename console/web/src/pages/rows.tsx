@@ -11,7 +11,7 @@ import { number } from '../lib/format'
 import { useEvery } from '../live'
 import { FailedRows } from '../parts/failedrows'
 import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
-import { isMissing, NoJob, over } from '../parts/job'
+import { isMissing, NoJob, over, titleOf } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Page } from '../parts/page'
 import { headHeight, layoutOf, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
@@ -49,7 +49,7 @@ export default function Rows() {
       {({ job }) => (
         <Page
           title="Rows"
-          lead={<>of <Link href={`/jobs/${id}`}>{job.name || job.job_id}</Link>: {number(job.rows_done)} of {number(job.num_rows)} done, {number(job.failed_rows)} failed</>}
+          lead={<>of <Link href={`/jobs/${id}`}>{titleOf(job)}</Link>: {number(job.rows_done)} of {number(job.num_rows)} done, {number(job.failed_rows)} failed</>}
         >
           {failed ? (
             <>

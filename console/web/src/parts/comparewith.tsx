@@ -4,7 +4,7 @@ import { Link } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { Job, JobPage } from '../api/types'
 import { Ago } from './ago'
-import { Status } from './job'
+import { Status, titleOf } from './job'
 import { Empty, Load } from './load'
 
 export const compareHref = (...ids: string[]) => `/jobs/compare?jobs=${ids.join(',')}`
@@ -40,7 +40,7 @@ function Others({ job }: { job: Job }) {
           <ul className="list">
             {offered.map((j) => (
               <li key={j.job_id}>
-                <Link href={compareHref(job.job_id, j.job_id)}>{j.name || j.job_id}</Link>
+                <Link href={compareHref(job.job_id, j.job_id)}>{titleOf(j)}</Link>
                 <Status is={j.status} />
                 <span className="small">
                   {j.model}, <Ago t={j.datetime_created} />

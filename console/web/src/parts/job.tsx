@@ -1,12 +1,17 @@
 import { Link } from 'wouter'
 import { query, type ApiError } from '../api/client'
-import type { Job, JobStatus } from '../api/types'
+import type { Counts, Job, JobStatus } from '../api/types'
 import { number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 import { Empty } from './load'
 import { LinkButton, Page } from './page'
 
-export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled']
+// ShownStatus is a status by which jobs are counted and filtered.
+export type ShownStatus = keyof Counts['counts']
+
+export const statuses: ShownStatus[] = ['pending', 'submitted', 'starting', 'running', 'succeeded', 'failed', 'cancelled', 'paused']
+
+export const openStatuses = 'running,starting,submitted,pending,paused'
 
 // nameSize is the longest name of a job, in characters.
 export const nameSize = 45
@@ -14,7 +19,7 @@ export const nameSize = 45
 // testRows is how many rows a test run has.
 export const testRows = 5
 
-export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
+export const over = (s: string) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
 
 // Status uses plain elements, because tables show hundreds of statuses.
 export const Status = ({ is, children }: { is: string; children?: string }) => (
@@ -43,12 +48,25 @@ export function whyStopped(message: string): string | undefined {
   return undefined
 }
 
-export function JobLink({ job }: { job: Pick<Job, 'job_id' | 'name' | 'account'> }) {
+// A Titled job has the fields for its title.
+type Titled = Pick<Job, 'job_id' | 'name' | 'model'> & Partial<Pick<Job, 'prompt' | 'system_prompt' | 'num_rows'>>
+
+const titlePrompt = 40 // the longest beginning of a prompt in a title, in characters
+
+// titleOf returns the name of a job. A job without a name has a title of its model and its prompt or rows.
+export function titleOf(job: Titled): string {
+  if (job.name) return job.name
+  const prompt = (job.prompt ?? job.system_prompt ?? '').trim().replace(/\s+/g, ' ')
+  const rest = prompt.length > titlePrompt ? `${prompt.slice(0, titlePrompt)}…` : prompt || (job.num_rows != null && plural(job.num_rows, 'row'))
+  return rest ? `${job.model}: ${rest}` : job.model
+}
+
+export function JobLink({ job }: { job: Titled & Pick<Job, 'account'> }) {
   const isOther = useIsOther()
   return (
     <span className="job">
-      <Link href={jobHref(job.job_id, isOther(job.account) ? job.account : undefined)}>{job.name || job.job_id}</Link>
-      {job.name && <span className="id">{job.job_id.slice(0, 12)}…</span>}
+      <Link href={jobHref(job.job_id, isOther(job.account) ? job.account : undefined)}>{titleOf(job)}</Link>
+      <span className="id">{job.job_id.slice(0, 12)}…</span>
     </span>
   )
 }
@@ -95,9 +113,9 @@ export function Bar({ done, failed, all, label, ended }: { done: number; failed:
   )
 }
 
-export const Done = ({ job }: { job: Pick<Job, 'job_id' | 'name' | 'status' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
+export const Done = ({ job }: { job: Titled & Pick<Job, 'status' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
   <span className="done">
-    <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} ended={over(job.status)} label={`Progress of ${job.name || job.job_id}`} />
+    <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} ended={over(job.status)} label={`Progress of ${titleOf(job)}`} />
     <span>{percent(job.rows_done, job.num_rows)}</span>
   </span>
 )

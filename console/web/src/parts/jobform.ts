@@ -2,7 +2,7 @@ import type { Job, Quota } from '../api/types'
 import { compact, plural } from '../lib/format'
 import type { Peek } from '../lib/peek'
 import { rowsOf } from '../lib/rows'
-import { nameSize, over } from './job'
+import { nameSize, over, titleOf } from './job'
 
 export type Source = 'rows' | 'file' | 'url' | 'job'
 
@@ -52,7 +52,7 @@ export const settingsOf = (j: Job): Partial<Form> => ({
   // A job that reads answers has them from another job; its own rows have other answers.
   ...(j.answers_of
     ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
-    : { job: j.job_id, jobName: j.name ?? j.job_id, jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
+    : { job: j.job_id, jobName: titleOf(j), jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
   where: j.where,
   noCut: j.truncate_rows === false,
   model: j.function?.name ?? j.model,

@@ -4,6 +4,7 @@ import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { JobPage } from '../api/types'
+import { titleOf } from './job'
 import { useMenu } from './menu'
 
 const keys: [string, string][] = [
@@ -116,7 +117,7 @@ function usePlaces(typed: string): Place[] {
     ...pages.map(({ to, name }) => ({ to, name })),
     ...found.map((j) => ({
       to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
-      name: j.name || j.job_id,
+      name: titleOf(j),
       note: row === undefined ? `job, ${j.status}` : `row ${row}`,
     })),
   ]
