@@ -25,6 +25,7 @@ export async function failing({ model }) {
       await logIn(page)
       await page.getByRole('listitem').filter({ hasText: url }).getByText('webhook failing').waitFor()
       await page.getByRole('link', { name: /^Webhooks \d+ with a problem$/ }).click()
+      const host = new URL(url).host
       const row = page.getByRole('row').filter({ hasText: url })
       await row.getByText('failing', { exact: true }).waitFor()
       await row.getByText('1 of 1').waitFor()
@@ -33,6 +34,8 @@ export async function failing({ model }) {
       const note = page.getByRole('note').filter({ hasText: 'Of the last deliveries, 1 of 1 failed.' })
       await note.getByText('closed until noon').waitFor()
       await note.getByText('503 after').waitFor()
+      await page.getByRole('heading', { name: `Webhook: ${host}` }).waitFor()
+      await page.getByText('retrying', { exact: true }).waitFor()
       await check(page, 'a failing webhook')
 
       status = 204

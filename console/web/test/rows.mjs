@@ -51,7 +51,7 @@ export async function rowList({ model, failed }) {
     await page.goto(at(`jobs/${id}/rows`))
     await logIn(page)
     const line = page.getByRole('region', { name: 'Rows' }).getByRole('listitem').first()
-    await line.getByText('simulated', { exact: true }).waitFor()
+    await line.getByText(/^\[simulated\]/).waitFor()
     if ((await line.textContent()).includes('reasoning_content')) throw new Error(`the row shows ${await line.textContent()}`)
   })
 

@@ -14,7 +14,7 @@ export const plural = (n: number, noun: string, many = `${noun}s`) => `${whole.f
 export const compact = (n: number | null | undefined) => (n == null ? none : n < 10_000 ? whole.format(Math.round(n)) : short.format(n))
 
 export const rate = (n: number | null | undefined, unit: string) =>
-  n == null ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
+  !n ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
 
 // percent formats a share. It is 0 % only if nothing is done, and 100 % only if all is done.
 export const percent = (done: number, all: number | null | undefined) => {

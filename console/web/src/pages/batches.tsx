@@ -45,7 +45,7 @@ export default function Batches() {
             <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. An OpenAI client makes one, with the address and a key of this service:</Empty>
           ) : (
             <div className="stack">
-              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(cancels ? ['Actions'] : [])]} less={['Files', 'Created', 'Ends', 'Actions']}>
+              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(cancels ? ['Actions'] : [])]} less={['Progress', 'Created', 'Ends', 'Actions']}>
                 {batches.map((b) => (
                   <BatchRow key={b.id} listed={b} cancel={cancels ? cancel.mutate : undefined} />
                 ))}

@@ -87,7 +87,6 @@ function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
       {e.last_error ? <div className="fault"><Fault text={e.last_error} /></div> : isUp && e.in_flight === 0 && <p className="small"><strong>Idle:</strong> {why}</p>}
       <p className="small" title={time(e.since)}>
         {[e.kind, `on ${e.node}`].filter(Boolean).join(' ')}{e.since && <>, {e.state} for <Elapsed t={e.since} /></>}
-        {e.simulated && <span className="tag">simulated</span>}
       </p>
       {e.url && !e.url.endsWith(`/${e.name}`) && <p className="id">{e.url}</p>}
     </li>

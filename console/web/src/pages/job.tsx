@@ -5,7 +5,6 @@ import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Preview, Progress, Submitted } from '../api/types'
-import { isSimulated } from '../lib/answer'
 import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
@@ -15,10 +14,11 @@ import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
-import { Bar, isEstimate, isMissing, NoJob, over, recordPath, State, titleOf, whyStopped } from '../parts/job'
+import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, State, titleOf, whyStopped } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 import { canResume, ContinuedBy, Retry } from '../parts/retry'
+import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
 
 export default function JobPage() {
@@ -88,11 +88,11 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
     <Card>
       <div className="now">
         <State job={job} />
-        {isSimulated(first.data?.rows[0]?.output) && <span className="tag">simulated answers</span>}
         {counted && <strong className="big">{percent(job.rows_done, job.num_rows)}</strong>}
         {counted && <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />}
       </div>
       {!job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
+      <SimulatedAnswer output={first.data?.rows[0]?.output} />
       <ContinuedBy job={job} />
       <Facts
         facts={[
@@ -150,22 +150,18 @@ function Where({ job }: { job: Job }) {
       {p.nodes == null ? (
         <p className="small">{job.paused ? 'No row runs while the job is paused.' : 'The owner of the job does not answer.'}</p>
       ) : (
-        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet', 'Rows a second']} less={['Not done yet']}>
+        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet']} less={[]}>
           {p.nodes.map((n, i) => (
             <tr key={i}>
               <td>{n.node}</td>
               <td className="number">{number(n.rows_done)}</td>
               <td className="number">{number(n.rows_assigned)}</td>
-              <td className="number">{rate(n.rows_per_second, '')}</td>
             </tr>
           ))}
         </Table>
       )}
-      {p.shards && (
-        <p className="small">
-          {number(p.shards.complete)} of {number(p.shards.total)} shards are complete. Done counts rows since the present owner took the job.
-        </p>
-      )}
+      {p.nodes && <p className="small">The table counts from the last time that a node took the job.</p>}
+      {p.shards && p.shards.total > 1 && <p className="small">{number(p.shards.complete)} of {number(p.shards.total)} parts of the input are complete.</p>}
     </Card>
   )
 }
@@ -342,7 +338,7 @@ function Specification({ job }: { job: Job }) {
           ...(job.function
             ? ([['Function', <Link key="f" href={`/functions/${job.function.name}`}>{job.function.name}, revision {job.function.revision}</Link>]] as [string, JSX.Element][])
             : []),
-          ['Priority', String(job.job_priority)],
+          ['Priority', priorityName(job.job_priority)],
           ...(job.servers ? [['Servers', job.servers.join('; '), 'long'] as [string, string, 'long']] : []),
           ...(job.key_id ? ([['API key', <Link key="k" href={`/usage${query({ key: job.key_id, account: job.account })}`}><code>{job.key_id}</code></Link>]] as [string, JSX.Element][]) : []),
         ]}

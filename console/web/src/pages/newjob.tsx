@@ -13,7 +13,7 @@ import { curl, python } from '../lib/snippets'
 import { compareHref } from '../parts/comparewith'
 import { Code } from '../parts/copy'
 import { EstimateFirst } from '../parts/estimate'
-import { nameSize } from '../parts/job'
+import { nameSize, priorityName } from '../parts/job'
 import { beyond, blank, countRows, json, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
 import { Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
@@ -152,8 +152,8 @@ export default function NewJob() {
                 onChange={(e) => set({ priority: e.currentTarget.value })}
                 data={[
                   { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
-                  { value: '0', label: '0: at once, for few rows' },
-                  { value: '1', label: '1: any number of rows' },
+                  { value: '0', label: `${priorityName(0)}: a few rows, soon` },
+                  { value: '1', label: `${priorityName(1)}: many rows` },
                 ]}
               />
               <NativeSelect

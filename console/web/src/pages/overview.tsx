@@ -184,7 +184,7 @@ function States() {
                 )
               })}
               {engines && engines.length > 0 && <li><Link href="/engines"><strong>{number(engines.filter((e) => e.state === 'up').length)} of {number(engines.length)}</strong><span className="small">{engines.length === 1 ? 'engine up' : 'engines up'}</span></Link></li>}
-              {cost != null && <li><Link href="/usage"><strong>{usd(cost)}</strong><span className="small">cost this month</span></Link></li>}
+              {cost != null && <li><Link href="/usage"><strong>{cost > 0 && cost < 0.01 ? '< $0.01' : usd(cost)}</strong><span className="small">cost this month</span></Link></li>}
             </ul>
             {!of_all && <p className="small">Of the newest {number(counted)} jobs; there are more.</p>}
           </>

@@ -1,10 +1,11 @@
-import { useState } from 'react'
+import { useState, type ReactNode } from 'react'
 import { Button, TextInput } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Quota, Quotas } from '../api/types'
 import { number } from '../lib/format'
 import { Budget } from '../parts/budget'
+import { priorityName } from '../parts/job'
 import { Load } from '../parts/load'
 import { Card, Page, Table } from '../parts/page'
 
@@ -17,24 +18,27 @@ export default function QuotasPage() {
   )
 }
 
+type Limit = 'row_quota' | 'token_quota'
+
 const bound = (n: number) => (n === 0 ? 'unlimited' : number(n))
 
-const priorities = ['prototyping: a person waits for the answers', 'production: many rows']
+const uses = ['a few rows, soon', 'many rows']
 
-function InForce({ quotas }: { quotas: Quota[] }) {
+// Limits shows the limits of a job by priority. cell shows a limit, or a field that changes it.
+function Limits({ quotas, cell }: { quotas: Quota[]; cell: (q: Quota, of: Limit) => ReactNode }) {
   return (
-    <Card title="Limits of a job">
+    <>
       <p className="small">A job above a limit fails. The limits count for each job alone, so other jobs do not use them up.</p>
-      <Table label="Quotas in force" heads={['Priority', 'Rows', 'Input tokens']} less={[]}>
+      <Table label="Limits of a job" heads={['Priority', 'Rows', 'Input tokens']} less={[]}>
         {quotas.map((q) => (
           <tr key={q.priority}>
-            <td>{q.priority}{priorities[q.priority] && <span className="small">, {priorities[q.priority]}</span>}</td>
-            <td className="number">{bound(q.row_quota)}</td>
-            <td className="number">{bound(q.token_quota)}</td>
+            <td>{priorityName(q.priority)}{uses[q.priority] && <span className="reason">{uses[q.priority]}</span>}</td>
+            <td className="number wide">{cell(q, 'row_quota')}</td>
+            <td className="number wide">{cell(q, 'token_quota')}</td>
           </tr>
         ))}
       </Table>
-    </Card>
+    </>
   )
 }
 
@@ -43,7 +47,9 @@ function Read() {
   return (
     <>
       <Card title="Cost"><Budget /></Card>
-      <Load query={quotas}>{(q) => <InForce quotas={q.quotas} />}</Load>
+      <Card title="Limits of a job">
+        <Load query={quotas}>{(q) => <Limits quotas={q.quotas} cell={(q, of) => bound(q[of])} />}</Load>
+      </Card>
     </>
   )
 }
@@ -55,52 +61,42 @@ function Administered() {
       {(q) => (
         <div className="stack">
           <Card title="Budget"><Budget limit={q.cost_quota_usd} /></Card>
-          <InForce quotas={q.quotas} />
-          <Own key={JSON.stringify(q.own)} own={q.own} inForce={q.quotas} />
+          <Change key={JSON.stringify(q.own)} own={q.own} inForce={q.quotas} />
         </div>
       )}
     </Load>
   )
 }
 
-const own = (q: Quotas['own'], priority: number): Partial<Quota> => q.quotas.find((o) => o.priority === priority) ?? {}
 const shown = (n: number | null | undefined) => (n == null ? '' : String(n))
-const parsed = (s: string) => (s.trim() === '' ? undefined : Number(s))
+const parsed = (s: string | undefined) => (s?.trim() ? Number(s) : undefined)
 
-function Own({ own: o, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
-  const [form, setForm] = useState({
-    rows0: shown(own(o, 0).row_quota),
-    tokens0: shown(own(o, 0).token_quota),
-    rows1: shown(own(o, 1).row_quota),
-    tokens1: shown(own(o, 1).token_quota),
-    cost: shown(o.cost_quota_usd),
-  })
+// Change has a field for each limit. A field is empty if the account has no limit of its own.
+function Change({ own, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
+  const [limits, setLimits] = useState<Record<string, string>>(Object.fromEntries(own.quotas.flatMap((q) => [[`${q.priority} row_quota`, shown(q.row_quota)], [`${q.priority} token_quota`, shown(q.token_quota)]])))
+  const [cost, setCost] = useState(shown(own.cost_quota_usd))
   const save = useAct(
     () =>
       send('PUT', '/v1/quotas', {
-        quotas: [
-          { priority: 0, row_quota: parsed(form.rows0), token_quota: parsed(form.tokens0) },
-          { priority: 1, row_quota: parsed(form.rows1), token_quota: parsed(form.tokens1) },
-        ].filter((q) => q.row_quota !== undefined || q.token_quota !== undefined),
-        cost_quota_usd: parsed(form.cost) ?? null,
+        quotas: inForce
+          .map(({ priority: p }) => ({ priority: p, row_quota: parsed(limits[`${p} row_quota`]), token_quota: parsed(limits[`${p} token_quota`]) }))
+          .filter((q) => q.row_quota !== undefined || q.token_quota !== undefined),
+        cost_quota_usd: parsed(cost) ?? null,
       }),
     { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas'] },
   )
-  const field = (name: keyof typeof form, label: string, without?: number) => (
+  const field = (q: Quota, of: Limit) => (
     <TextInput
-      label={label}
+      aria-label={`${of === 'row_quota' ? 'Rows' : 'Input tokens'} of a job, priority ${q.priority}`}
       type="number"
-      min={name === 'cost' ? 0 : 1}
-      step={name === 'cost' ? 'any' : 1}
-      placeholder={without ? String(without) : 'unlimited'}
-      value={form[name]}
-      onChange={(e) => setForm({ ...form, [name]: e.currentTarget.value })}
+      min={1}
+      placeholder={own.quotas.find((o) => o.priority === q.priority)?.[of] == null ? bound(q[of]) : 'limit of the service'}
+      value={limits[`${q.priority} ${of}`] ?? ''}
+      onChange={(e) => setLimits({ ...limits, [`${q.priority} ${of}`]: e.currentTarget.value })}
     />
   )
-  const now = (priority: number) => inForce.find((q) => q.priority === priority)
   return (
-    <Card title="Change the limits of this account">
-      <p className="small">An empty field uses the limit of the service; an empty budget is unlimited.</p>
+    <Card title="Limits of this account">
       <form
         className="stack"
         onSubmit={(e) => {
@@ -108,12 +104,10 @@ function Own({ own: o, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
           save.mutate()
         }}
       >
+        <Limits quotas={inForce} cell={field} />
+        <p className="small">An empty field uses the limit of the service.</p>
         <div className="fields">
-          {[0, 1].map((p) => [
-            <div key={`rows${p}`}>{field(`rows${p}` as 'rows0' | 'rows1', `Maximum rows of a job, priority ${p}`, now(p)?.row_quota)}</div>,
-            <div key={`tokens${p}`}>{field(`tokens${p}` as 'tokens0' | 'tokens1', `Maximum input tokens, priority ${p}`, now(p)?.token_quota)}</div>,
-          ])}
-          {field('cost', 'Cost a month, USD')}
+          <TextInput label="Cost a month, USD" type="number" min={0} step="any" placeholder="unlimited" value={cost} onChange={(e) => setCost(e.currentTarget.value)} />
         </div>
         <div className="actions"><Button type="submit" loading={save.isPending}>Set the quotas</Button></div>
       </form>

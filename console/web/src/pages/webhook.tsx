@@ -43,8 +43,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   }
   return (
     <Page
-      title="Webhook"
-      lead={w.description}
+      title={`Webhook: ${w.description || new URL(w.url).host}`}
       actions={
         <>
           <Button loading={tried.isPending} onClick={() => tried.mutate()}>Send a test</Button>
@@ -90,6 +89,9 @@ function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: De
 
 const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
 
+// stateOf returns the state of a delivery to show. A pending delivery with an attempt waits for the next one.
+const stateOf = (d: Delivery) => (d.state === 'pending' && d.attempts.length > 0 ? 'retrying' : d.state)
+
 function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
@@ -109,7 +111,7 @@ function Deliveries({ path }: { path: string }) {
                     <tr key={d.id}>
                       <td>{d.event}</td>
                       <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{d.job_id.slice(0, 12)}…</Link> : none}</td>
-                      <td><Status is={looks[d.state]}>{d.state}</Status></td>
+                      <td><Status is={looks[d.state]}>{stateOf(d)}</Status></td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>
                       <td className="number"><Ago t={d.created_at} /></td>

@@ -1,6 +1,6 @@
 import { Link } from 'wouter'
 import type { PreviewRow } from '../api/types'
-import { isSimulated, splitAnswer } from '../lib/answer'
+import { splitAnswer } from '../lib/answer'
 import { number, text } from '../lib/format'
 import { Status } from './job'
 import { Table } from './page'
@@ -19,7 +19,7 @@ export function Answers({ label, job, rows, brief }: { label: string; job: strin
           <td className="wide" dir="auto">
             {r.status === 'pending' ? '…' : r.code ? <><Status is="failed">{r.code}</Status> <Link href={`/jobs/${job}/rows?row=${r.row}&open=${r.row}`} aria-label={`Why row ${r.row} failed`}>why</Link></> : (
               <span className={look}>
-                {isSimulated(r.output) && <span className="tag">simulated</span>} {splitAnswer(text(r.output)).answer.slice(0, shown)}
+                {splitAnswer(text(r.output)).answer.slice(0, shown)}
               </span>
             )}
           </td>

@@ -16,6 +16,9 @@ export const openStatuses = 'running,starting,submitted,pending,paused'
 // nameSize is the longest name of a job, in characters.
 export const nameSize = 45
 
+// priorityName returns a priority with its name in the docs.
+export const priorityName = (p: number) => [p, ['prototyping', 'production'][p]].filter((part) => part !== undefined).join(', ')
+
 // testRows is how many rows a test run has.
 export const testRows = 5
 

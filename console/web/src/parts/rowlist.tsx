@@ -2,7 +2,7 @@ import type { ReactNode, RefObject } from 'react'
 import { useSearchParams } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { Job, PreviewRow, PropertyCounts } from '../api/types'
-import { isSimulated, parseObject, splitAnswer } from '../lib/answer'
+import { parseObject, splitAnswer } from '../lib/answer'
 import { none, number, text, tokens, took } from '../lib/format'
 import { useEvery } from '../live'
 import { over, rowState } from './job'
@@ -88,7 +88,6 @@ export function Line({ job, n, at, position, size, row, columns, show }: LinePro
           columns.properties.map((p) => <span key={p} className="cell" dir="auto">{cell(value[p])}</span>)
         ) : (
           <span className="cell" dir="auto" style={columns.properties.length ? { gridColumn: `span ${columns.properties.length}` } : undefined}>
-            {isSimulated(row?.output) && <span className="tag">simulated</span>}
             {row?.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300)}
           </span>
         )}

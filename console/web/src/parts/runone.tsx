@@ -4,11 +4,11 @@ import { useMutation } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { send } from '../api/client'
 import type { Fn, Run } from '../api/types'
-import { isSimulated } from '../lib/answer'
 import { number, text, usd } from '../lib/format'
 import { Code } from './copy'
 import { Problem } from './load'
 import { Card } from './page'
+import { SimulatedAnswer } from './simulated'
 
 type Field = Pick<Fn['inputs'][number], 'name' | 'required' | 'description'>
 
@@ -52,7 +52,7 @@ export function RunOne({ title, name, fields, more, children }: { title: string;
       {run.error && <Problem error={run.error} />}
       {run.data && (
         <div className="stack" role="status">
-          {isSimulated(run.data.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
+          <SimulatedAnswer output={run.data.output} />
           <Code label="Output" text={text(run.data.output)} />
           <p className="small">
             {number(run.data.usage.input_tokens)} tokens in, {number(run.data.usage.output_tokens)} out,{' '}

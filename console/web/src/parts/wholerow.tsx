@@ -3,12 +3,13 @@ import { Link } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Job, Row } from '../api/types'
-import { indent, isSimulated, splitAnswer } from '../lib/answer'
+import { indent, splitAnswer } from '../lib/answer'
 import { clock, day, none, number, text, tokens, took } from '../lib/format'
 import { Code } from './copy'
 import { Status } from './job'
 import { Load } from './load'
 import { Facts, Table } from './page'
+import { SimulatedAnswer } from './simulated'
 
 export function WholeRow({ job, row }: { job: Job; row: number }) {
   const whole = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${row}`)
@@ -17,7 +18,7 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
       {(r) => (
         <div className="stack">
           {r.error && <Failure job={job} row={row} error={r.error} />}
-          {isSimulated(r.output) && <p className="simulated">Simulated answer: no real model gave it.</p>}
+          <SimulatedAnswer output={r.output} />
           <h3>Input</h3>
           <Code label="Input" text={text(r.input)} />
           {!r.error && <Answer output={r.output} />}
