@@ -56,14 +56,14 @@ type InvalidError struct {
 	Fields []FieldError
 }
 
-// Error returns the first field's message and the number of further fields.
+// Error returns the first field's message and the number of further problems.
 func (e *InvalidError) Error() string {
 	if len(e.Fields) == 0 {
 		return e.Code
 	}
 	text := fmt.Sprintf("%s: %s", e.Fields[0].Field, e.Fields[0].Message)
 	if more := len(e.Fields) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
+		text += fmt.Sprintf("; further problems: %d", more)
 	}
 	return text
 }

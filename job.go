@@ -263,7 +263,7 @@ type Spec struct {
 // AnswerChoice says whether the job also reads the answers of the job FromJob.
 type AnswerChoice struct {
 	FromAnswers bool   `json:"from_answers,omitempty"` // read the rows that have an answer, and give the answers to the prompt
-	Where       string `json:"where,omitempty"`        // read only rows whose answer meets this condition, see input.ParseCondition; only with FromAnswers
+	Where       string `json:"where,omitempty"`        // read only the rows with a matching answer, see input.ParseCondition; only with FromAnswers
 }
 
 // Sink says where a job writes its results, in addition to its own result files.

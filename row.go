@@ -87,7 +87,7 @@ type RowError struct {
 // Codes of failed rows.
 const (
 	RowRejected        = "engine_rejected"  // the server refused the row for good
-	RowSchemaViolation = "schema_violation" // the answer does not conform to json_schema, or structured_outputs
+	RowSchemaViolation = "schema_violation" // the answer does not match json_schema, or structured_outputs
 	RowOutputTruncated = "output_truncated" // the length limit cut off JSON or the output that structured_outputs requires
 	RowAttemptsUsedUp  = "attempts_used_up" // every attempt failed for a temporary reason
 	RowRefused         = "refused"          // the model refused to answer

@@ -154,7 +154,7 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 		stalled:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Workers that start no more rows, because finished rows cannot be committed."}),
 		renewals:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"}),
 		parked:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_jobs_parked_total", Help: "Jobs this node parked, because the processes of their last owners ended before the jobs made progress."}),
-		takeovers: f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."}),
+		takeovers: f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs that this node continued after another owner, or after its own restart."}),
 		fenced:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."}),
 		handed:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."}),
 		lost:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Done rows of parts that cannot be read; these rows run again."}),

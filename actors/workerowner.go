@@ -69,7 +69,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	}
 	silent := time.Since(w.report.heard)
 	if silent > w.cfg.Ownership.AdoptionTimeout {
-		w.log.Warn("no owner took over the job; its worker drops its rows", "after", silent)
+		w.log.Warn("no new owner claimed the job; its worker drops its rows", "after", silent)
 		w.askToStop(c)
 		return
 	}

@@ -1172,7 +1172,7 @@ type Resumption struct {
 	// Rows missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. rest: also the rows of the input that the job's limit left out. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
 	Rows string `json:"rows,omitempty"`
 
-	// SamplingParams Parameters of the rows that the new job runs. Answers that it takes over keep theirs. Default: those of the ended job.
+	// SamplingParams Parameters of the rows that the new job runs. Reused answers keep theirs. Default: those of the ended job.
 	SamplingParams *ResumptionParams `json:"sampling_params,omitempty"`
 }
 
@@ -1698,7 +1698,7 @@ func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResul
 	return out, answer, err
 }
 
-// ResumeJob calls POST /v1/jobs/{job_id}/resume: Create a job that takes over the committed rows of an ended job and runs the rest.
+// ResumeJob calls POST /v1/jobs/{job_id}/resume: Create a job that reuses the committed rows of an ended job and runs the other rows.
 func (c *Client) ResumeJob(ctx context.Context, jobID JobID, params ResumeJobParams, body Resumption) (out Submitted, answer Answer, err error) {
 	r := call{operation: "ResumeJob", method: "POST", path: fmt.Sprintf("/v1/jobs/%s/resume", escape(jobID))}
 	r.setHeader("Idempotency-Key", params.IdempotencyKey)

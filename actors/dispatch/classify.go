@@ -145,7 +145,7 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 		return failedOutput(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
 	}
-	return failedOutput(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.violationOutcome(attempt)
+	return failedOutput(rowmill.RowSchemaViolation, "The answer does not match json_schema: "+problem, r.Content, attempt), c.violationOutcome(attempt)
 }
 
 // rejectForm returns the error for an answer that breaks structured_outputs. problem

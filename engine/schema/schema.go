@@ -189,10 +189,13 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.limit
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return textfmt.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+		return textfmt.Shorten(plainPlaces.Replace(strings.TrimPrefix(problems, "- ")), maxProblem)
 	}
 	return ""
 }
+
+// plainPlaces puts the problems that the library found on one line, and names the root of the answer.
+var plainPlaces = strings.NewReplacer("\n- ", "; ", "at '': ", "the whole answer: ")
 
 // refusingLoader is a schema loader that loads no document: a client must not make the
 // service fetch URLs other than the job's inputs.

@@ -78,7 +78,7 @@ func TestViolation(t *testing.T) {
 		"conforms":                 {object, ` {"n": 1} `, ""},
 		"as an integer":            {object, `{"n": 1e3}`, ""},
 		"of another type":          {object, `{"n": "1"}`, "at '/n': got string, want integer"},
-		"two problems":             {object[:len(object)-1] + `,"maxProperties":1}`, `{"a":1,"b":2}`, "; at ''"},
+		"two problems":             {object[:len(object)-1] + `,"maxProperties":1}`, `{"a":1,"b":2}`, "; the whole answer: "},
 		"a second value":           {object, `{"n": 1} x`, "it is not JSON"},
 		"cut":                      {object, `{"n": `, "it is not JSON"},
 		"below a minimum":          {`{"type":"number","minimum":0}`, `-1e-300`, "minimum"},

@@ -43,7 +43,7 @@ func (r *resumeHandler) reschedule(c *gin.Context) (any, error) {
 		if record, err = r.jobs.FindInPath(c); err != nil {
 			return nil, err
 		}
-		return nil, request.Errorf(http.StatusConflict, "job_over", "the job is %s; only an open job has a priority and can be paused", record.Job.Status).WithField("status", record.Job.Status)
+		return nil, request.Errorf(http.StatusConflict, "job_over", "the job has ended with the status %s; an ended job cannot be paused, and its priority cannot change", record.Job.Status).WithField("status", record.Job.Status)
 	case err != nil:
 		return nil, err
 	}

@@ -45,7 +45,7 @@ type resumeRequest struct {
 	again     bool  // resume the job even if another job already continues it
 }
 
-// resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
+// resume answers POST /v1/jobs/{job_id}/resume: a new job reuses the committed rows
 // of an ended job and runs the other rows.
 func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 	if err := r.CheckAccepting(c); err != nil {
@@ -128,7 +128,7 @@ func (a resumeRequest) String() string {
 // resumeAnswer returns the answer to a request that resumed a job with record. repeated is
 // true if an earlier request created the record.
 func resumeAnswer(record store.Record, repeated bool) gin.H {
-	message := "The job was created. It takes over the rows that the other job has committed and runs the rest."
+	message := "The job was created. It reuses the committed rows of the other job and runs the other rows."
 	if repeated {
 		message = "An earlier request created this job; nothing was created now."
 	}
@@ -262,7 +262,7 @@ func chooseRowsToRun(old store.Record, rows string) (string, error) {
 		}
 		return refuse("nothing_to_run", "all %d rows of the job are done%s", *job.NumRows, remedy)
 	case tooMany && rows == rowsMissing:
-		return refuse("nothing_to_run", `too many rows of the job failed, and a job that takes over the failed rows would fail too; send {"rows": %q} to run the failed rows again`, rowsFailed)
+		return refuse("nothing_to_run", `too many rows of the job failed, and a job that reuses the failed rows would fail too; send {"rows": %q} to run the failed rows again`, rowsFailed)
 	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return refuse("nothing_to_run", "the job failed because of its input, and a job that continues it would fail too; correct the input and submit it as a new job")
 	case old.SpecDamaged:

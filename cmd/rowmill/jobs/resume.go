@@ -2,13 +2,23 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+)
+
+// fieldsToFlags replaces the fields of the API in a message with the flags of this command.
+var fieldsToFlags = strings.NewReplacer(
+	`send {"rows": "missing"}`, "use --rows missing",
+	`send {"rows": "failed"}`, "use --rows failed",
+	`send {"rows": "rest"}`, "use --rows rest",
+	`send {"again": true}`, "use --again",
 )
 
 func (c *jobCommands) resume() *cobra.Command {
@@ -20,7 +30,7 @@ func (c *jobCommands) resume() *cobra.Command {
 	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "resume JOB",
 		Short: "Run the rest of an ended job",
-		Long: `Create a job that takes over the committed rows of a failed or cancelled job, or of
+		Long: `Create a job that reuses the committed rows of a failed or cancelled job, or of
 a succeeded job with failed rows or a limit, and runs the rest. The command prints the
 new job's id to standard output. The results of the new job have all rows; its cost
 counts only the rows that it runs.
@@ -50,6 +60,10 @@ The input must still exist: jobs.input_retention of the service says for how lon
 		}
 		made, _, err := api.ResumeJob(ctx, args[0], params, want)
 		if err != nil {
+			var refused *client.APIError
+			if errors.As(err, &refused) {
+				refused.Message = fieldsToFlags.Replace(refused.Message)
+			}
 			return fmt.Errorf("resume %s: %w", args[0], err)
 		}
 		return c.Print(map[string]string{"job_id": made.JobID, "message": made.Metadata.Message}, func(w io.Writer) error {

@@ -98,14 +98,14 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	}
 }
 
-// writeRowCounts writes how many rows were taken over, deduplicated, failed or cut, one
+// writeRowCounts writes how many rows were reused, deduplicated, failed or cut, one
 // line for each number above 0.
 func writeRowCounts(row terminal.RowWriter, job client.Job) {
 	if job.InputRows != nil {
 		row("input rows", fmt.Sprintf("%s, limit %s, %s", terminal.FormatCount(*job.InputRows), terminal.FormatCount(job.Limit), job.Sample))
 	}
 	if job.RowsTakenOver > 0 {
-		row("taken over", terminal.FormatCount(job.RowsTakenOver))
+		row("rows reused", terminal.FormatCount(job.RowsTakenOver))
 	}
 	if job.DeduplicatedRows > 0 {
 		row("equal rows", terminal.FormatCount(job.DeduplicatedRows)+" not run: they have the answers of equal rows")

@@ -99,7 +99,7 @@ Ctrl-C detaches; the job goes on. With --detach the command prints the job's ID
 and returns at once.
 
 With --limit the job runs a few rows, to look at their answers first. rowmill jobs
-resume JOB --rows rest then runs the other rows, and takes over the answers.
+resume JOB --rows rest then runs the other rows, and reuses the answers.
 
 With --reuse NAME the job takes over the answers to equal rows of finished jobs with this
 name and the same settings, and runs only the other rows. Give --name NAME too, so that
@@ -126,7 +126,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	}
 	flags := cmd.Flags()
 	s.addRowFlags(cmd)
-	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only rows whose answer meets this condition, such as 'answer.score < 4'")
+	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only the rows with a matching answer, such as 'answer.score < 4'")
 	flags.StringVar(&s.Sink, "sink", "", "folder of a source of the service, NAME:FOLDER/: the service writes the results there, a file for each file of the input")
 	flags.StringVar(&s.reuse.From, "reuse", "", "take over equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")

@@ -47,7 +47,7 @@ administrator's key; a key of the account default may name any other account.
 func (c *quotaCommands) get() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "get",
-		Short: "Show the quotas in force and where each comes from",
+		Short: "Show the current quotas and where each comes from",
 		Example: `  rowmill quotas get
   rowmill quotas get --account acme -o json`,
 		Args: cobra.NoArgs,

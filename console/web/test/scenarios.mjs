@@ -447,6 +447,6 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await check(page, 'a retention that removes')
     await page.getByRole('button', { name: 'Save' }).click()
     await page.getByText('The retention is set.').waitFor()
-    await page.getByLabel('1 day (in force)').waitFor()
+    await page.getByLabel('1 day (current)').waitFor()
   })
 }

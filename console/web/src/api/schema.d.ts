@@ -366,7 +366,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a job that takes over the committed rows of an ended job and runs the rest */
+        /** Create a job that reuses the committed rows of an ended job and runs the other rows */
         post: operations["resumeJob"];
         delete?: never;
         options?: never;
@@ -3168,7 +3168,7 @@ export interface components {
                 "application/json": components["schemas"]["Key"] & Record<string, never>;
             };
         };
-        /** @description The settings in force. */
+        /** @description The current settings. */
         Settings: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -3183,7 +3183,7 @@ export interface components {
                 };
             };
         };
-        /** @description The quotas in force, and the account's own quotas. */
+        /** @description The current quotas, and the account's own quotas. */
         Quotas: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -4049,7 +4049,7 @@ export interface operations {
                     job_priority?: components["schemas"]["Priority"] | null;
                     /** @description Default: the name of the ended job. */
                     name?: string | null;
-                    /** @description Parameters of the rows that the new job runs. Answers that it takes over keep theirs. Default: those of the ended job. */
+                    /** @description Parameters of the rows that the new job runs. Reused answers keep theirs. Default: those of the ended job. */
                     sampling_params?: {
                         /** @description The largest number of tokens in an answer. For rows that failed with output_truncated. */
                         max_tokens?: number | null;

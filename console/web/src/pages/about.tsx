@@ -26,7 +26,7 @@ const links: [string, string, string][] = [
 export default function About() {
   const me = useMe()
   return (
-    <Page title="About" lead="Version and setup of this service. Copy them into a report of a fault.">
+    <Page title="About" lead="Version and setup of this service. Copy them when you report a problem.">
       <Load query={me}>{(me) => <Service me={me} />}</Load>
       <Card title="Documentation">
         <ul className="list">

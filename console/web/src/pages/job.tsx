@@ -215,7 +215,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
       )}
       {can.act && !ended && (
         <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
-          Rows that are answered stay and can be downloaded; a resumed job takes them over.
+          Rows with an answer stay. You can download them, and a resumed job reuses them.
         </Confirm>
       )}
       {!job.failure_reason && <Continue job={job} gone={gone} />}

@@ -86,7 +86,7 @@ export default function Keys() {
               </Table>
               {keyless && (
                 <p className="small">
-                  {usd(keyless.cost_usd)} and {plural(keyless.rows, 'row')} of these days belong to the key in the configuration, or are older than the record of keys.
+                  {usd(keyless.cost_usd)} and {plural(keyless.rows, 'row')} of these days belong to the key in the configuration, or to old jobs without a recorded key.
                 </p>
               )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} shown`} />
@@ -153,9 +153,9 @@ function Create({ made }: { made: (k: Made) => void }) {
             ]}
           />
           {can.operate && (
-            <TextInput label="Account" description="Empty: your own. A new name makes a new account." maxLength={128} value={form.account} onChange={(e) => setForm({ ...form, account: e.currentTarget.value })} />
+            <TextInput label="Account" placeholder="your own" description="A new name makes a new account." maxLength={128} value={form.account} onChange={(e) => setForm({ ...form, account: e.currentTarget.value })} />
           )}
-          <TextInput label="Expires in days" description="Empty: never." type="number" min={1} value={form.days} onChange={(e) => setForm({ ...form, days: e.currentTarget.value })} />
+          <TextInput label="Expires in days" placeholder="never" type="number" min={1} value={form.days} onChange={(e) => setForm({ ...form, days: e.currentTarget.value })} />
           <Button type="submit" loading={create.isPending}>Create it</Button>
         </form>
       </Modal>

@@ -72,7 +72,7 @@ function Choice({ days }: { days: Settings['retention_days'] }) {
             <Radio
               key={p.value}
               value={p.value}
-              label={p.value === current ? `${p.label} (in force)` : p.label}
+              label={p.value === current ? `${p.label} (current)` : p.label}
               description={[p.means, removes(preview.data?.presets.find((e) => valueOf(e.retention_days) === p.value))].filter(Boolean).join(' ')}
             />
           ))}

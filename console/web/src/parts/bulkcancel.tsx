@@ -38,7 +38,7 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
           <div className="stack">
             <p>
               {number(plan.matched)} {plan.matched === 1 ? 'job matches' : 'jobs match'}: <strong>{number(plan.cancelled)}</strong> would be
-              cancelled, {number(plan.already_over)} {plan.already_over === 1 ? 'is' : 'are'} over already. What is answered of them stays.
+              cancelled, {number(plan.already_over)} {plan.already_over === 1 ? 'is' : 'are'} over already. Their answers stay.
             </p>
             {plan.job_ids.length > 0 && (
               <pre className="ids" tabIndex={0} role="region" aria-label="Jobs">

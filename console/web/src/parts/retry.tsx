@@ -11,7 +11,7 @@ import { Confirm } from './confirm'
 // truncatedCode is the error code of rows that max_tokens cut off.
 export const truncatedCode = 'output_truncated'
 
-// ContinuedBy says which job has taken over the rows of a job.
+// ContinuedBy says which job continues a job.
 export function ContinuedBy({ job, children }: { job: Job; children?: string }) {
   const isOther = useIsOther()
   if (!job.continued_by) return null
