@@ -128,7 +128,7 @@ func nameJobs(jobs []client.ComparedJob) (names []string) {
 func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSummary, rows []client.ComparedRow) error {
 	names := nameJobs(summary.Jobs)
 	if n := summary.DifferentInputs; n > 0 {
-		fmt.Fprintf(w, "warning: the inputs of the jobs differ in %s rows; the answers of these rows cannot be compared\n\n", formatShare(n, summary.Counted))
+		fmt.Fprintf(w, "warning: the inputs of the jobs differ in %s of %s rows; the answers of these rows cannot be compared\n\n", terminal.FormatCount(n), terminal.FormatCount(summary.Counted))
 	}
 	err := terminal.WriteTable(w, func(row terminal.RowWriter) {
 		row(append([]string{""}, names...)...)

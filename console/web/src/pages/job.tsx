@@ -160,8 +160,8 @@ function Where({ job }: { job: Job }) {
           ))}
         </Table>
       )}
-      {p.nodes && <p className="small">The table counts from the last time that a node took the job.</p>}
-      {p.shards && p.shards.total > 1 && <p className="small">{number(p.shards.complete)} of {number(p.shards.total)} parts of the input are complete.</p>}
+      {p.nodes && <p className="small">Done counts the rows since the last claim of the job.</p>}
+      {p.shards && p.shards.total > 1 && <p className="small">{number(p.shards.complete)} of {number(p.shards.total)} shards of the input are complete.</p>}
     </Card>
   )
 }
