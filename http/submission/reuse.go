@@ -104,7 +104,7 @@ func (job *CheckedJob) findReusedByName(ctx context.Context, account string) err
 		}
 	}
 	if len(reuse.Jobs) == 0 {
-		job.warn("reuse takes over no rows: " + cmp.Or(problem, fmt.Sprintf("no job with the name %q has succeeded yet", reuse.From)))
+		job.warn("reuse finds no rows: " + cmp.Or(problem, fmt.Sprintf("no job with the name %q has succeeded yet", reuse.From)))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestReuse(t *testing.T) {
 		warning    string
 	}{
 		"a name":                   {"nightly", "", []string{"job-8", "job-2"}, "", ""},
-		"a name of other settings": {"strict", "", nil, "", `takes over no rows: job job-1 has the name "strict", but it ran with another sampling_params`},
+		"a name of other settings": {"strict", "", nil, "", `reuse finds no rows: job job-1 has the name "strict", but it ran with another sampling_params`},
 		"a name without jobs":      {"weekly", "", nil, "", `no job with the name "weekly" has succeeded yet`},
 		"a job":                    {"job-6", "", []string{"job-6"}, "", ""},
 		"a running job":            {"job-9", "", nil, "it is running; wait until it has succeeded", ""},

@@ -101,9 +101,9 @@ and returns at once.
 With --limit the job runs a few rows, to look at their answers first. rowmill jobs
 resume JOB --rows rest then runs the other rows, and reuses the answers.
 
-With --reuse NAME the job takes over the answers to equal rows of finished jobs with this
+With --reuse NAME the job reuses the answers to equal rows of finished jobs with this
 name and the same settings, and runs only the other rows. Give --name NAME too, so that
-the next job can reuse this one. --reuse JOB takes over rows of one job.
+the next job can reuse this one. --reuse JOB reuses the answers of one job.
 
 With --estimate the service runs a sample of up to 100 rows, and the command
 prints the cost of all rows with bounds. An estimate costs nothing. rowmill jobs
@@ -128,7 +128,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	s.addRowFlags(cmd)
 	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only the rows with a matching answer, such as 'answer.score < 4'")
 	flags.StringVar(&s.Sink, "sink", "", "folder of a source of the service, NAME:FOLDER/: the service writes the results there, a file for each file of the input")
-	flags.StringVar(&s.reuse.From, "reuse", "", "take over equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
+	flags.StringVar(&s.reuse.From, "reuse", "", "reuse the answers to equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")

@@ -2281,7 +2281,7 @@ export interface components {
             where?: string | null;
             /** @description A folder of a source with write: true, as NAME:FOLDER/. The job also writes its results there, as Parquet: a file for each file of a source that it reads, at the same path, or one file. The name of the output column is then answer by default. The job succeeds when all files are written. Not with limit, cost_estimate or a set. */
             output?: string | null;
-            /** @description Take over the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate, random_seed_per_input or a set. */
+            /** @description Reuse the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate, random_seed_per_input or a set. */
             reuse?: null | {
                 /** @description The name of jobs, or the id of a job. */
                 from: string;
@@ -2808,7 +2808,7 @@ export interface components {
             where?: string;
             /** @description The folder of a source to which this job writes its results, NAME:FOLDER/. Absent if there is none. */
             output?: string;
-            /** @description The finished jobs from which this job takes over equal rows. Absent if there are none. */
+            /** @description The finished jobs that this job reuses. Absent without reuse. */
             reuse?: {
                 from: string;
                 by: components["schemas"]["ReuseBy"];
