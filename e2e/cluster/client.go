@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -157,6 +158,11 @@ func (c *Cluster) insist(ctx context.Context, method, path string, body, out any
 // submit submits a job with an idempotency key, so that the HTTP client may repeat a lost
 // request. inputs are the rows, or their URL.
 func (c *Cluster) submit(ctx context.Context, key string, inputs any) (id string, err error) {
+	return c.submitWith(ctx, key, inputs, nil)
+}
+
+// submitWith is submit with more fields of the submission.
+func (c *Cluster) submitWith(ctx context.Context, key string, inputs any, more map[string]any) (id string, err error) {
 	var created struct {
 		Results string `json:"results"`
 	}
@@ -166,6 +172,7 @@ func (c *Cluster) submit(ctx context.Context, key string, inputs any) (id string
 	if _, download := inputs.(string); download {
 		body["column_name"] = "text"
 	}
+	maps.Copy(body, more)
 	err = c.call(ctx, http.MethodPost, "/v1/batch-inference", http.Header{"Idempotency-Key": {key}}, body, &created)
 	return created.Results, err
 }

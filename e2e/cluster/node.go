@@ -108,6 +108,9 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
+	if n.binary == "" { // an older release does not know sources
+		settings = append(settings, c.lakeSetting())
+	}
 	if c.Redis != nil {
 		settings = append(settings, c.sharedSettings(n, role)...)
 	}

@@ -31,9 +31,10 @@ type Trial struct {
 
 	away stretch // period in which requests may fail
 
-	feed      *feed    // nil if the input is inline
-	lastOwner *Node    // last known owner near the end
-	removed   *Results // results before the removal of the data
+	feed      *feed      // nil if the input is not downloaded
+	lake      *lakeTrial // nil if the input is no source
+	lastOwner *Node      // last known owner near the end
+	removed   *Results   // results before the removal of the data
 }
 
 // An Outcome is the outcome of a trial.
@@ -54,6 +55,9 @@ const jobWithin = 4 * time.Minute
 // glimpseEvery is the time between two reads of the record: takeovers are measured in tenths
 // of seconds.
 const glimpseEvery = 25 * time.Millisecond
+
+// lakeTrials: one in this number of jobs without another kind of input reads files and writes files.
+const lakeTrials = 2
 
 // early: one in this number of jobs may be struck before its first row is done.
 const early = 4
@@ -89,10 +93,18 @@ func (c *Cluster) Try(ctx context.Context, dialect Dialect, seed uint64, rows in
 		defer t.feed.close()
 		inputs = t.feed.url
 	}
+	more := map[string]any{}
+	if dialect == "" && t.feed == nil && c.hasLake() && t.random.IntN(lakeTrials) == 0 {
+		if t.lake, err = c.newLake(seed, e.Inputs, e.Want); err != nil {
+			return o, err
+		}
+		defer t.lake.stop()
+		inputs, more["output"] = "lake:"+t.lake.in+"/part=*/*.csv", "lake:"+t.lake.out+"/"
+	}
 	if dialect != "" {
 		t.Job, err = c.batch(ctx, dialect, e.Inputs)
 	} else {
-		t.Job, err = c.submit(ctx, fmt.Sprintf("trial-%d", seed), inputs)
+		t.Job, err = c.submitWith(ctx, fmt.Sprintf("trial-%d", seed), inputs, more)
 	}
 	if err != nil {
 		return o, err
@@ -175,6 +187,9 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		if err != nil {
 			wrongs = append(wrongs, err.Error())
 		}
+	}
+	if t.lake != nil {
+		wrongs = append(wrongs, t.lake.judge(t.Job, len(e.Inputs), e.Record.Status == "succeeded")...)
 	}
 	if e.Left, err = t.leftovers(ctx, t.Job, may); err != nil {
 		return err
