@@ -419,6 +419,35 @@ func TestFiles_Kept(t *testing.T) {
 			t.Errorf("%q: a continuation keeps %s, want %s", c.keep, got, c.want)
 		}
 	}
+	// Numbers of different sizes get 64 bits.
+	r.file(t, "sizes/a.parquet", parquetOf(t, struct {
+		Text string  `parquet:"text"`
+		N    int32   `parquet:"n"`
+		F    float32 `parquet:"f"`
+		U    uint8   `parquet:"u"`
+		M    int16   `parquet:"m,optional"`
+	}{"x", -7, 0.5, 200, 0}))
+	r.file(t, "sizes/b.parquet", parquetOf(t, struct {
+		Text string  `parquet:"text"`
+		N    int64   `parquet:"n"`
+		F    float64 `parquet:"f"`
+		U    uint64  `parquet:"u"`
+		M    float64 `parquet:"m"`
+	}{"y", 1 << 40, 0.1, 1 << 63, 2.5}))
+	rec, fence := r.job(t, rowmill.Spec{Source: "lake:sizes/*", ColumnChoice: rowmill.ColumnChoice{Column: "text", Keep: []string{"n", "f", "u", "m"}}})
+	r.runs(t, rec, fence)
+	if got, want := r.keptText(t, layout.KeptColumnsKey(rec.Job.ID)), "n=-7 f=0.5 u=200 m=|n=1099511627776 f=0.1 u=9223372036854775808 m=2.5"; got != want {
+		t.Errorf("kept %s, want %s", got, want)
+	}
+
+	r.file(t, "sign/a.parquet", parquetOf(t, struct {
+		Text string `parquet:"text"`
+		N    int32  `parquet:"n"`
+	}{"x", 1}))
+	r.file(t, "sign/b.parquet", parquetOf(t, struct {
+		Text string `parquet:"text"`
+		N    uint64 `parquet:"n"`
+	}{"x", 1}))
 	r.file(t, "type/a.csv", "text,score\nx,1\n")
 	r.file(t, "type/b.parquet", parquetOf(t, whole{"x", 1}))
 	r.file(t, "lack/a.csv", "text,score\nx,1\n")
@@ -427,6 +456,7 @@ func TestFiles_Kept(t *testing.T) {
 	r.file(t, "more/b.csv", "text,score\nx,1\n")
 	for want, spec := range map[string]rowmill.Spec{
 		`The file lake:type/b.parquet has another type than the files before in the column "score"`: {Source: "lake:type/*", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"score"}}},
+		`The file lake:sign/b.parquet has another type than the files before in the column "n"`:     {Source: "lake:sign/*", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"n"}}},
 		`The file lake:lack/b.csv lacks a column of the files before: "score"`:                      {Source: "lake:lack/*", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}},
 		`File lake:lack/b.csv: The input file has no column "score", which keep_columns names`:      {Source: "lake:lack/*", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"score"}}},
 		`The file lake:more/b.csv has a column that the files before lack: "score"`:                 {Source: "lake:more/*", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}},
@@ -455,6 +485,8 @@ func (r *lakeRig) keptText(t *testing.T, key string) string {
 				text = v.Real
 			case rowmill.IDInt:
 				text = v.Int
+			case rowmill.IDUint:
+				text = uint64(v.Int)
 			}
 			cells = append(cells, fmt.Sprintf("%s=%v", in.Columns[i].Name, text))
 		}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -10,14 +11,15 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/sources"
+	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/store"
 )
 
 // keptFiles reads the kept columns of the files of a source, one file after the other.
 type keptFiles struct {
 	files   *sources.Files
-	names   []string             // names of the kept columns; nil: all
-	columns []input.SourceColumn // columns of all files, with types that can hold the values of all files
+	names   []string     // names of the kept columns; nil: all
+	columns []keptColumn // columns of all files, with types that can hold the values of all files
 
 	queue   *fileQueue[*keptFile]
 	current *keptFile // nil before the first file, and between two files
@@ -36,8 +38,9 @@ type keptFile struct {
 // A keptColumn is a column of a file, or of the folders of the file.
 type keptColumn struct {
 	input.SourceColumn
-	at     int        // position in keptFile.read; -1 for a column of the folders
-	folder rowmill.ID // the value of all rows, if the column is one of the folders
+	at     int                // position in keptFile.read; -1 for a column of the folders
+	folder rowmill.ID         // the value of all rows, if the column is one of the folders
+	leaf   *columnar.LeafType // type of the values; nil unless their kind is IDLeafValue
 }
 
 // close closes the file, which was only read.
@@ -70,7 +73,11 @@ func (g *ingester) openKeptOfFiles(ctx context.Context, source store.Record) (ke
 		return keptReader{}, err
 	}
 	r.queue = queue()
-	return keptReader{columns: r.columns, next: r.next, close: r.close}, nil
+	opened := keptReader{next: r.next, close: r.close}
+	for _, c := range r.columns {
+		opened.columns = append(opened.columns, c.SourceColumn)
+	}
+	return opened, nil
 }
 
 // openKeptFile opens the kept columns of one file: those in names, or all if names is nil. A column
@@ -101,13 +108,20 @@ func openKeptFile(ctx context.Context, files *sources.Files, file sources.File, 
 	f.read = make([]rowmill.ID, len(f.in.Columns))
 	for i, column := range f.in.Columns {
 		if isKept(column.Name) && !isFolder(column.Name) {
-			f.columns = append(f.columns, keptColumn{SourceColumn: column, at: i})
+			kept := keptColumn{SourceColumn: column, at: i}
+			if column.IDKind == rowmill.IDLeafValue {
+				if kept.leaf, err = columnar.ParseLeaf(column.IDLeaf); err != nil {
+					f.close()
+					return nil, fmt.Errorf("read the columns of %s: %w", files.Title(file), err) // unexpected: package columnar wrote the type
+				}
+			}
+			f.columns = append(f.columns, kept)
 		}
 	}
 	for _, p := range partitions {
 		if isKept(p.Key) {
 			text := input.SourceColumn{Name: p.Key, IDType: rowmill.IDType{IDKind: rowmill.IDString}}
-			f.columns = append(f.columns, keptColumn{text, -1, rowmill.ID{Kind: rowmill.IDString, Text: p.Value}})
+			f.columns = append(f.columns, keptColumn{SourceColumn: text, at: -1, folder: rowmill.ID{Kind: rowmill.IDString, Text: p.Value}})
 		}
 	}
 	return f, nil
@@ -131,10 +145,8 @@ func (r *keptFiles) findColumns(queue *fileQueue[*keptFile]) error {
 		switch {
 		case f.in == nil:
 		case r.columns == nil:
-			for _, c := range f.columns {
-				r.columns = append(r.columns, c.SourceColumn)
-			}
-			slices.SortStableFunc(r.columns, func(a, b input.SourceColumn) int {
+			r.columns = slices.Clone(f.columns)
+			slices.SortStableFunc(r.columns, func(a, b keptColumn) int {
 				return slices.Index(r.names, a.Name) - slices.Index(r.names, b.Name)
 			})
 		default:
@@ -146,7 +158,7 @@ func (r *keptFiles) findColumns(queue *fileQueue[*keptFile]) error {
 }
 
 // addFile compares the columns of a file with the columns of the files before it. A column with
-// integers and floats gets the type of the floats.
+// numbers of different types gets a type of 64 bits that can hold them.
 func (r *keptFiles) addFile(f *keptFile) error {
 	refuse := func(column, problem string) error {
 		return rowmill.Failf(rowmill.CodeInvalidInputFile,
@@ -157,25 +169,63 @@ func (r *keptFiles) addFile(f *keptFile) error {
 		if at < 0 {
 			return refuse(r.columns[i].Name, "lacks a column of the files before:")
 		}
-		was, is := &r.columns[i].IDType, f.columns[at].IDType
-		switch {
-		case *was == is:
-		case was.IDKind == rowmill.IDInt && is.IDKind == rowmill.IDFloat:
-			*was = is
-		case was.IDKind == rowmill.IDFloat && is.IDKind == rowmill.IDInt:
-		default:
+		if r.columns[i].IDType == f.columns[at].IDType {
+			continue
+		}
+		kind, ok := commonKind(r.columns[i].wideKind(), f.columns[at].wideKind())
+		if !ok {
 			return refuse(r.columns[i].Name, "has another type than the files before in the column")
 		}
+		r.columns[i].IDType, r.columns[i].leaf = rowmill.IDType{IDKind: kind}, nil
 	}
 	if r.names != nil {
 		return nil
 	}
 	for _, c := range f.columns {
-		if !slices.ContainsFunc(r.columns, func(known input.SourceColumn) bool { return known.Name == c.Name }) {
+		if !slices.ContainsFunc(r.columns, func(known keptColumn) bool { return known.Name == c.Name }) {
 			return refuse(c.Name, "has a column that the files before lack:")
 		}
 	}
 	return nil
+}
+
+// wideKind returns the kind of the values of the column, if numbers have 64 bits.
+func (c *keptColumn) wideKind() rowmill.IDKind {
+	if c.leaf != nil {
+		if kind, ok := c.leaf.WideKind(); ok {
+			return kind
+		}
+	}
+	return c.IDKind
+}
+
+// commonKind returns the kind of numbers that can hold numbers of both kinds. ok is false if there
+// is none: integers with and without a sign have no common kind.
+func commonKind(a, b rowmill.IDKind) (kind rowmill.IDKind, ok bool) {
+	isNumber := func(kind rowmill.IDKind) bool {
+		return kind == rowmill.IDInt || kind == rowmill.IDUint || kind == rowmill.IDFloat
+	}
+	switch {
+	case !isNumber(a) || !isNumber(b):
+		return 0, false
+	case a == b:
+		return a, true
+	}
+	return rowmill.IDFloat, a == rowmill.IDFloat || b == rowmill.IDFloat
+}
+
+// convert returns a value of the column as a value of another kind, which can hold it.
+func (c *keptColumn) convert(value rowmill.ID, to rowmill.IDKind) rowmill.ID {
+	if c.leaf != nil && to != rowmill.IDLeafValue {
+		value = c.leaf.Widen(value)
+	}
+	switch {
+	case to == rowmill.IDFloat && value.Kind == rowmill.IDInt:
+		return rowmill.ID{Kind: to, Real: float64(value.Int)}
+	case to == rowmill.IDFloat && value.Kind == rowmill.IDUint:
+		return rowmill.ID{Kind: to, Real: float64(uint64(value.Int))} //nolint:gosec // an IDUint has the bits of an unsigned integer
+	}
+	return value
 }
 
 // find returns the position of a column in the file, or -1.
@@ -203,10 +253,7 @@ func (r *keptFiles) next(values []rowmill.ID) error {
 		for i, at := range r.order {
 			column := &r.current.columns[at]
 			if values[i] = column.folder; column.at >= 0 {
-				values[i] = r.current.read[column.at]
-			}
-			if values[i].Kind == rowmill.IDInt && r.columns[i].IDKind == rowmill.IDFloat {
-				values[i] = rowmill.ID{Kind: rowmill.IDFloat, Real: float64(values[i].Int)}
+				values[i] = column.convert(r.current.read[column.at], r.columns[i].IDKind)
 			}
 		}
 		return nil

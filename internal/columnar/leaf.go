@@ -160,6 +160,21 @@ func (n *schemaNode) idType(note string) (t rowmill.IDType, err error) {
 	return t, nil
 }
 
+// WideKind returns the kind of 64-bit numbers that can hold all values: IDInt, IDUint or IDFloat.
+// ok is false if the values are no plain numbers, such as dates.
+func (l *LeafType) WideKind() (kind rowmill.IDKind, ok bool) {
+	kind = l.kind.idKind()
+	return kind, l.arrow == "" && (kind == rowmill.IDInt || kind == rowmill.IDUint || kind == rowmill.IDFloat)
+}
+
+// Widen returns a value of the type as a value of WideKind. It returns null unchanged.
+func (l *LeafType) Widen(id rowmill.ID) rowmill.ID {
+	if id.Kind == rowmill.IDLeafValue {
+		id, _ = l.kind.numericID([]byte(id.Text)) // WideKind says that the value is a number
+	}
+	return id
+}
+
 // CanHold reports whether raw has a length that a value of the type can have.
 func (l *LeafType) CanHold(raw string) bool {
 	if l.width == 0 { // a decimal
