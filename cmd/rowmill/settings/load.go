@@ -149,7 +149,7 @@ func (d *decoder) decodeStrings(into *Settings, key string, values []string) err
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
 	switch t, _ := settingType(key); {
-	case t.Kind() == reflect.Slice && len(values) == 1 && strings.HasPrefix(strings.TrimSpace(values[0]), "["):
+	case len(values) == 1 && isFlow(t.Kind(), values[0]):
 		if err := yaml.Unmarshal([]byte(values[0]), node); err != nil {
 			return fmt.Errorf("%s: %w", d.source, err)
 		}
@@ -178,6 +178,12 @@ func (d *decoder) decodeStrings(into *Settings, key string, values []string) err
 	return d.err()
 }
 
+// isFlow reports whether the text of a list or a map is YAML: [a, b] or {a: b}.
+func isFlow(kind reflect.Kind, text string) bool {
+	text = strings.TrimSpace(text)
+	return kind == reflect.Slice && strings.HasPrefix(text, "[") || kind == reflect.Map && strings.HasPrefix(text, "{")
+}
+
 func stringNode(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
@@ -186,7 +192,7 @@ func stringNode(s string) *yaml.Node {
 // list and the text is not YAML.
 func splitList(key, value string) []string {
 	t, _ := settingType(key)
-	if t.Kind() != reflect.Slice || strings.HasPrefix(strings.TrimSpace(value), "[") {
+	if t.Kind() != reflect.Slice || isFlow(t.Kind(), value) {
 		return []string{value}
 	}
 	var out []string

@@ -127,6 +127,21 @@ func TestListsFromEnvironmentAndFlags(t *testing.T) {
 	if len(s.Engines) != 2 || s.Engines[1].URL != "http://y" {
 		t.Error("flags did not replace the engines:", s.Engines)
 	}
+	const lake = "{lake: {url: 'file:///srv/lake', write: true, accounts: [acme]}}"
+	for _, from := range []string{"a flag", "the environment"} {
+		var environ []string
+		var flags []Flag
+		if from == "a flag" {
+			flags = append(flags, Flag{"--set", "sources", []string{lake}})
+		} else {
+			environ = append(environ, "ROWMILL_SOURCES="+lake)
+		}
+		s, err = load(t, "", environ, flags...)
+		must.Succeed(t, err)
+		if diff := cmp.Diff(map[string]Source{"lake": {URL: "file:///srv/lake", Write: true, Accounts: []string{"acme"}}}, s.Sources); diff != "" {
+			t.Errorf("sources from %s: %s", from, diff)
+		}
+	}
 }
 
 func TestComplaints(t *testing.T) {
