@@ -10,10 +10,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/results"
-	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -53,7 +53,7 @@ func TestSink(t *testing.T) {
 				t.Errorf("%s has %s, want %s", path, got, want)
 			}
 		}
-		list := func(folder, id string) (d archive.Delivery) {
+		list := func(folder, id string) (d commit.Delivery) {
 			t.Helper()
 			must.Succeed(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join(dir, folder, "_rowmill", id+".json")))(t), &d))
 			return d

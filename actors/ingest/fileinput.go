@@ -15,7 +15,6 @@ import (
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/panics"
-	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -38,16 +37,16 @@ func (g *ingester) listFiles(ctx context.Context, source store.Record) (*sources
 		failure.AdditionalContext = err.Error()
 		return nil, nil, failure
 	}
-	id := g.rec.Job.ID
-	list, err := archive.ReadFileList(ctx, g.Bucket, id)
+	id, key := g.rec.Job.ID, layout.FileListKey(g.rec.Job.ID)
+	list, err := sources.ReadList(ctx, g.Bucket, key)
 	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != id {
 		if err = g.copyFileList(ctx, source.Job.ID); err == nil {
-			list, err = archive.ReadFileList(ctx, g.Bucket, id)
+			list, err = sources.ReadList(ctx, g.Bucket, key)
 		}
 	}
 	if errors.Is(err, rowmill.ErrNotFound) {
 		if list, err = files.List(ctx); err == nil {
-			err = archive.WriteFileList(ctx, g.Bucket, id, list)
+			err = sources.WriteList(ctx, g.Bucket, key, list)
 		}
 	}
 	return files, list, err
@@ -64,7 +63,7 @@ func (g *ingester) writeFileRows(ctx context.Context) error {
 	if g.files == nil || g.spec.Sink == nil {
 		return nil
 	}
-	return archive.WriteFileList(ctx, g.Bucket, g.rec.Job.ID, g.files.list)
+	return sources.WriteList(ctx, g.Bucket, layout.FileListKey(g.rec.Job.ID), g.files.list)
 }
 
 // fileRows is the input.Reader of the files of a source, one after the other.

@@ -8,7 +8,6 @@ package sources
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -215,30 +214,4 @@ func (f *Files) failure(ctx context.Context, err error, format string, args ...a
 	failure := rowmill.Failf(rowmill.CodeDownloadFailed, format+" Ask the operator to check the setting sources."+f.source.Name+", then resume the job.", args...)
 	failure.AdditionalContext = err.Error()
 	return failure
-}
-
-// EncodeList writes a list of files as JSON Lines.
-func EncodeList(w io.Writer, list []File) error {
-	lines := json.NewEncoder(w)
-	for _, file := range list {
-		if err := lines.Encode(file); err != nil {
-			return fmt.Errorf("write the list of files: %w", err)
-		}
-	}
-	return nil
-}
-
-// DecodeList reads a list of files that EncodeList wrote.
-func DecodeList(r io.Reader) (list []File, err error) {
-	for lines := json.NewDecoder(r); ; {
-		var file File
-		err := lines.Decode(&file)
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the list of files: %w", err)
-		}
-		list = append(list, file)
-	}
 }

@@ -42,7 +42,7 @@ func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Recor
 	if record.Spec.Limit > 0 && record.Job.InputRows != nil && len(record.Spec.Keep) > 0 {
 		from.Chosen = shard.ChooseRows(&record.Spec, *record.Job.InputRows)
 	}
-	wide, closeFiles, err := openWide(ctx, a.bucket, record.Job.ID, &record.Spec, from, baseKey, rowsKey)
+	wide, closeFiles, err := OpenWide(ctx, a.bucket, record.Job.ID, &record.Spec, from, baseKey, rowsKey)
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,9 @@ func (a *Archive) writeWide(ctx context.Context, w io.Writer, record store.Recor
 	return wide.Write(ctx, w, results.Wide, 0, wide.Rows())
 }
 
-// openWide opens the files of a job's results, and its kept columns, as one wide file. from has the
+// OpenWide opens the files of a job's results, and its kept columns, as one wide file. from has the
 // settings. The caller must call closeFiles.
-func openWide(ctx context.Context, bucket blob.Bucket, id string, spec *rowmill.Spec, from results.WideSource, baseKey, rowsKey string) (wide *results.WideFile, closeFiles func(), err error) {
+func OpenWide(ctx context.Context, bucket blob.Bucket, id string, spec *rowmill.Spec, from results.WideSource, baseKey, rowsKey string) (wide *results.WideFile, closeFiles func(), err error) {
 	var open []blob.Object
 	closeFiles = func() {
 		for _, o := range open {

@@ -1,4 +1,4 @@
-package archive
+package commit
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill"
@@ -16,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -50,7 +50,7 @@ type DeliveredFile struct {
 // any other job gets one file with the name of the job. The files have the kept columns, the IDs, the
 // answers, and the properties of answers with a schema. Deliver may be repeated.
 func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id string, spec *rowmill.Spec, files map[string]store.Artifact) error {
-	wide, closeFiles, err := openWide(ctx, bucket, id, spec, results.WideSource{Answers: spec.Schema}, files[layout.Full].Key, files[layout.Rows].Key)
+	wide, closeFiles, err := archive.OpenWide(ctx, bucket, id, spec, results.WideSource{Answers: spec.Schema}, files[layout.Full].Key, files[layout.Rows].Key)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func writeToSink(ctx context.Context, sink *sources.Sink, path string, write fun
 
 // planDelivery returns the files to write.
 func planDelivery(ctx context.Context, bucket blob.Bucket, id string, spec *rowmill.Spec, rows int64) (files []DeliveredFile, err error) {
-	list, err := ReadFileList(ctx, bucket, id)
+	list, err := sources.ReadList(ctx, bucket, layout.FileListKey(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return []DeliveredFile{{Path: id + ".parquet", Rows: rows}}, nil
 	}
@@ -109,33 +109,4 @@ func planDelivery(ctx context.Context, bucket blob.Bucket, id string, spec *rowm
 		return nil, fmt.Errorf("the list of files has %d rows, and the results have %d", first, rows)
 	}
 	return files, nil
-}
-
-// ReadFileList returns the list of the files of a source that a job reads, or rowmill.ErrNotFound.
-func ReadFileList(ctx context.Context, bucket blob.Bucket, id string) ([]sources.File, error) {
-	o, err := bucket.Open(ctx, layout.FileListKey(id))
-	if err != nil {
-		return nil, fmt.Errorf("open the list of files: %w", err)
-	}
-	defer o.Close()
-	packed, err := gzip.NewReader(blob.NewReader(o))
-	if err != nil {
-		return nil, fmt.Errorf("read the list of files: %w", err)
-	}
-	return sources.DecodeList(packed)
-}
-
-// WriteFileList stores the list of the files of a source that a job reads.
-func WriteFileList(ctx context.Context, bucket blob.Bucket, id string, list []sources.File) error {
-	_, err := blob.Write(ctx, bucket, layout.FileListKey(id), layout.Bytes, func(w io.Writer) error {
-		packed := gzip.NewWriter(w)
-		if err := sources.EncodeList(packed, list); err != nil {
-			return err
-		}
-		return packed.Close()
-	})
-	if err != nil {
-		return fmt.Errorf("write the list of files: %w", err)
-	}
-	return nil
 }
