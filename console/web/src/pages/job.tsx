@@ -114,7 +114,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(job.truncated_rows ? ([['Inputs cut to fit', number(job.truncated_rows)]] as [string, string][]) : []),
           ...(job.truncated_outputs ? ([['Answers cut at the limit', number(job.truncated_outputs)]] as [string, string][]) : []),
           ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
-          ...(job.rows_taken_over ? ([['Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
+          ...(job.rows_taken_over ? ([[job.reuse ? 'Reused from other jobs' : 'Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
     </Card>

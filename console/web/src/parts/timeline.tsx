@@ -37,6 +37,13 @@ export function Events({ job }: { job: Job }) {
       {job.set && <p className="small">One of <Link href={compareHref(...job.set)}>{job.set.length} jobs on the same rows</Link></p>}
       {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
       {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
+      {job.reuse && job.reuse.jobs.length > 0 && (
+        <p className="small">
+          Reuses rows of {job.reuse.jobs.length > 1 && `${plural(job.reuse.jobs.length, 'job')}, the last is `}
+          <Link href={jobHref(job.reuse.jobs[0]!, other)}>{job.reuse.jobs[0]}</Link>
+        </p>
+      )}
+      {job.output && <p className="small">Results are also written to {job.output}</p>}
     </Card>
   )
 }
