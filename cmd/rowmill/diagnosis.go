@@ -267,7 +267,7 @@ func (x *selfDiagnosis) checkEngine(e actors.EngineStatus) {
 		}
 	}
 	for _, why := range actors.DescribeResting(e.Resting) {
-		warn(fmt.Sprintf("the server%s gets %s", at, why), "look into the log of the server")
+		warn(fmt.Sprintf("the server%s: %s", at, why), "look into the log of the server")
 	}
 	for _, model := range x.engines.Catalog.All() {
 		if s, ok := e.Info.FindModel(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {

@@ -199,6 +199,9 @@ func committedRowsHint(job client.Job) string {
 	if job.RowsDone == 0 || job.RunType == rowmill.RunEstimate {
 		return ""
 	}
+	if job.RowsDone == job.FailedRows {
+		return fmt.Sprintf("\nno row has an answer; see why: rowmill jobs errors %[1]s; run the rows again: rowmill jobs resume %[1]s", job.ID)
+	}
 	return fmt.Sprintf("\n%[1]s rows are done; get them: rowmill jobs results %[2]s --partial; run the rest: rowmill jobs resume %[2]s",
 		terminal.FormatCount(job.RowsDone), job.ID)
 }

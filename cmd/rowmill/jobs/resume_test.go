@@ -75,12 +75,14 @@ func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 // A user who waits for a job that does not succeed learns how to get its finished rows.
 func TestAttachToAJobThatIsResumable(t *testing.T) {
 	t.Parallel()
-	const more = `,"num_rows":3000,"rows_done":1234`
+	const more = `,"num_rows":3000,"rows_done":1234,"failed_rows":7`
 	next := "1,234 rows are done; get them: rowmill jobs results " + jobID + " --partial; run the rest: rowmill jobs resume " + jobID
 	c := newCall(t, newService(t, record("cancelled", more)))
 	c.run("attach", jobID, "--output", "DIR/a.parquet").want(t, 6, "was cancelled", next)
 	c = newCall(t, newService(t, record("failed", more)))
 	c.run("attach", jobID, "--output", "DIR/a.parquet").want(t, 3, next)
+	c = newCall(t, newService(t, record("failed", `,"num_rows":3000,"rows_done":200,"failed_rows":200`)))
+	c.run("attach", jobID, "--output", "DIR/a.parquet").want(t, 3, "no row has an answer; see why: rowmill jobs errors "+jobID+"; run the rows again: rowmill jobs resume "+jobID)
 	for _, without := range []string{record("cancelled", ""), record("failed", more+`,"run_type":"COST_ESTIMATE"`)} {
 		c = newCall(t, newService(t, without))
 		if c.run("attach", jobID, "--output", "DIR/a.parquet"); strings.Contains(c.err.String(), "resume") {
