@@ -82,6 +82,7 @@ type JobTimes struct {
 
 // Lineage holds the IDs of the jobs before and after a job.
 type Lineage struct {
+	Input       string   `json:"input,omitempty"`      // where the rows came from: the host and the file name of a URL, the name of a file, or files of a source; empty for rows in the request
 	InputOf     *string  `json:"input_of"`             // this job reads the stored input of that job
 	AnswersOf   *string  `json:"answers_of,omitempty"` // this job reads the answers of that job, too
 	Where       string   `json:"where,omitempty"`      // which of these answers, see AnswerChoice

@@ -368,3 +368,19 @@ func BenchmarkIngest(b *testing.B) {
 	}
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
+
+// DescribeURL shows no part of a URL that may be a secret.
+func TestDescribeURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://user:pass@example.org:8443/secret/folder/big%20file.parquet?sig=x#y": "https://example.org:8443/…/big%20file.parquet",
+		"http://example.org/a.csv": "http://example.org/a.csv",
+		"http://example.org":       "http://example.org",
+		"":                         "",
+		"http://[":                 "",
+	} {
+		if got := input.DescribeURL(url); got != want {
+			t.Errorf("%q is described as %q, want %q", url, got, want)
+		}
+	}
+}

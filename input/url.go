@@ -31,6 +31,20 @@ func FileNameFromURL(raw string) string {
 	return path.Base(u.Path)
 }
 
+// DescribeURL returns the host and the file name of a URL, which people can read: the other parts may
+// be secrets. It returns an empty string for an empty URL and for one that is not valid.
+func DescribeURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	folder, name := path.Split(u.EscapedPath())
+	if folder != "" && folder != "/" {
+		folder = "/…/"
+	}
+	return u.Scheme + "://" + u.Host + folder + name
+}
+
 func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("the URL has %d bytes, more than %d", len(raw), maxURL)

@@ -9,6 +9,7 @@
 package submission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/function"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/textfmt"
@@ -240,6 +242,7 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Labels, made.Set, made.Reuse = job.labels, job.set, spec.Reuse
+	made.Input = cmp.Or(spec.Source, spec.FileName, input.DescribeURL(spec.URL))
 	if spec.Sink != nil {
 		made.Output = spec.Sink.Folder
 	}

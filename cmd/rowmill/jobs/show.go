@@ -71,6 +71,7 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	}
 	line("model", job.Model)
 	line("priority", strconv.Itoa(int(job.Priority)))
+	line("input", job.Input)
 	line("rows", formatRows(job))
 	line("continues", terminal.Deref(job.Continues))
 	line("continued by", terminal.Deref(job.ContinuedBy))

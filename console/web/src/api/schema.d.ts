@@ -2800,6 +2800,8 @@ export interface components {
             rows_taken_over: number;
             /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
+            /** @description Where the rows came from: the host and the file name of the URL, the name of the file, or the files of a source. Absent for rows in the request. */
+            input?: string;
             /** @description This job reads the stored input of that job. */
             input_of: string | null;
             /** @description The job whose answers this job reads, too. Absent if there is none. */
