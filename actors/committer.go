@@ -417,7 +417,7 @@ func (r *committer) deliver(ctx context.Context, artifacts map[string]store.Arti
 		failure.AdditionalContext = err.Error()
 		return failure
 	}
-	return commit.Deliver(ctx, r.cfg.Blob, sink, r.job.id, spec, artifacts)
+	return commit.Deliver(ctx, r.cfg.Blob, sink, r.job.id, spec, artifacts, r.log)
 }
 
 // readSample reads the answered rows of an estimate from its result files, which have this number

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
 
@@ -49,7 +50,7 @@ type DeliveredFile struct {
 // result files. A job that reads files of a source gets a file for each of them, at the same path;
 // any other job gets one file with the name of the job. The files have the kept columns, the IDs, the
 // answers, and the properties of answers with a schema. Deliver may be repeated.
-func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id string, spec *rowmill.Spec, files map[string]store.Artifact) error {
+func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id string, spec *rowmill.Spec, files map[string]store.Artifact, log *slog.Logger) error {
 	wide, closeFiles, err := archive.OpenWide(ctx, bucket, id, spec, results.WideSource{Answers: spec.Schema}, files[layout.Full].Key, files[layout.Rows].Key)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id str
 	variant := results.FileVariant{Columns: results.AllColumns, Unpack: true}
 	for _, file := range d.Files {
 		group.Go(func() error {
-			return writeToSink(groupCtx, sink, file.Path, func(w io.Writer) error {
+			return writeToSink(groupCtx, sink, file.Path, log, func(w io.Writer) error {
 				return wide.Write(groupCtx, w, variant, file.first, file.first+file.Rows)
 			})
 		})
@@ -72,7 +73,7 @@ func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id str
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return writeToSink(ctx, sink, deliveryFolder+id+".json", func(w io.Writer) error {
+	return writeToSink(ctx, sink, deliveryFolder+id+".json", log, func(w io.Writer) error {
 		lines := json.NewEncoder(w)
 		lines.SetIndent("", " ")
 		return lines.Encode(d)
@@ -80,9 +81,11 @@ func Deliver(ctx context.Context, bucket blob.Bucket, sink *sources.Sink, id str
 }
 
 // writeToSink writes a file, and repeats this while the sink is unavailable.
-func writeToSink(ctx context.Context, sink *sources.Sink, path string, write func(w io.Writer) error) error {
+func writeToSink(ctx context.Context, sink *sources.Sink, path string, log *slog.Logger, write func(w io.Writer) error) error {
 	unavailable := func(err error) bool { return errors.Is(err, rowmill.ErrUnavailable) && ctx.Err() == nil }
-	return retry.Sinks.Do(ctx, func() error { return sink.Write(ctx, path, write) }, unavailable, func(error) {})
+	return retry.Sinks.Do(ctx, func() error { return sink.Write(ctx, path, write) }, unavailable, func(err error) {
+		log.Warn("a file cannot be written to the sink; the node tries again", "sink", sink, "file", path, "err", err)
+	})
 }
 
 // planDelivery returns the files to write.
