@@ -16,10 +16,11 @@ export async function comparison({ model }) {
   await step('two jobs are compared', async (page) => {
     await page.goto(at('jobs'))
     await logIn(page)
-    await page.getByLabel('Mark kind').check()
-    await page.getByText('Mark two to four jobs on one input to compare them.').waitFor()
     await page.getByLabel('Mark strict').check()
+    await page.getByText('Mark two to four jobs on one input to compare them.').waitFor()
+    await page.getByLabel('Mark kind').check()
     await page.getByRole('link', { name: 'Compare 2 marked' }).click()
+    await page.waitForURL(`**/compare?jobs=${jobs}`) // the older job comes first
     await page.getByText(`${equal} of 12 (`).waitFor()
     await page.getByRole('region', { name: 'Values of the answer' }).getByRole('cell', { name: '"yes"' }).waitFor()
     await page.getByRole('region', { name: 'Difference' }).getByText('Be strict.').waitFor()
@@ -51,7 +52,7 @@ export async function comparison({ model }) {
     await page.waitForURL(/compare\?jobs=job-/)
     await page.getByText('All 7 rows shown.').waitFor()
     for (const name of [model, other]) await page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader', { name }).waitFor()
-    const parquet = page.getByRole('link', { name: 'All rows as Parquet' })
+    const parquet = page.getByRole('link', { name: 'Download Parquet' })
     await parquet.waitFor({ timeout: 60_000 }) // both jobs have succeeded
     const [download] = await Promise.all([page.waitForEvent('download'), parquet.click()])
     if (readFileSync(await download.path()).subarray(0, 4).toString() !== 'PAR1') throw new Error('the file is not Parquet')
@@ -94,8 +95,16 @@ export async function comparison({ model }) {
     await offered.first().waitFor()
     await check(page, 'jobs to compare with')
     if ((await offered.allTextContents()).join() !== 'plain,strict') throw new Error(`offered: ${await offered.allTextContents()}`)
+    await page.getByRole('heading', { name: 'Jobs with as many rows; their inputs may differ' }).waitFor()
+    if (await page.getByRole('heading', { name: 'Jobs on the same input' }).count()) throw new Error('jobs with their own rows are on the same input')
     await offered.last().click()
     await page.getByText(`${equal} of 12 (`).waitFor()
+    const again = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[1]}`, name: 'again' })).results
+    await ended(again)
+    await page.goto(at(`jobs/${again}`))
+    await page.getByRole('button', { name: 'Compare with…' }).click()
+    await page.getByRole('region', { name: 'Jobs on the same input' }).getByRole('link', { name: 'strict' }).click()
+    await page.waitForURL(`**/compare?jobs=${jobs[1]},${again}`) // the older job comes first
     await settle(page)
   })
 }

@@ -81,7 +81,7 @@ export async function newJob({ model }) {
     await page.getByRole('link', { name: 'Upload a file' }).click()
     await page.locator('input[type=file]').waitFor()
     await page.goBack()
-    await page.getByRole('link', { name: 'Run a sample' }).click()
+    await page.getByRole('link', { name: 'Run an example job' }).click()
     await page.getByRole('button', { name: 'Submit 10 rows' }).click()
     const { job } = await api('GET', `/v1/jobs/${await jobOf(page)}`, undefined, starter.key)
     same([job.num_rows, job.name], [10, 'Sample reviews'], 'the sample')
@@ -382,6 +382,30 @@ export async function newJob({ model }) {
     await page.waitForURL((url) => !url.href.includes(sample))
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     same(await tableOf(await jobOf(page)), { town: ['Bergen', 'Porto', 'Lyon'], country: ['Norway', 'Portugal', 'France'] }, 'the whole')
+  })
+
+  await step('another run of a job keeps its limit and its reuse, and counts up the name', async (page) => {
+    const inputs = Array.from({ length: 9 }, (_, i) => `Lake ${i}`)
+    const name = 'lakes, with a name as long as a name may be'
+    const make = async (more) => (await ended((await api('POST', '/v1/batch-inference', { model, inputs, name, ...more })).results)).job_id
+    const again = async (id) => {
+      await page.goto(at(`jobs/${id}`))
+      await page.getByRole('link', { name: 'Run again with changes' }).click()
+      await page.getByText('9 stored rows').waitFor()
+    }
+    const all = await make({})
+    await page.goto(at('jobs'))
+    await logIn(page)
+    await again(await make({ limit: 4, sample: 'random', name: 'some lakes (2)' }))
+    same([await page.getByLabel('Rows to run').inputValue(), await page.getByLabel('Which rows').inputValue(), await page.getByLabel('Name', { exact: true }).inputValue()], ['4', 'random', 'some lakes (3)'], 'the form')
+    await page.getByRole('button', { name: 'Submit 4 rows' }).click()
+    const some = await ended(await jobOf(page))
+    same([some.num_rows, some.input_rows, some.sample, some.name], [4, 9, 'random', 'some lakes (3)'], 'the job with a limit')
+    await again(await make({ reuse: { from: all } }))
+    await page.getByLabel(`Reuse the answers of ${all} to equal rows`).waitFor()
+    await page.getByRole('button', { name: 'Submit 9 rows' }).click()
+    const reused = await ended(await jobOf(page))
+    same([reused.reuse.from, reused.rows_taken_over, reused.name], [all, 9, 'lakes, with a name as long as a name may (2)'], 'the job that reuses answers')
   })
 
   await step('the form says before the submission that a quota is exceeded', async (page) => {

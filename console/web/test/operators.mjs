@@ -265,7 +265,7 @@ export async function operators({ model, team, ofTeam }) {
     await first.getByRole('heading', { name: 'node-2' }).waitFor()
     await first.getByText('1 needs attention').waitFor()
     await first.getByText('A message has waited for 25 s.').waitFor()
-    await first.getByText('It has waited for 1 min 30 s: write a part.').waitFor()
+    await first.getByText('Waiting for 1 min 30 s on: write a part.').waitFor()
     await first.getByText('1 more actor of this node is not listed.').waitFor()
     const link = await first.getByRole('link', { name: /^job-/ }).first().getAttribute('href')
     if (!decodeURIComponent(link).endsWith(`${ofTeam}?account=*`)) throw new Error(`${link} does not lead to jobs of other accounts`)

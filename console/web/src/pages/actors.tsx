@@ -33,7 +33,7 @@ function troubles(a: Actor): string[] {
   return [
     a.state === 'panicked' ? 'Rowmill stopped it after a panic, which is a bug in Rowmill.' : '',
     a.oldest_message_seconds >= longMessage ? `A message has waited for ${duration(a.oldest_message_seconds)}.` : '',
-    a.task && a.task_seconds >= longTask ? `It has waited for ${duration(a.task_seconds)}: ${a.task}.` : '',
+    a.task && a.task_seconds >= longTask ? `Waiting for ${duration(a.task_seconds)} on: ${a.task}.` : '',
     error,
   ].filter((t) => t !== '')
 }

@@ -130,7 +130,7 @@ function Values({ jobs, property: f }: { jobs: ComparedJob[]; property: Property
   const rows = f.confusion ?? f.values.map((_, i) => f.counts.map((counts) => counts[i]!))
   return (
     <>
-      {f.confusion && <p className="small">The lines are the values of {names[0]}. The columns are the values of {names[1]}. A cell counts the rows with both values.</p>}
+      {f.confusion && <p className="small">Rows: {names[0]}. Columns: {names[1]}. A cell counts the rows with both values.</p>}
       <Table label={`Values of ${f.property || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
         {rows.map((counts, i) => (
           <tr key={i}>
@@ -197,7 +197,7 @@ function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
     if (nothing && pages.hasNextPage && !pages.isFetchingNextPage) void pages.fetchNextPage()
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
-    <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded') && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">All rows as Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
+    <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded') && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
       <Switch label="Only different rows" checked={different} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '')} />
       <Load query={pages}>
         {() => (

@@ -114,7 +114,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(job.truncated_rows ? ([['Inputs cut to fit', number(job.truncated_rows)]] as [string, string][]) : []),
           ...(job.truncated_outputs ? ([['Answers cut at the limit', number(job.truncated_outputs)]] as [string, string][]) : []),
           ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
-          ...(job.rows_taken_over ? ([[job.reuse ? 'Reused from other jobs' : 'Reused from the previous job', number(job.rows_taken_over)]] as [string, string][]) : []),
+          ...(job.rows_taken_over ? ([[job.continues ? 'Reused from the previous job' : 'Reused from other jobs', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
     </Card>
@@ -160,7 +160,7 @@ function Where({ job }: { job: Job }) {
           ))}
         </Table>
       )}
-      {p.nodes && <p className="small">Done counts the rows since the last claim of the job.</p>}
+      {p.nodes && <p className="small">Counted since this node took the job.</p>}
       {p.shards && p.shards.total > 1 && <p className="small">{number(p.shards.complete)} of {number(p.shards.total)} shards of the input are complete.</p>}
     </Card>
   )
@@ -209,19 +209,19 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
         </Button>
       )}
       {can.act && !ended && job.job_priority > 0 && (
-        <Confirm button="Run first" color="cyan.9" title="Run this job first" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
+        <Confirm button="Raise priority" color="cyan.9" title="Raise the priority" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
           The job gets priority 0, so its rows run before the rows of other jobs. Rows that servers run already finish first.
         </Confirm>
       )}
       {can.act && !ended && (
         <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
-          Rows with an answer stay. You can download them, and a resumed job reuses them.
+          Finished rows are kept. You can download them, and Resume reuses them.
         </Confirm>
       )}
       {!job.failure_reason && <Continue job={job} gone={gone} />}
       {can.act && ended && !gone && (
         <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
-          This deletes input, results and failures now and for ever. The record with its figures stays.
+          This permanently deletes the input, results and errors. The job stays in the list with its counts and cost.
         </Confirm>
       )}
     </>

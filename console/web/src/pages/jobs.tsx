@@ -13,7 +13,7 @@ import { Done, FailedLink, isEstimate, JobLink, over, State, Status, statuses, t
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
-import { compareHref } from '../parts/comparewith'
+import { compareJobs } from '../parts/comparewith'
 
 const since: Record<string, string> = { '': 'any time', '1h': 'the last hour', '24h': 'the last day', '7d': 'the last 7 days', '30d': 'the last 30 days' }
 
@@ -32,7 +32,7 @@ const alwaysShown = 3
 export default function Jobs() {
   const can = useCan()
   const [search, setSearch] = useSearchParams()
-  const [marked, setMarked] = useState<ReadonlySet<string>>(new Set())
+  const [marked, setMarked] = useState<ReadonlyMap<string, Job>>(new Map())
   const filter = {
     status: search.get('status') ?? '',
     model: search.get('model') ?? '',
@@ -62,14 +62,14 @@ export default function Jobs() {
       {marked.size > 0 && (
         <div className="actions">
           {marked.size >= 2 && marked.size <= 4 ? (
-            <LinkButton href={compareHref(...marked)} size="xs" variant="default">Compare {number(marked.size)} marked</LinkButton>
+            <LinkButton href={compareJobs(...marked.values())} size="xs" variant="default">Compare {number(marked.size)} marked</LinkButton>
           ) : (
             <span className="small">Mark two to four jobs on one input to compare them.</span>
           )}
         </div>
       )}
       {change && (
-        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))} done={() => setMarked(new Set())} />
+        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))} done={() => setMarked(new Map())} />
       )}
       <Load query={pages}>
         {() =>
@@ -144,11 +144,11 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   )
 }
 
-function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: ReadonlySet<string>; mark?: (m: ReadonlySet<string>) => void; accounts: boolean }) {
+function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: ReadonlyMap<string, Job>; mark?: (m: ReadonlyMap<string, Job>) => void; accounts: boolean }) {
   const markable = jobs.filter((j) => !over(j.status))
-  const toggle = (id: string) => {
-    const next = new Set(marked)
-    if (!next.delete(id)) next.add(id)
+  const toggle = (j: Job) => {
+    const next = new Map(marked)
+    if (!next.delete(j.job_id)) next.set(j.job_id, j)
     mark?.(next)
   }
   const all = markable.length > 0 && markable.every((j) => marked.has(j.job_id))
@@ -158,7 +158,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
       aria-label="Mark all unfinished jobs"
       disabled={markable.length === 0}
       checked={all}
-      onChange={() => mark(new Set(all ? [] : markable.map((j) => j.job_id)))}
+      onChange={() => mark(new Map(all ? [] : markable.map((j) => [j.job_id, j])))}
     />
   )
   return (
@@ -172,7 +172,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
                 aria-label={`Mark ${titleOf(j)}`}
                 disabled={isEstimate(j) && over(j.status)}
                 checked={marked.has(j.job_id)}
-                onChange={() => toggle(j.job_id)}
+                onChange={() => toggle(j)}
               />
             </td>
           )}

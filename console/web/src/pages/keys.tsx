@@ -78,7 +78,7 @@ export default function Keys() {
                         {k.name || k.id} gets a new secret. The old secret stops working within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
                       </Confirm>
                       <Confirm quiet size="compact-sm" button="Revoke" title="Revoke the key" act={() => revoke.mutate(k.id)}>
-                        {k.name || k.id} stops within 5 seconds, for ever. Jobs that were submitted with it go on.
+                        The key {k.name || k.id} stops working within 5 seconds. This cannot be undone. Jobs that were submitted with it go on.
                       </Confirm>
                     </td>
                   </tr>

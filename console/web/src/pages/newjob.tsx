@@ -48,7 +48,7 @@ export default function NewJob() {
   const rows = useRows(search.get('like'), search.get('rows'))
   useEffect(() => {
     if (search.has('rows') && !rows.data) return
-    if (like) set({ ...settingsOf(like), ...(search.has('cut') && { noCut: false }), ...(rows.data && { source: 'rows', prompt: '', limit: '', rows: linesOf(rows.data), chats: rows.data.every(isChat) }) })
+    if (like) set({ ...settingsOf(like), ...(search.has('cut') && { noCut: false }), ...(rows.data && { source: 'rows', prompt: '', limit: '', reuse: undefined, rows: linesOf(rows.data), chats: rows.data.every(isChat) }) })
     if (search.size > 0 && (like || !search.has('like'))) setSearch({}, { replace: true }) // a reload then keeps the draft
   }, [like, rows.data])
   const clear = () => {

@@ -43,9 +43,9 @@ function FirstJob() {
     <>
       <p className="small">You have no jobs yet. A job runs a model over many rows.</p>
       <div className="two">
-        <Card title="Run a sample">
+        <Card title="Run an example job">
           <p>Opens a new job with ten short reviews and a prompt. You can change them before you submit the job.</p>
-          <div className="actions"><LinkButton href="/jobs/new?sample">Run a sample</LinkButton></div>
+          <div className="actions"><LinkButton href="/jobs/new?sample">Run an example job</LinkButton></div>
         </Card>
         <Card title="Upload a file">
           <p>CSV, Parquet, JSON Lines or plain text, with one row for each answer that you want.</p>

@@ -14,7 +14,7 @@ import { ContinuedBy } from './retry'
 // EstimateFirst asks the node for the cost of a submission with all rows.
 export function EstimateFirst({ body, ready, refused }: { body: object; ready: boolean; refused: (e: Error) => void }) {
   const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
   const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
   const job = id ? estimate.data?.job : undefined
   const waiting = start.isPending || (!!id && !(job && over(job.status)))

@@ -156,8 +156,7 @@ export function FoundRows({ job, filter, columns: chosen, show, listed }: FoundR
       {() => (
         <>
           <p role="status">
-            {plural(rows.length, 'row')} found
-            {read != null && <> in the first {number(read)} of {plural(job.num_rows ?? 0, 'row')}{pages.isFetching && ', still searching'}</>}.
+            {read != null ? `Showing ${plural(rows.length, 'match', 'matches')} from the first ${number(read)} of ${plural(job.num_rows ?? 0, 'row')}${pages.isFetching ? '; still searching' : ''}.` : `${plural(rows.length, 'row')} found.`}
           </p>
           {rows.length > 0 ? (
             <RowList layout={layoutOf(columns)} height={rows.length * rowHeight}>

@@ -26,6 +26,8 @@ export type Form = {
   keep: boolean // results repeat the columns of the file
   limit: string // number of rows to run; empty: all
   sample: string // which rows, with a limit
+  reuse?: { from: string; by: 'text' | 'id' } // finished jobs whose answers to equal rows the job takes
+  noReuse?: boolean // run all rows, in spite of reuse
   model: string
   others?: string[] // further models that run the same rows
   system: string
@@ -45,6 +47,13 @@ export const blank: Form = {
   output: '', name: '', fileName: '', description: '', priority: '', equal: '',
 }
 
+// nextName returns the name of another run of a job: "X (2)" after "X".
+export function nextName(name: string): string {
+  const [, before, n] = name.match(/^(.*) \((\d{1,6})\)$/s) ?? [, name, 1]
+  const end = ` (${Number(n) + 1})`
+  return [...before!].slice(0, nameSize - end.length).join('').trimEnd() + end
+}
+
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 export const settingsOf = (j: Job): Partial<Form> => ({
   // A job that ended before its input was read has no stored input.
@@ -54,6 +63,9 @@ export const settingsOf = (j: Job): Partial<Form> => ({
     ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
     : { job: j.job_id, jobName: titleOf(j), jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
   where: j.where,
+  limit: j.num_rows && (j.input_rows ?? 0) > j.num_rows ? String(j.num_rows) : '',
+  sample: j.sample ?? 'first',
+  reuse: j.reuse && { from: j.reuse.from, by: j.reuse.by },
   noCut: j.truncate_rows === false,
   model: j.function?.name ?? j.model,
   prompt: j.prompt ?? '',
@@ -61,7 +73,7 @@ export const settingsOf = (j: Job): Partial<Form> => ({
   schema: j.json_schema ? JSON.stringify(j.json_schema, null, 2) : '',
   params: Object.keys(j.sampling_params).length ? JSON.stringify(j.sampling_params, null, 2) : '',
   keep: !!j.keep_columns,
-  name: j.name ?? '',
+  name: j.name ? nextName(j.name) : '',
   description: j.description ?? '',
 })
 
@@ -140,6 +152,7 @@ export function submission(f: Form, fn: boolean, priority: string) {
     ...(file && f.keep ? { keep_columns: '*' } : {}),
     ...(f.output ? { output_name: f.output } : {}),
     ...(Number(f.limit) > 0 ? { limit: Number(f.limit), sample: f.sample } : {}),
+    ...(f.reuse && !f.noReuse && !f.limit ? { reuse: f.reuse } : {}),
     ...(!fn && f.system ? { system_prompt: f.system } : {}),
     ...(!fn && f.schema.trim() ? { json_schema: json(f.schema).value } : {}),
     ...(f.params.trim() ? { sampling_params: json(f.params).value } : {}),
@@ -153,7 +166,7 @@ export function submission(f: Form, fn: boolean, priority: string) {
 // withModels returns the submission of a set: the same rows with each model.
 export const withModels = (body: ReturnType<typeof submission>, others: string[]) => {
   if (others.length === 0) return body
-  const { output_name: _, ...shared } = body
+  const { output_name: _, reuse: __, ...shared } = body
   return { ...shared, variants: [body.model, ...others].map((model) => ({ model, output_name: model, ...([...model].length <= nameSize ? { name: model } : {}) })) }
 }
 

@@ -3,7 +3,7 @@ import { Code } from './copy'
 
 // Secret shows a secret that the service returns only once.
 export const Secret = ({ what, secret, close }: { what: string; secret: string; close: () => void }) => (
-  <Modal opened onClose={close} title={`The ${what}, shown this once`} closeOnClickOutside={false} closeOnEscape={false} withCloseButton={false} size="lg">
+  <Modal opened onClose={close} title={`Your new ${what}`} closeOnClickOutside={false} closeOnEscape={false} withCloseButton={false} size="lg">
     <div className="stack">
       <p>Copy it now: it cannot be shown again.</p>
       <Code label={what} text={secret} />

@@ -14,12 +14,12 @@ import { Card } from './page'
 const suffix = ' (test)' // of the name of a test run
 const maxRuns = 20
 
-type Body = { name?: string; job_priority?: number; limit?: number; sample?: string }
+type Body = { name?: string; job_priority?: number; limit?: number; sample?: string; reuse?: object }
 
 // A TestRun is a job with a few rows. settings is its submission without the choice of rows.
 type TestRun<F> = { job: string; settings: string; form: F }
 
-const settingsOf = ({ name: _, job_priority: __, limit: ___, sample: ____, ...rest }: Body & Record<string, unknown>) => JSON.stringify(rest)
+const settingsOf = ({ name: _, job_priority: __, limit: ___, sample: ____, reuse: _____, ...rest }: Body & Record<string, unknown>) => JSON.stringify(rest)
 
 // useTestRuns returns the test runs of a form. done is the job of the newest test run with the settings
 // of the form, if the full run can reuse its answers.
@@ -28,7 +28,7 @@ export function useTestRuns<F>(draft: string, body: Body & Record<string, unknow
   const settings = useMemo(() => settingsOf(body), [body])
   const current = runs.find((t) => t.settings === settings)
   const job = useTestJob(current?.job).data?.job
-  return { runs, setRuns, settings, body, done: current && job?.status === 'succeeded' && !job.continued_by && !body.limit ? job : undefined }
+  return { runs, setRuns, settings, body, done: current && job?.status === 'succeeded' && !job.continued_by && !body.limit && !body.reuse ? job : undefined }
 }
 
 const useTestJob = (id?: string) => useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
@@ -49,7 +49,7 @@ export function TestRuns<F>({ of: { runs, setRuns, settings, body }, note, ready
   const [sample, setSample] = useState('first')
   const [shown, show] = useState<string>()
   const start = useAct(() => {
-    const { name, job_priority: _, ...rest } = body
+    const { name, job_priority: _, reuse: __, ...rest } = body
     return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name: [...name].slice(0, nameSize - suffix.length).join('') + suffix } : {}), limit: testRows, sample }, { 'Idempotency-Key': randomID() })
   })
   const begin = () =>
