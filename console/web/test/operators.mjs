@@ -71,7 +71,7 @@ export async function operators({ model, team, ofTeam }) {
     await page.getByRole('button', { name: 'Set the quotas' }).click()
     await page.getByText('The quotas apply to new jobs.').waitFor()
     await page.getByText('Monthly budget: $1,000.50').waitFor()
-    if ((await rows.inputValue()) !== '250000') throw new Error(`the field has ${await rows.inputValue()}`)
+    if ((await rows.inputValue()) !== '250,000') throw new Error(`the field has ${await rows.inputValue()}`)
     await check(page, 'quotas that were set')
     await rows.fill('')
     await page.getByLabel('Cost a month, USD').fill('')

@@ -37,8 +37,8 @@ export const poll = (client: QueryClient, ...paths: string[]) => client.invalida
 const below = (paths: string[]) => ({ predicate: (q: Query) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
 
 // useAct runs an action that changes data, shows the result, and reads the affected
-// paths again. refused reports a result that is a failure. key names the action for useIsMutating.
-export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; refused?: (r: R) => boolean; paths?: string[]; key?: string } = {}) {
+// paths again. refused reports a result that is a failure, and quiet an error that the page shows elsewhere. key names the action for useIsMutating.
+export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; refused?: (r: R) => boolean; quiet?: (e: Error) => boolean; paths?: string[]; key?: string } = {}) {
   const client = useQueryClient()
   return useMutation<R, Error, A>({
     mutationKey: options.key ? [options.key] : undefined,
@@ -48,7 +48,7 @@ export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options
       if (message) notifications.show({ message, color: options.refused?.(r) ? 'red' : 'teal' })
       if (options.paths) void refresh(client, ...options.paths)
     },
-    onError: (e) => notifications.show({ title: 'The action failed', message: describe(e), color: 'red', autoClose: 12_000 }),
+    onError: (e) => options.quiet?.(e) || notifications.show({ title: 'The action failed', message: describe(e), color: 'red', autoClose: 12_000 }),
   })
 }
 

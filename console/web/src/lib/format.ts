@@ -28,11 +28,12 @@ export const percent = (done: number, all: number | null | undefined) => {
 export const usd = (n: number | null | undefined) =>
   n == null ? none : n === 0 ? '$0' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
 
-// usdTogether formats an amount and the two bounds of its range, with enough digits to tell them apart.
+// usdTogether formats an amount and the two bounds of its range, all with the same decimals.
 // The bounds are undefined if they are equal.
 export const usdTogether = (n: number, low: number, high: number) => {
-  const write = usd(low) === usd(high) ? (n: number) => `$${n.toPrecision(3)}` : usd
-  return { amount: write(n), range: write(low) === write(high) ? undefined : `${write(low)} and ${write(high)}` }
+  const decimals = n > 0 ? Math.min(10, Math.max(2, 2 - Math.floor(Math.log10(n)))) : 2
+  const write = (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
+  return { amount: n === 0 ? usd(n) : write(n), range: write(low) === write(high) ? undefined : `between ${write(low)} and ${write(high)}` }
 }
 
 // cost formats amounts of a column, with a fixed number of decimals.
@@ -98,5 +99,8 @@ export const until = (t: string | number | null | undefined) => {
   if (s < 2 * 86_400) return `in ${Math.floor(s / 3600)} h`
   return `in ${Math.floor(s / 86_400)} d`
 }
+
+// beginning returns the beginning of a text that is longer than most characters, cut at a word.
+export const beginning = (s: string, most: number) => (s.length <= most ? s : `${s.slice(0, most + 1).replace(/\s+\S*$/, '').slice(0, most)}…`)
 
 export const text = (v: unknown) => (v == null ? '' : typeof v === 'string' ? v : JSON.stringify(v))

@@ -6,12 +6,13 @@ import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { diff, join, words, type Piece } from '../lib/diff'
-import { about, compact, none, number, percent, plural, text, usd } from '../lib/format'
+import { about, beginning, compact, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
+import { Cut } from '../parts/cut'
 import { Diff } from '../parts/diff'
 import { JobLink, over, rowState, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Card, Facts, LinkButton, Long, More, Page, Table } from '../parts/page'
+import { Card, Facts, LinkButton, More, Page, Table } from '../parts/page'
 
 const route = '/v1/jobs/compare'
 const smallInput = 1_000 // rows that a node compares quickly
@@ -72,7 +73,7 @@ const promptName = 40 // the longest beginning of a prompt that names a job, in 
 // columns returns different names for the jobs: their own names, models or system prompts, whichever
 // differs between all jobs. If all of them are equal, it returns the ids.
 function columns(jobs: ComparedJob[]): string[] {
-  const ways = [(j: ComparedJob) => j.name, modelOf, (j: ComparedJob) => j.system_prompt?.slice(0, promptName), (j: ComparedJob) => j.job_id]
+  const ways = [(j: ComparedJob) => j.name, modelOf, (j: ComparedJob) => j.system_prompt && beginning(j.system_prompt.trim().replace(/\s+/g, ' '), promptName), (j: ComparedJob) => j.job_id]
   const names = ways.map((name) => jobs.map(name)).find((names) => names.every((name, i) => name && names.indexOf(name) === i))
   return names as string[]
 }
@@ -229,7 +230,7 @@ function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
         <Link href={`/jobs/${jobs[0]!.job_id}/rows?row=${row.row}&open=${row.row}`} aria-label={`Row ${row.row}`}>{number(row.row)}</Link>
       </td>
       <td className="wide" dir="auto">
-        {row.input == null ? none : <Long text={row.input} />}
+        {row.input == null ? none : <Cut text={row.input} />}
         {!row.same_input && <span className="tag">inputs differ</span>}
       </td>
       {row.outputs.map((o, i) => (
@@ -246,8 +247,8 @@ function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
   )
 }
 
-// folded is the length of the texts that are folded, in characters.
-const folded = 240
+// unmarked is the length of the texts that have marks only if they are open, in characters.
+const unmarked = 240
 
 // Texts with a smaller share of equal words are shown without marks, because nearly each word would
 // have one. Short answers always have marks.
@@ -259,16 +260,15 @@ const share = (pieces: Piece[]) => size(pieces.filter((p) => p.sign === ' ' && p
 
 // Output shows an output, and what changed from the output before.
 function Output({ text, before }: { text: string; before?: string }) {
-  const [open, setOpen] = useState(false)
-  const short = text.length <= folded && (before?.length ?? 0) <= folded
-  const pieces = (short || open) && before !== undefined && before !== text ? diff(words(before), words(text)) : undefined
-  const whole = pieces && (text.length <= shortAnswer || share(pieces) >= leastShare) ? join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text)) : text
-  if (short) return <span className="output">{whole}</span>
   return (
-    <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
-      <summary>{text.slice(0, 160)}…</summary>
-      {open && <span className="output">{whole}</span>}
-    </details>
+    <Cut text={text}>
+      {(open) => {
+        if (before === undefined || before === text || (!open && Math.max(text.length, before.length) > unmarked)) return undefined
+        const pieces = diff(words(before), words(text))
+        if (!pieces || (text.length > shortAnswer && share(pieces) < leastShare)) return undefined
+        return join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text))
+      }}
+    </Cut>
   )
 }
 

@@ -100,9 +100,9 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
           ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
-          ...(ended ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
+          ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
-          ['Elapsed', duration(p?.elapsed_seconds)],
+          ...(job.paused && !pausedAt ? [] : ([['Elapsed', duration(pausedAt ? (Date.parse(pausedAt) - Date.parse(job.datetime_created)) / 1000 : p?.elapsed_seconds)]] as [string, string][])),
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused
             ? []
@@ -196,7 +196,7 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
   return (
     <>
-      {job.run_type === 'FULL' && !gone && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason ? 'default' : 'filled'}>See rows</LinkButton>}
+      {job.run_type === 'FULL' && !gone && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason || job.paused ? 'default' : 'filled'}>See rows</LinkButton>}
       {job.run_type === 'FULL' && !gone && <CompareWith job={job} />}
       {can.act && job.parked_until && (
         <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>

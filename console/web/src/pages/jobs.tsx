@@ -203,4 +203,4 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
 }
 
 const took = (j: Job) =>
-  about(j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)
+  about((j.datetime_completed || !j.paused) && j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)

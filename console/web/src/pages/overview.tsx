@@ -197,6 +197,7 @@ function States() {
 function Running() {
   const can = useCan()
   const jobs = useGet<JobPage>(openJobs)
+  const said = useWaiting().slice(0, namedJobs).map((w) => w.job.job_id)
   return (
     <Card title="Running and waiting" actions={<Link href={`/jobs?status=${openStatuses}`}>View all</Link>}>
       <Load query={jobs}>
@@ -204,7 +205,7 @@ function Running() {
           jobs.length === 0 ? (
             <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Submit a job</LinkButton>}>No running jobs.</Empty>
           ) : (
-            <ul className="list">{jobs.map((j) => <RunningJob key={j.job_id} job={j} />)}</ul>
+            <ul className="list">{jobs.map((j) => <RunningJob key={j.job_id} job={j} said={said.includes(j.job_id)} />)}</ul>
           )
         }
       </Load>
@@ -212,7 +213,8 @@ function Running() {
   )
 }
 
-function RunningJob({ job }: { job: Job }) {
+// RunningJob shows an open job. said is true if Needs attention says why the job waits.
+function RunningJob({ job, said }: { job: Job; said: boolean }) {
   const running = job.status === 'running'
   const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { enabled: running, every: useEvery(3_000) })
   return (
@@ -223,7 +225,7 @@ function RunningJob({ job }: { job: Job }) {
       <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
           ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
-          : job.message}
+          : !said && job.message}
       </span>
     </li>
   )
@@ -239,12 +241,12 @@ function Failing() {
     <Card title="Recent failures" actions={<Link href="/jobs?status=failed,succeeded">View all</Link>}>
       <Load query={ended}>
         {({ jobs }) => (
-          <ul className="list">
+          <ul className="list ended">
             {jobs.filter(isFailing).slice(0, shownFailures).map((j) => (
               <li key={j.job_id}>
                 <JobLink job={j} />
                 <Status is={j.status}>{j.failure_reason?.code ?? j.status}</Status>
-                <FailedLink job={j} />
+                <span><FailedLink job={j} /></span>
                 <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
                 <span className="small"><Ago t={j.datetime_completed} /></span>
               </li>

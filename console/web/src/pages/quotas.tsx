@@ -1,5 +1,5 @@
 import { useState, type ReactNode } from 'react'
-import { Button, TextInput } from '@mantine/core'
+import { Button, NumberInput, TextInput } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Quota, Quotas } from '../api/types'
@@ -86,13 +86,15 @@ function Change({ own, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
     { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas'] },
   )
   const field = (q: Quota, of: Limit) => (
-    <TextInput
+    <NumberInput
       aria-label={`${of === 'row_quota' ? 'Rows' : 'Input tokens'} of a job, priority ${q.priority}`}
-      type="number"
       min={1}
+      allowDecimal={false}
+      thousandSeparator
+      hideControls
       placeholder={own.quotas.find((o) => o.priority === q.priority)?.[of] == null ? bound(q[of]) : 'limit of the service'}
       value={limits[`${q.priority} ${of}`] ?? ''}
-      onChange={(e) => setLimits({ ...limits, [`${q.priority} ${of}`]: e.currentTarget.value })}
+      onChange={(n) => setLimits({ ...limits, [`${q.priority} ${of}`]: String(n) })}
     />
   )
   return (

@@ -109,7 +109,7 @@ function AllRows({ job, count, start, show, listed }: AllRowsProps) {
     <>
       <div className="tools">
         <Search />
-        {!filter && <Jump count={count} first={first} jump={(n) => setTarget(clamp(n))} />}
+        <Jump away={!!filter} count={count} first={first} jump={(n) => setTarget(clamp(n))} />
         <FailedOnly />
         {columns.counts?.properties.some((p) => p.property !== '') && <PropertiesAsColumns />}
       </div>
@@ -123,11 +123,13 @@ function AllRows({ job, count, start, show, listed }: AllRowsProps) {
   )
 }
 
-function Jump({ count, first, jump }: { count: number; first: number; jump: (row: number) => void }) {
+// Jump goes to a row. With away it is not there, but keeps its place.
+function Jump({ away, count, first, jump }: { away: boolean; count: number; first: number; jump: (row: number) => void }) {
   const [wanted, setWanted] = useState<number | string>('')
   const windows = Math.ceil(count / windowSize)
   return (
     <form
+      style={{ visibility: away ? 'hidden' : undefined }}
       onSubmit={(e) => {
         e.preventDefault()
         if (wanted !== '') jump(Number(wanted))

@@ -27,8 +27,10 @@ function presets() {
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
   const text = (t: number) => new Date(t).toISOString().slice(0, 10)
   const today = text(now.getTime())
+  const yesterday = text(now.getTime() - 86_400_000)
   return [
     { name: 'Today', from: today, to: today },
+    { name: 'Yesterday', from: yesterday, to: yesterday },
     { name: '7 days', from: text(now.getTime() - 6 * 86_400_000), to: today },
     { name: 'This month', from: text(Date.UTC(year, month)), to: today },
     { name: 'Last month', from: text(Date.UTC(year, month - 1)), to: text(Date.UTC(year, month, 0)) },
@@ -131,7 +133,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
     const sums = (f: (l: UsageLine) => number) => {
       const sum = new Map<number, number>()
       for (const l of usage) if (l.day) sum.set(Date.parse(l.day), (sum.get(Date.parse(l.day)) ?? 0) + f(l))
-      return days.map((d) => sum.get(d) ?? 0)
+      return days.map((d) => sum.get(d) || null) // a bar of 0 would be a dash below the axis
     }
     return {
       times: days.map((d) => d / 1000),

@@ -29,7 +29,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   const [, go] = useLocation()
   const [secret, setSecret] = useState<string>()
   const tried = useAct(() => send<Tried>('POST', `${path}/test`), {
-    done: (r) => `${r.event}: ${r.delivered ? 'accepted' : 'rejected'}, ${outcome(r.attempt)}`,
+    done: (r) => `${r.event}: ${r.delivered ? 'accepted, ' : r.attempt.status ? 'rejected, ' : ''}${outcome(r.attempt)}`,
     refused: (r) => !r.delivered,
     paths: [path],
   })

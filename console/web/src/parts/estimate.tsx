@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { about, compact, none, number, plural, usd, usdTogether } from '../lib/format'
+import { about, compact, none, number, plural, usdTogether } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Confirm } from './confirm'
 import { over, State } from './job'
@@ -33,16 +33,17 @@ export function EstimateFirst({ body, ready, refused }: { body: object; ready: b
   )
 }
 
-// EstimateFacts shows what all rows of an estimate's input would cost.
-function EstimateFacts({ job }: { job: Job }) {
+const costOf = ({ cost_estimate: cost, estimate: e }: Job) => (cost == null || !e ? undefined : usdTogether(cost, e.low ?? 0, e.high ?? 0))
+
+// EstimateFacts shows what all rows of an estimate's input would cost and take.
+function EstimateFacts({ job, costless }: { job: Job; costless?: boolean }) {
   const e = job.estimate
   if (!e) return null
-  const cost = job.cost_estimate == null ? undefined : usdTogether(job.cost_estimate, e.low ?? 0, e.high ?? 0)
+  const cost = costOf(job)
   return (
     <Facts
       facts={[
-        ['Would cost', cost?.amount ?? 'the model has no price'],
-        ...(cost?.range ? ([['Between', cost.range]] as [string, string][]) : []),
+        ...(costless && cost ? [] : ([['Would cost', cost ? [cost.amount, cost.range].filter(Boolean).join(', ') : 'the model has no price']] as [string, string][])),
         ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? about(e.seconds) : `${about(e.seconds)} (${about(e.seconds_low)} to ${about(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],
@@ -63,18 +64,19 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
   const complete = job.status === 'succeeded'
+  const cost = costOf(job)
   const start = () => run.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
-  const label = `Run all ${plural(job.num_rows ?? 0, 'row')}${job.continued_by ? ' once more' : ''}${job.cost_estimate == null ? '' : ` (≈ ${usd(job.cost_estimate)})`}`
+  const label = `Run all ${plural(job.num_rows ?? 0, 'row')}${job.continued_by ? ' once more' : ''}${cost ? ` (≈ ${cost.amount})` : ''}`
   return (
     <Card>
       <div className="now">
         <State job={job} />
-        {complete && job.cost_estimate != null && <strong className="big">≈ {usd(job.cost_estimate)}</strong>}
+        {complete && cost && <span><strong className="big">≈ {cost.amount}</strong>{cost.range && `, ${cost.range}`}</span>}
       </div>
       <p className="small">
         {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'There is no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
       </p>
-      {job.estimate ? <EstimateFacts job={job} /> : <Facts facts={[['Rows', number(job.num_rows)], ['Rows sampled', number(job.rows_done)]]} />}
+      {job.estimate ? <EstimateFacts job={job} costless={complete} /> : <Facts facts={[['Rows', number(job.num_rows)], ['Rows sampled', number(job.rows_done)]]} />}
       <ContinuedBy job={job} />
       {own && complete && can.act && job.num_rows != null && (
         <div className="actions">

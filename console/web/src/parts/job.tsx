@@ -1,7 +1,7 @@
 import { Link } from 'wouter'
 import { query, type ApiError } from '../api/client'
 import type { Counts, Job, JobStatus } from '../api/types'
-import { number, percent, plural } from '../lib/format'
+import { beginning, number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 import { Empty } from './load'
 import { LinkButton, Page } from './page'
@@ -60,7 +60,7 @@ const titlePrompt = 40 // the longest beginning of a prompt in a title, in chara
 export function titleOf(job: Titled): string {
   if (job.name) return job.name
   const prompt = (job.prompt ?? job.system_prompt ?? '').trim().replace(/\s+/g, ' ')
-  const rest = prompt.length > titlePrompt ? `${prompt.slice(0, titlePrompt)}…` : prompt || (job.num_rows != null && plural(job.num_rows, 'row'))
+  const rest = beginning(prompt, titlePrompt) || (job.num_rows != null && plural(job.num_rows, 'row'))
   return rest ? `${job.model}: ${rest}` : job.model
 }
 

@@ -55,11 +55,13 @@ export function Retry({ job, params, disabled, text = '', primary }: { job: Job;
   )
 }
 
+const leastLonger = 256 // tokens; a smaller limit often cuts the answers again
+
 // RetryLonger is Retry with a larger max_tokens. truncated is the number of rows with truncatedCode.
 export function RetryLonger({ job, truncated }: { job: Job; truncated: number }) {
   const can = useCan()
   const was = job.sampling_params.max_tokens as number | undefined
-  const [limit, setLimit] = useState<number | string>(was ? was * 2 : '')
+  const [limit, setLimit] = useState<number | string>(was ? Math.max(leastLonger, was * 2) : '')
   if (!can.act) return null
   return (
     <div className="fields">

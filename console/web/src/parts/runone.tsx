@@ -44,7 +44,7 @@ export function RunOne({ title, name, fields, more, children }: { title: string;
           />
         ))}
         <div className="actions">
-          <Button type="submit" variant={more && 'default'} loading={run.isPending}>
+          <Button type="submit" variant="default" loading={run.isPending}>
             Run
           </Button>
         </div>

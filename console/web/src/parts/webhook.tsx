@@ -2,9 +2,10 @@ import type { DeliveryAttempt, Webhook } from '../api/types'
 import { number } from '../lib/format'
 import { Status } from './job'
 
-const answer = (a: DeliveryAttempt) => (a.status ? `HTTP ${a.status}` : (a.error ?? 'no answer'))
+const answer = (a: DeliveryAttempt) => (a.status ? `HTTP ${a.status}` : (a.error ?? 'unknown reason'))
 
-export const outcome = (a: DeliveryAttempt) => `${answer(a)} after ${a.duration_seconds.toFixed(2)} s`
+// outcome says how an attempt ended, and after which time if it is not very short.
+export const outcome = (a: DeliveryAttempt) => `${a.status ? '' : 'no answer: '}${answer(a)}${a.duration_seconds < 0.01 ? '' : ` after ${a.duration_seconds.toFixed(2)} s`}`
 
 // problem says why an attempt failed.
 export const problem = (a: DeliveryAttempt) => (a.status ? `The receiver answered ${answer(a)}.` : `The receiver gave no answer: ${answer(a)}.`)

@@ -29,14 +29,14 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
             </>
           )}
           <Facts
-            facts={[
-              ['Finish reason', r.finish_reason ?? '–'],
+            facts={([
+              ['Finish reason', r.finish_reason ?? none],
               ['Tokens in', tokens(r.input_tokens, !!r.error)],
               ['Tokens out', tokens(r.output_tokens, !!r.error)],
               ['Time', took(r.duration_seconds)],
               ['Attempts', number(r.attempts)],
               ['Engine', r.engine || none],
-            ]}
+            ] as [string, string][]).filter(([, value]) => value !== none)}
           />
           <Attempts row={r} />
         </div>
