@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 import { Button, Checkbox, NativeSelect, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
-import { ApiError, get, send } from '../api/client'
+import { get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
 import type { Fn, Job, Model, Quota, Row, Submitted, SubmittedSet } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
@@ -12,14 +12,14 @@ import { isChat, linesOf, rowsOf } from '../lib/rows'
 import { curl, python } from '../lib/snippets'
 import { compareHref } from '../parts/comparewith'
 import { Code } from '../parts/copy'
-import { EstimateFirst } from '../parts/estimate'
+import { Estimated, useEstimate } from '../parts/estimate'
 import { nameSize, priorityName } from '../parts/job'
-import { beyond, blank, countRows, json, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
+import { beyond, blank, countRows, json, marksField, messagesAt, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
 import { Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
 import { RowsInput } from '../parts/rowsinput'
-import { TestRuns, useTestRuns, wholeCost } from '../parts/testrun'
+import { TestButton, TestRuns, useTestRuns, wholeCost } from '../parts/testrun'
 
 const noQuotas: Quota[] = []
 const noModels: Model[] = []
@@ -77,7 +77,10 @@ export default function NewJob() {
   const path = others.length > 0 ? '/v1/sets' : '/v1/batch-inference'
   const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
   const problem = (!fn && schemaError(form.schema)) || json(form.params).error || (fn && form.source === 'rows' && rowsOf(form.rows, true) === null)
-  const tests = useTestRuns<Form>(`${draft}:tests`, single)
+  const [refusal, setRefusal] = useState<{ e: Error; body: object }>()
+  const refuse = (e: Error) => setRefusal({ e, body })
+  const tests = useTestRuns<Form>(`${draft}:tests`, single, form, refuse)
+  const estimate = useEstimate(body, refuse)
   const tested = others.length > 0 ? undefined : tests.done
   const rest = tested?.input_rows != null && tested.input_rows > (tested.num_rows ?? 0) ? tested : undefined
   const once = useMemo(randomID, [body, rest?.job_id]) // another click after a lost answer makes no second job
@@ -86,18 +89,15 @@ export default function NewJob() {
       rest
         ? send<Submitted>('POST', `/v1/jobs/${rest.job_id}/resume`, { rows: 'rest', name: single.name, job_priority: single.job_priority ?? 0 }, { 'Idempotency-Key': once })
         : send<Submitted | SubmittedSet>('POST', path, body, { 'Idempotency-Key': once }),
-    onError: (e) => setRefusal({ e, body }),
+    onError: refuse,
     onSuccess: ({ metadata: made }) => {
       clear()
       go('job_ids' in made ? compareHref(...made.job_ids) : `/jobs/${made.job_id}`)
     },
   })
   useEffect(() => submit.reset(), [body])
-  const [refusal, setRefusal] = useState<{ e: Error; body: object }>()
   const refused = refusal?.body === body ? refusal.e : undefined // an error is about the form as it was sent
-  // at returns the messages of a refusal about a field of the form.
-  const at = (field: string) => refused instanceof ApiError && refused.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message.replace(/^(?=[a-z])/, 'It ')).join(' ')
-  const marked = !!(!fn && at('json_schema')) || !!at('sampling_params')
+  const marked = marksField(refused)
   const lacks = !form.model || others.includes('') ? 'Choose a model first.' : (Array.isArray(body.inputs) ? body.inputs.length === 0 : !body.inputs) ? 'Add rows first.' : problem || marked ? 'Correct the marked field first.' : ''
   const formElement = useRef<HTMLFormElement>(null)
   const focusMarked = () => formElement.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
@@ -110,122 +110,128 @@ export default function NewJob() {
       {rows.error && <Problem error={rows.error} again={() => void rows.refetch()} />}
       <form
         ref={formElement}
-        className="stack"
         onSubmit={(e) => {
           e.preventDefault()
           if (lacks) focusMarked()
           else submit.mutate()
         }}
       >
-        <Card title="Rows">
-          <RowsInput form={form} set={set} fn={fn} />
-        </Card>
-        <Card title="Model and prompt">
-          {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
-          {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
-          <div className="fields">
-            <ModelSelect label="Model or Function" value={form.model} choose={(model) => set({ model })} without={others} {...choice} />
-          </div>
-          {!fn && (
-            <>
-              <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
+        <div className="stack">
+          <Card title="Rows">
+            <RowsInput form={form} set={set} fn={fn} />
+          </Card>
+          <Card title="Model and prompt">
+            {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
+            {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
+            <div className="fields">
+              <ModelSelect label="Model or Function" value={form.model} choose={(model) => set({ model })} without={others} {...choice} />
+            </div>
+            {!fn && (
+              <>
+                <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
+                <Textarea
+                  label="JSON Schema of the answers"
+                  description="Without a schema, answers are text."
+                  classNames={{ input: 'mono' }}
+                  autosize
+                  minRows={2}
+                  maxRows={16}
+                  placeholder='{"type": "object", …}'
+                  value={form.schema}
+                  onChange={(e) => set({ schema: e.currentTarget.value })}
+                  error={schemaError(form.schema) || messagesAt(refused, 'json_schema')}
+                />
+              </>
+            )}
+            <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
+            <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description || form.noCut)}>
+              <div className="fields">
+                <NativeSelect
+                  label="Priority"
+                  value={form.priority}
+                  onChange={(e) => set({ priority: e.currentTarget.value })}
+                  data={[
+                    { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
+                    { value: '0', label: `${priorityName(0)}: a few rows, soon` },
+                    { value: '1', label: `${priorityName(1)}: many rows` },
+                  ]}
+                />
+                <NativeSelect
+                  label="Duplicate rows"
+                  description="Run once: copies get the same answer and cost no tokens."
+                  value={form.equal}
+                  onChange={(e) => set({ equal: e.currentTarget.value })}
+                  data={[
+                    { value: '', label: 'Service default' },
+                    { value: 'once', label: 'Run once' },
+                    { value: 'each', label: 'Run all' },
+                  ]}
+                />
+                <TextInput label="Output column" placeholder="the id of the job" maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
+                <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
+              </div>
+              <Checkbox label="Cut rows that are too long for the model. Otherwise such a row fails the job." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
               <Textarea
-                label="JSON Schema of the answers"
-                description="Without a schema, answers are text."
+                label="Sampling parameters"
+                description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
                 classNames={{ input: 'mono' }}
                 autosize
-                minRows={2}
-                maxRows={16}
-                placeholder='{"type": "object", …}'
-                value={form.schema}
-                onChange={(e) => set({ schema: e.currentTarget.value })}
-                error={schemaError(form.schema) || at('json_schema')}
+                minRows={1}
+                maxRows={12}
+                placeholder='{"temperature": 0.2, "max_tokens": 500}'
+                value={form.params}
+                onChange={(e) => set({ params: e.currentTarget.value })}
+                error={json(form.params).error || messagesAt(refused, 'sampling_params')}
               />
-            </>
-          )}
-          <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
-          <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description || form.noCut)}>
+            </MoreSettings>
+          </Card>
+          <Card>
             <div className="fields">
-              <NativeSelect
-                label="Priority"
-                value={form.priority}
-                onChange={(e) => set({ priority: e.currentTarget.value })}
-                data={[
-                  { value: '', label: `Auto: ${prioritySized(form, quotas)}` },
-                  { value: '0', label: `${priorityName(0)}: a few rows, soon` },
-                  { value: '1', label: `${priorityName(1)}: many rows` },
-                ]}
-              />
-              <NativeSelect
-                label="Duplicate rows"
-                description="Run once: copies get the same answer and cost no tokens."
-                value={form.equal}
-                onChange={(e) => set({ equal: e.currentTarget.value })}
-                data={[
-                  { value: '', label: 'Service default' },
-                  { value: 'once', label: 'Run once' },
-                  { value: 'each', label: 'Run all' },
-                ]}
-              />
-              <TextInput label="Output column" placeholder="the id of the job" maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
-              <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
+              <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
             </div>
-            <Checkbox label="Cut rows that are too long for the model. Otherwise such a row fails the job." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
-            <Textarea
-              label="Sampling parameters"
-              description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
-              classNames={{ input: 'mono' }}
-              autosize
-              minRows={1}
-              maxRows={12}
-              placeholder='{"temperature": 0.2, "max_tokens": 500}'
-              value={form.params}
-              onChange={(e) => set({ params: e.currentTarget.value })}
-              error={json(form.params).error || at('sampling_params')}
-            />
-          </MoreSettings>
-        </Card>
-        <TestRuns of={tests} note={lacks || (others.length > 0 ? 'A test run uses only the first model.' : '')} ready={!lacks} form={form} restore={setForm} refused={(e) => setRefusal({ e, body })} />
-        {submit.error && !marked && <Problem error={submit.error} />}
-        <Card title="Name and submission">
-          <div className="fields">
-            <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
-          </div>
-          {others.length > 0 ? <p className="small">To estimate the cost, choose one model.</p> : <EstimateFirst body={body} ready={!lacks} refused={(e) => setRefusal({ e, body })} />}
+          </Card>
+          <TestRuns of={tests} restore={setForm} />
+          <Estimated of={estimate} />
+          {submit.error && !marked && <Problem error={submit.error} />}
           {exceeded.length > 0 && <p className="warning" role="status">The service will refuse this job: {exceeded.join('; ')} of priority {priority}. Ask an administrator for a higher quota{priority === '0' && ', or choose priority 1 in More settings'}.</p>}
-          <div className="actions">
-            <Button type="submit" disabled={!!lacks} loading={submit.isPending}>
-              {rest ? `Run all ${plural(rest.input_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
+        </div>
+        <div className="actions foot">
+          <TestButton of={tests} ready={!lacks} />
+          <Button variant="default" disabled={!!lacks || others.length > 0} loading={estimate.waiting} onClick={estimate.begin}>Estimate the cost</Button>
+          <Button type="submit" disabled={!!lacks} loading={submit.isPending}>
+            {rest ? `Run all ${plural(rest.input_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
+          </Button>
+          {form === cleared?.after ? (
+            <Button variant="subtle" onClick={() => setForm(cleared.before)}>Undo clear</Button>
+          ) : (
+            <Button
+              variant="subtle"
+              onClick={() => {
+                const after = { ...blank, model: form.model }
+                setForm(after)
+                setCleared({ before: form, after })
+              }}
+            >
+              Clear the form
             </Button>
-            {form === cleared?.after ? (
-              <Button variant="default" onClick={() => setForm(cleared.before)}>Undo clear</Button>
-            ) : (
-              <Button
-                variant="default"
-                onClick={() => {
-                  const after = { ...blank, model: form.model }
-                  setForm(after)
-                  setCleared({ before: form, after })
-                }}
-              >
-                Clear the form
-              </Button>
-            )}
-            <span className="small">
-              {lacks || (rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
-            </span>
-          </div>
-        </Card>
+          )}
+          <span className="small">
+            {lacks || (others.length > 0 ? 'A test run uses only the first model. To estimate the cost, choose one model.' : rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
+          </span>
+        </div>
       </form>
-      <Card title="Use the API">
-        <Tabs defaultValue="curl" keepMounted={false}>
-          <Tabs.List>
-            <Tabs.Tab value="curl">curl</Tabs.Tab>
-            <Tabs.Tab value="python">Python</Tabs.Tab>
-          </Tabs.List>
-          <Tabs.Panel value="curl"><Code label="curl" text={curl(path, body)} /></Tabs.Panel>
-          <Tabs.Panel value="python"><Code label="Python" text={python(path, body)} /></Tabs.Panel>
-        </Tabs>
+      <Card>
+        <details>
+          <summary>Use the API</summary>
+          <Tabs defaultValue="curl" keepMounted={false}>
+            <Tabs.List>
+              <Tabs.Tab value="curl">curl</Tabs.Tab>
+              <Tabs.Tab value="python">Python</Tabs.Tab>
+            </Tabs.List>
+            <Tabs.Panel value="curl"><Code label="curl" text={curl(path, body)} /></Tabs.Panel>
+            <Tabs.Panel value="python"><Code label="Python" text={python(path, body)} /></Tabs.Panel>
+          </Tabs>
+        </details>
       </Card>
     </Page>
   )

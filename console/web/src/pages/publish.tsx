@@ -92,6 +92,7 @@ function Editor({ of }: { of?: Fn }) {
   return (
     <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="Use {{field}} for inputs. Published revisions never change.">
       <form
+        id="definition"
         className="stack"
         onSubmit={(e) => {
           e.preventDefault()
@@ -115,19 +116,19 @@ function Editor({ of }: { of?: Fn }) {
           <Textarea label="Sampling parameters, as JSON" classNames={{ input: 'mono' }} autosize minRows={1} maxRows={12} value={form.sampling_params} onChange={(e) => set({ sampling_params: e.currentTarget.value })} />
         </Card>
         {of && <Changes of={of} to={() => definition(form.name)} discard={() => setForm(initial)} />}
-        <Card>
-          <Checkbox label="Save as a draft only" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
-          {publish.error && <Problem error={publish.error} />}
-          <div className="actions">
-            <Button type="submit" loading={publish.isPending}>
-              {form.draft ? 'Save the draft' : 'Publish'}
-            </Button>
-          </div>
-        </Card>
       </form>
       <RunOne title="Try it with one input" name={tried} fields={inputs} more={() => ({ definition: definition(tried) })}>
         Runs this draft once, as a job of one row, without saving it.
       </RunOne>
+      <Card>
+        <Checkbox label="Save as a draft only" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
+        {publish.error && <Problem error={publish.error} />}
+        <div className="actions">
+          <Button type="submit" form="definition" loading={publish.isPending}>
+            {form.draft ? 'Save the draft' : 'Publish'}
+          </Button>
+        </div>
+      </Card>
     </Page>
   )
 }

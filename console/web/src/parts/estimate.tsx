@@ -8,28 +8,33 @@ import { about, compact, none, number, plural, usdTogether } from '../lib/format
 import { randomID } from '../lib/random'
 import { Confirm } from './confirm'
 import { over, State } from './job'
-import { Card, Facts } from './page'
+import { marksField } from './jobform'
+import { Card, Facts, useShown } from './page'
 import { ContinuedBy } from './retry'
 
-// EstimateFirst asks the node for the cost of a submission with all rows.
-export function EstimateFirst({ body, ready, refused }: { body: object; ready: boolean; refused: (e: Error) => void }) {
+// useEstimate asks the node for the cost of a submission with all rows.
+export function useEstimate(body: object, refused: (e: Error) => void) {
   const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }))
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }), { quiet: marksField })
   const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
   const job = id ? estimate.data?.job : undefined
   const waiting = start.isPending || (!!id && !(job && over(job.status)))
+  return { id, job, waiting, begin: () => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id), onError: refused }) }
+}
+
+// Estimated shows an estimate that useEstimate asked for.
+export function Estimated({ of: { id, job, waiting } }: { of: ReturnType<typeof useEstimate> }) {
+  const card = useShown(id)
+  if (!id) return null
   return (
-    <>
-      <div className="actions">
-        <Button variant="default" disabled={!ready} loading={waiting} onClick={() => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id), onError: refused })}>
-          Estimate the cost
-        </Button>
-        <span className="small" role="status">{waiting && id ? job?.message : ''}</span>
-      </div>
-      {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
-      {job && <EstimateFacts job={job} />}
-      {job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
-    </>
+    <div ref={card} className="shown">
+      <Card title="Estimate">
+        <p className="small" role="status">{waiting ? job?.message : ''}</p>
+        {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
+        {job && <EstimateFacts job={job} />}
+        {job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
+      </Card>
+    </div>
   )
 }
 

@@ -1,3 +1,4 @@
+import { ApiError } from '../api/client'
 import type { Job, Quota } from '../api/types'
 import { compact, plural } from '../lib/format'
 import type { Peek } from '../lib/peek'
@@ -111,6 +112,13 @@ export function schemaError(s: string): string | undefined {
   if (error || value === undefined || typeof value === 'boolean') return error
   return typeof value === 'object' && value && !Array.isArray(value) ? undefined : 'A JSON Schema is a JSON object.'
 }
+
+// messagesAt returns the messages of a refusal about a field of the form.
+export const messagesAt = (e: Error | undefined, field: string) =>
+  e instanceof ApiError ? e.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message.replace(/^(?=[a-z])/, 'It ')).join(' ') : ''
+
+// marksField reports whether the form shows a refusal at a field.
+export const marksField = (e: Error | undefined) => !!messagesAt(e, 'json_schema') || !!messagesAt(e, 'sampling_params')
 
 const placeholder = /\{\{\s*(.*?)\s*\}\}/g
 

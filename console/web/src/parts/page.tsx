@@ -1,4 +1,4 @@
-import { useEffect, useId, type ReactNode } from 'react'
+import { useEffect, useId, useRef, type ReactNode } from 'react'
 import { Button, type ButtonProps } from '@mantine/core'
 import { Link } from 'wouter'
 
@@ -31,6 +31,17 @@ export function Card({ title, actions, children }: { title?: string; actions?: R
       {children}
     </section>
   )
+}
+
+// useShown returns the ref of an element that the page scrolls to when id changes.
+export function useShown(id: string | undefined) {
+  const element = useRef<HTMLDivElement>(null)
+  const before = useRef(id)
+  useEffect(() => {
+    if (id && id !== before.current) element.current?.scrollIntoView({ block: 'nearest' })
+    before.current = id
+  }, [id])
+  return element
 }
 
 export const LinkButton = ({ href, children, ...rest }: ButtonProps & { href: string; children: ReactNode }) => (

@@ -52,7 +52,9 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
           peeked={(p, name) => {
             const fileName = name.slice(0, nameSize)
             const edited = form.name && form.name !== form.fileName
-            set({ seen: p, column: likelyPrompts(p), idColumn: '', fileRows: p.rows, fileName, ...(!edited && { name: fileName }) })
+            const column = likelyPrompts(p)
+            const idColumn = p.columns.find((c) => c.toLowerCase() === 'id' && c !== column) ?? ''
+            set({ seen: p, column, idColumn, fileRows: p.rows, fileName, ...(!edited && { name: fileName }) })
           }}
         />
       )}

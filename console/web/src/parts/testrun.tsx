@@ -9,7 +9,8 @@ import { number, usd } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Answers } from './answers'
 import { nameSize, over, testRows } from './job'
-import { Card } from './page'
+import { marksField } from './jobform'
+import { Card, useShown } from './page'
 
 const suffix = ' (test)' // of the name of a test run
 const maxRuns = 20
@@ -23,35 +24,17 @@ const settingsOf = ({ name: _, job_priority: __, limit: ___, sample: ____, reuse
 
 // useTestRuns returns the test runs of a form. done is the job of the newest test run with the settings
 // of the form, if the full run can reuse its answers.
-export function useTestRuns<F>(draft: string, body: Body & Record<string, unknown>) {
+export function useTestRuns<F>(draft: string, body: Body & Record<string, unknown>, form: F, refused: (e: Error) => void) {
   const [{ runs }, setRuns] = useDraft<{ runs: TestRun<F>[] }>(draft, { runs: [] })
+  const [rows, setRows] = useState('first')
+  const [shown, show] = useState<string>()
   const settings = useMemo(() => settingsOf(body), [body])
   const current = runs.find((t) => t.settings === settings)
   const job = useTestJob(current?.job).data?.job
-  return { runs, setRuns, settings, body, done: current && job?.status === 'succeeded' && !job.continued_by && !body.limit && !body.reuse ? job : undefined }
-}
-
-const useTestJob = (id?: string) => useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
-
-// wholeCost returns what all rows would cost at the cost of the rows of the test run.
-export const wholeCost = ({ job_cost: cost, num_rows: n, input_rows: all }: Job) => (cost != null && n && all ? (cost / n) * all : null)
-
-// TestRuns runs a few rows of a submission and shows their answers. The full run then reuses these
-// answers. Earlier test runs stay in a list, and the form can return to their settings.
-export function TestRuns<F>({ of: { runs, setRuns, settings, body }, note, ready, form, restore, refused }: {
-  of: ReturnType<typeof useTestRuns<F>>
-  note: string
-  ready: boolean
-  form: F
-  restore: (form: F) => void
-  refused: (e: Error) => void
-}) {
-  const [sample, setSample] = useState('first')
-  const [shown, show] = useState<string>()
   const start = useAct(() => {
     const { name, job_priority: _, reuse: __, ...rest } = body
-    return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name: [...name].slice(0, nameSize - suffix.length).join('') + suffix } : {}), limit: testRows, sample }, { 'Idempotency-Key': randomID() })
-  })
+    return send<Submitted>('POST', '/v1/batch-inference', { ...rest, ...(name ? { name: [...name].slice(0, nameSize - suffix.length).join('') + suffix } : {}), limit: testRows, sample: rows }, { 'Idempotency-Key': randomID() })
+  }, { quiet: marksField })
   const begin = () =>
     start.mutate(undefined, {
       onSuccess: (r) => {
@@ -60,26 +43,48 @@ export function TestRuns<F>({ of: { runs, setRuns, settings, body }, note, ready
       },
       onError: refused,
     })
-  const chosen = runs.find((t) => t.job === shown) ?? runs[0]
+  return {
+    runs, shown, show, rows, setRows, settings, begin, busy: start.isPending,
+    done: current && job?.status === 'succeeded' && !job.continued_by && !body.limit && !body.reuse ? job : undefined,
+  }
+}
+
+const useTestJob = (id?: string) => useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
+
+// wholeCost returns what all rows would cost at the cost of the rows of the test run.
+export const wholeCost = ({ job_cost: cost, num_rows: n, input_rows: all }: Job) => (cost != null && n && all ? (cost / n) * all : null)
+
+// TestButton runs a few rows of a submission. The full run then reuses their answers.
+export function TestButton<F>({ of: { rows, setRows, begin, busy }, ready }: { of: ReturnType<typeof useTestRuns<F>>; ready: boolean }) {
   return (
-    <Card title="Test run">
-      <div className="actions">
-        <Button variant="default" disabled={!ready} loading={start.isPending} onClick={begin}>
-          Test {testRows} rows
-        </Button>
-        <NativeSelect aria-label="Rows to test" value={sample} onChange={(e) => setSample(e.currentTarget.value)} data={[{ value: 'first', label: 'first rows' }, { value: 'random', label: 'random rows' }]} />
-        {note && <span className="small">{note}</span>}
-        {runs.length > 1 && (
+    <>
+      <Button variant="default" disabled={!ready} loading={busy} onClick={begin}>Test {testRows} rows</Button>
+      <NativeSelect aria-label="Rows to test" value={rows} onChange={(e) => setRows(e.currentTarget.value)} data={[{ value: 'first', label: 'first rows' }, { value: 'random', label: 'random rows' }]} />
+    </>
+  )
+}
+
+// TestRuns shows the answers of test runs. The form can return to the settings of an earlier test run.
+export function TestRuns<F>({ of: { runs, shown, show, settings }, restore }: { of: ReturnType<typeof useTestRuns<F>>; restore: (form: F) => void }) {
+  const card = useShown(runs[0]?.job)
+  const chosen = runs.find((t) => t.job === shown) ?? runs[0]
+  if (!chosen) return null
+  return (
+    <div ref={card} className="shown">
+      <Card
+        title="Test run"
+        actions={runs.length > 1 && (
           <NativeSelect
             aria-label="Test runs"
-            value={chosen?.job}
+            value={chosen.job}
             onChange={(e) => show(e.currentTarget.value)}
             data={runs.map((t, i) => ({ value: t.job, label: `Test run ${runs.length - i}` }))}
           />
         )}
-      </div>
-      {chosen && <Answered key={chosen.job} run={chosen} current={chosen.settings === settings} restore={() => restore(chosen.form)} />}
-    </Card>
+      >
+        <Answered key={chosen.job} run={chosen} current={chosen.settings === settings} restore={() => restore(chosen.form)} />
+      </Card>
+    </div>
   )
 }
 
