@@ -33,7 +33,7 @@ export async function failing({ model }) {
       await row.getByRole('link').click()
       const note = page.getByRole('note').filter({ hasText: 'Of the last deliveries, 1 of 1 failed.' })
       await note.getByText('closed until noon').waitFor()
-      await note.getByText('503 after').waitFor()
+      await note.getByText(/HTTP 503/).waitFor()
       await page.getByRole('heading', { name: `Webhook: ${host}` }).waitFor()
       await page.getByText('retrying', { exact: true }).waitFor()
       await check(page, 'a failing webhook')

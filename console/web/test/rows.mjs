@@ -28,7 +28,8 @@ export async function rowList({ model, failed }) {
     await first.locator('.n.less').first().getByText('–').waitFor() // its tokens are not known
     await first.click()
     const dialog = page.getByRole('dialog')
-    await dialog.locator('.facts div').filter({ hasText: 'Tokens out' }).getByText('–').waitFor()
+    await dialog.locator('.facts div').filter({ hasText: 'Attempts' }).waitFor()
+    if (await dialog.locator('.facts div').filter({ hasText: /Tokens out|–/ }).count()) throw new Error('the dialog shows facts that the row does not have')
     await page.setViewportSize({ width: 390, height: 844 })
     await check(page, 'a failed row on a phone')
     await apart(page, '[role=dialog]')

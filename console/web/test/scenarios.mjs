@@ -159,7 +159,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
       await page.goto(at(`webhooks/${id}`))
       await logIn(page)
       await page.getByRole('button', { name: 'Send a test' }).click()
-      await page.getByText(/: accepted, HTTP 200 after/).first().waitFor()
+      await page.getByText(/: accepted, HTTP 200/).first().waitFor()
       if (got.length !== 1 || got[0].signatures !== 1) throw new Error(`after a test the receiver got ${JSON.stringify(got)}`)
 
       await page.getByRole('button', { name: 'Rotate' }).click()
@@ -272,6 +272,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
       const page = await browser.newPage()
       await page.goto(new URL('console/jobs/new', far).href)
       await logIn(page)
+      await page.getByText('Use the API').click()
       await page.getByRole('button', { name: 'Copy curl' }).click()
       await page.getByRole('button', { name: 'Copied' }).waitFor()
       await page.getByLabel('One row per line').fill('one')

@@ -24,7 +24,7 @@ export function useEstimate(body: object, refused: (e: Error) => void) {
 
 // Estimated shows an estimate that useEstimate asked for.
 export function Estimated({ of: { id, job, waiting } }: { of: ReturnType<typeof useEstimate> }) {
-  const card = useShown(id)
+  const card = useShown(waiting ? undefined : id)
   if (!id) return null
   return (
     <div ref={card} className="shown">

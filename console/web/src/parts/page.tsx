@@ -38,7 +38,7 @@ export function useShown(id: string | undefined) {
   const element = useRef<HTMLDivElement>(null)
   const before = useRef(id)
   useEffect(() => {
-    if (id && id !== before.current) element.current?.scrollIntoView({ block: 'nearest' })
+    if (id && id !== before.current) element.current?.scrollIntoView()
     before.current = id
   }, [id])
   return element
