@@ -105,11 +105,12 @@ export async function newJob({ model }) {
     await page.getByText('The first of its 2 rows:').waitFor()
     same(await page.getByLabel('Prompt column').inputValue(), 'review', 'the column')
     same(await page.getByLabel('Name', { exact: true }).inputValue(), 'stored.csv', 'the name')
-    const { results: failed } = await api('POST', '/v1/batch-inference', { model, inputs: `file:${id}`, column_name: 'none', name: 'wrong column' })
+    const { results: failed } = await api('POST', '/v1/batch-inference', { model, inputs: `file:${id}`, column_name: 'none', name: 'wrong column', limit: 1 })
     same((await ended(failed)).status, 'failed', 'the job')
     await page.goto(at(`jobs/${failed}`))
     await page.getByRole('link', { name: 'Run again with changes' }).click()
     await page.getByText('is not stored, because the job ended before it read its input').waitFor()
+    same(await page.getByLabel('Rows to run').inputValue(), '1', 'the limit')
     await check(page, 'a new job like one without a stored input')
   })
 

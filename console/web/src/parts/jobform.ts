@@ -64,7 +64,7 @@ export const settingsOf = (j: Job): Partial<Form> => ({
     ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
     : { job: j.job_id, jobName: titleOf(j), jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
   where: j.where,
-  limit: j.num_rows && (j.input_rows ?? 0) > j.num_rows ? String(j.num_rows) : '',
+  limit: j.limit && (j.input_rows ?? Infinity) > j.limit ? String(j.limit) : '',
   sample: j.sample ?? 'first',
   reuse: j.reuse && { from: j.reuse.from, by: j.reuse.by },
   noCut: j.truncate_rows === false,
