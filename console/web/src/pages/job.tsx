@@ -334,6 +334,7 @@ function Specification({ job }: { job: Job }) {
       <Facts
         facts={[
           ['Id', <code key="id">{job.job_id}</code>, 'long'],
+          ...(job.input ? [['Input', job.input, 'long'] as [string, string, 'long']] : []),
           ['Model', job.model],
           ...(job.function
             ? ([['Function', <Link key="f" href={`/functions/${job.function.name}`}>{job.function.name}, revision {job.function.revision}</Link>]] as [string, JSX.Element][])
