@@ -99,7 +99,7 @@ type ReportConfig struct {
 type InputConfig struct {
 	Downloader *input.Downloader // fetches URL inputs
 	Limits     input.Limits      // limits of the size of an input
-	Sources    *sources.Sources  // places whose files jobs read; nil for none
+	Sources    *sources.Sources  // places with files that jobs read and write; nil for none
 
 	// Readers is how many inputs this node reads at the same time. Beside these inputs,
 	// it reads half as many for accounts that have no other input being read. Default

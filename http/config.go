@@ -87,7 +87,7 @@ type Config struct {
 
 	Limits
 
-	// Sources are the places whose files jobs read. Nil means none.
+	// Sources are the places with files that jobs read and write. Nil means none.
 	Sources *sources.Sources
 
 	// Dedup is the default for submissions that do not set dedup. If it is true, equal

@@ -160,7 +160,7 @@ func (r *reusedRows) findMatches(ctx context.Context) error {
 	for _, id := range r.spec.Reuse.Jobs {
 		record, err := r.Jobs.Get(ctx, id)
 		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
-			return fmt.Errorf("read a job whose rows are reused: %w", err)
+			return fmt.Errorf("read a job to reuse its rows: %w", err)
 		}
 		if _, has := record.Artifacts[layout.Full]; err != nil || record.DataRemoved != nil || !has {
 			continue // removed since the submission; all its rows run

@@ -131,7 +131,7 @@ func TestReuse_Quotas(t *testing.T) {
 	fails(t, run(0, 1), rowmill.CodeTokenQuota, "token")
 }
 
-// A job whose results were removed, before or during the takeover, gives no rows. All rows run.
+// A job gives no rows after its results were removed, before or during the takeover. All rows run.
 func TestReuse_OfRemovedJobs(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -107,8 +107,8 @@ func (c SourceConfig) credentials(b *Bucket) *credentials.Credentials {
 	return credentials.NewEnvAWS()
 }
 
-// List returns the objects whose keys begin with prefix, which may end within a name, and for which
-// match returns true. It stops when it has found more than most.
+// List returns the objects with keys that begin with prefix, if match returns true. prefix may end
+// within a name. List stops when it has found more than most.
 func (s *Source) List(ctx context.Context, prefix string, match func(key string) bool, most int) ([]blob.ObjectInfo, error) {
 	b, err := s.connect(ctx)
 	if err != nil {

@@ -161,7 +161,7 @@ type sizedFile struct {
 
 func (f sizedFile) Size() int64 { return f.size }
 
-// judge checks the sink of a job that has succeeded, and returns what is wrong.
+// judge checks the sink of a job that has ended, and returns the faults.
 func (l *lakeTrial) judge(job string, rows int, succeeded bool) []string {
 	l.stop()
 	names := l.readAll()

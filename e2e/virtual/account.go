@@ -45,7 +45,7 @@ type jobCase struct {
 	of    *jobCase // the job that it continues
 	reads *jobCase // the job that has its input
 
-	reuses *jobCase // the job whose rows it takes over
+	reuses *jobCase // it takes over rows of this job
 	shared []string // its rows that are rows of that job
 
 	// Guarded by account.mu.

@@ -53,7 +53,7 @@ func (f *Folder) openRoot(file string) (root *os.Root, prefix, rest string, err 
 	return nil, "", "", errOutside
 }
 
-// List returns the regular files whose paths begin with prefix and match. It follows no link to a
+// List returns the regular files with paths that begin with prefix and match. It follows no link to a
 // folder, except in prefix. A matching link that leads out of the place is an error. It stops when
 // it has found more than most.
 func (f *Folder) List(ctx context.Context, prefix string, match func(path string) bool, most int) (files []blob.ObjectInfo, err error) {

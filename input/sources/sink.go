@@ -18,8 +18,8 @@ type Sink struct {
 }
 
 // FindSink returns the folder that a text of the form NAME:FOLDER names. The error is
-// rowmill.ErrNotFound if the account may not write to a source with this name; other errors say
-// what is wrong with the folder.
+// rowmill.ErrNotFound if the account may not write to a source with this name; other errors name
+// the fault of the folder.
 func (s *Sources) FindSink(account, text string) (*Sink, error) {
 	name, folder, ok := SplitName(text)
 	if !ok || !slices.Contains(s.SinkNames(account), name) {

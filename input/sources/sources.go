@@ -26,8 +26,8 @@ const MaxFiles = 100_000
 // A Place holds files that other programs write: a bucket or a folder. Its methods are safe for
 // concurrent use. Paths have slashes, and no elements that are empty, "." or "..".
 type Place interface {
-	// List returns the files whose paths begin with prefix and for which match returns true, in
-	// any order. It stops when it has found more than most.
+	// List returns the files with paths that begin with prefix, if match returns true, in any
+	// order. It stops when it has found more than most.
 	List(ctx context.Context, prefix string, match func(path string) bool, most int) ([]blob.ObjectInfo, error)
 	// Open opens a file that List returned. If the file has changed since, Open or a later read
 	// returns blob.ErrLost or rowmill.ErrNotFound.
@@ -107,8 +107,8 @@ func SplitName(inputs string) (name, pattern string, ok bool) {
 }
 
 // Find returns the files that inputs of the form NAME:PATTERN name. The error is
-// rowmill.ErrNotFound if the account has no source with this name; other errors say what is wrong
-// with the pattern.
+// rowmill.ErrNotFound if the account has no source with this name; other errors name the fault
+// of the pattern.
 func (s *Sources) Find(account, inputs string) (*Files, error) {
 	name, text, ok := SplitName(inputs)
 	if !ok || !slices.Contains(s.Names(account), name) {

@@ -98,7 +98,7 @@ func paths(files []sources.File) (all []string) {
 	return all
 }
 
-// fails verifies that err is a failure of a job whose message has this text.
+// fails verifies that err is a failure of a job with this text in its message.
 func fails(t testing.TB, err error, text string) {
 	t.Helper()
 	var failure *rowmill.Failure

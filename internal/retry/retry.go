@@ -52,7 +52,7 @@ var (
 	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 10 * time.Second}
 
 	// Sinks is for a file that a job writes to a sink. The rows are safe meanwhile. After half an
-	// hour somebody must look, and can resume the job.
+	// hour the job fails: somebody checks the sink, and resumes the job.
 	Sinks = Policy{First: time.Second, Most: 30 * time.Second, For: 30 * time.Minute}
 
 	// Transfers is for a download that makes no progress. Its retries take half a
