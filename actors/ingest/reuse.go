@@ -35,7 +35,7 @@ const (
 	// rowBytes is the size of the number of a row: enough for 10¹² rows.
 	rowBytes = 16 - digestBytes
 	// reuseMemory limits the buffers of a merge of digests, in bytes.
-	reuseMemory = 24 << 20
+	reuseMemory = 16 << 20
 )
 
 // comparedText returns the part of a row that by names. types are the types of the row's ID. It is

@@ -16,8 +16,10 @@ type RunItem [16]byte
 
 const (
 	runsMagic = "rowmill runs 1\n\x00" // the first 16 bytes of the object
-	// runLength is the number of items in each run but the last. The writer holds one run, 16 MiB.
-	runLength = 1 << 20
+	// runLength is the number of items in each run but the last. The writer holds one run, 8 MiB.
+	runLength = 1 << 19
+	// growsTo is the number of items up to which a run grows in small steps: most jobs are small.
+	growsTo = 1 << 14
 	// maxRunBuffer limits the buffer of one run, so that a request to a bucket is neither small nor
 	// large.
 	maxRunBuffer = 1 << 20
@@ -40,6 +42,9 @@ func NewRunsWriter(out io.Writer) *RunsWriter {
 
 // Add adds an item.
 func (w *RunsWriter) Add(item RunItem) error {
+	if len(w.run) == growsTo {
+		w.run = slices.Grow(w.run, w.full-growsTo)
+	}
 	w.run = append(w.run, item)
 	if len(w.run) == w.full {
 		w.flush()
