@@ -103,6 +103,7 @@ type job struct {
 	copying  bool              // the committer is writing a part with copied rows
 	merging  gateWaiters       // merges of the job that wait for their turn
 	waits    lastingWaitReason // why this job waits for other jobs
+	rests    lastingWaitReason // the model, while no engine serves it
 }
 
 // A jobPhase is a phase in the life of a job actor.

@@ -17,7 +17,8 @@ import (
 // updateMessage updates the message in the record if it has changed.
 func (j *job) updateMessage(c actor.Context) {
 	message, waits := j.message()
-	if j.own.updating || j.phase >= jobEnds || message == j.own.rec.Job.Message {
+	same := message == j.own.rec.Job.Message && (!waits || !j.own.rec.HasOwnersClaim())
+	if j.own.updating || j.phase >= jobEnds || same {
 		return
 	}
 	now, mark := j.cfg.Clock(), j.own.crashRiskUpdate(waits)
@@ -33,6 +34,11 @@ func (j *job) updateMessage(c actor.Context) {
 func (j *job) message() (text string, waits bool) {
 	outage, away := j.storage.ObjectsOutage()
 	model, owner := j.own.rec.Spec.Model.ID, j.crew.owner
+	rest := ""
+	if !j.crew.hasEngine() {
+		rest = model
+	}
+	lasting := j.rests.update(rest, time.Now()) != ""
 	switch {
 	case away:
 		return outage.Message(), true
@@ -43,7 +49,9 @@ func (j *job) message() (text string, waits bool) {
 	case !j.crew.hasEngine() && j.phase == jobWaits:
 		return fmt.Sprintf("Waiting for an engine that serves %s.%s", model, j.crew.noEngineReason()), true
 	case !j.crew.hasEngine():
-		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.noEngineReason()), true
+		// After a short rest, such as a rate limit, rows run before this owner hears of it, and may
+		// crash a node.
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.noEngineReason()), lasting
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
 	case owner != nil && owner.CountCutOffWorkers() > 0 && owner.CountCutOffWorkers() == len(owner.Workers()) && owner.WorkerAt("") == nil: // with a worker on this node, object storage would be usable: this node can use it

@@ -22,6 +22,7 @@ const shardRows = 1024
 // Config describes a cluster.
 type Config struct {
 	Binary string // rowmill
+	Lake   bool   // nodes have a source, see lake.go; the last release does not know sources
 	Dir    string // of all data, logs and witness logs
 
 	// Roles are the roles of the nodes: both, api or engines.

@@ -34,11 +34,6 @@ func (c *Cluster) lakeSetting() string {
 	return fmt.Sprintf("sources={lake: {url: 'file://%s', write: true}}", c.lakeDir())
 }
 
-// hasLake reports whether all nodes know the source.
-func (c *Cluster) hasLake() bool {
-	return !slices.ContainsFunc(c.nodes(), func(n *Node) bool { return n.binary != "" })
-}
-
 // A lakeTrial has the files of one trial.
 type lakeTrial struct {
 	in, out string // folders below the directory

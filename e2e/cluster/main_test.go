@@ -82,7 +82,7 @@ func startHere(t *testing.T, config Config) *Cluster {
 	t.Helper()
 	needServers(t)
 	if config.Binary == "" {
-		config.Binary = binary
+		config.Binary, config.Lake = binary, true
 	}
 	if config.Dir == "" {
 		config.Dir = folder(t)

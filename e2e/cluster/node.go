@@ -108,7 +108,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
-	if n.binary == "" { // an older release does not know sources
+	if c.config.Lake {
 		settings = append(settings, c.lakeSetting())
 	}
 	if c.Redis != nil {

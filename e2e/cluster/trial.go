@@ -94,7 +94,7 @@ func (c *Cluster) Try(ctx context.Context, dialect Dialect, seed uint64, rows in
 		inputs = t.feed.url
 	}
 	more := map[string]any{}
-	if dialect == "" && t.feed == nil && c.hasLake() && t.random.IntN(lakeTrials) == 0 {
+	if dialect == "" && t.feed == nil && c.config.Lake && t.random.IntN(lakeTrials) == 0 {
 		if t.lake, err = c.newLake(seed, e.Inputs, e.Want); err != nil {
 			return o, err
 		}
