@@ -275,7 +275,7 @@ type Sink struct {
 
 // Reuse says which rows of finished jobs a job takes over.
 type Reuse struct {
-	From string   `json:"from"` // as the client sent it: the id of a job, or the name of jobs
+	From string   `json:"from"` // as the client sent it: the id of a job, which also means the other jobs of its set, or the name of jobs
 	By   ReuseBy  `json:"by"`
 	Jobs []string `json:"jobs"` // ids of the jobs, newest first, at most MaxReuseJobs
 }

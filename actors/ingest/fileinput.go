@@ -7,7 +7,6 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
@@ -57,10 +56,10 @@ func (g *ingester) copyFileList(ctx context.Context, from string) error {
 	return g.Bucket.Copy(ctx, layout.FileListKey(from), layout.FileListKey(g.rec.Job.ID))
 }
 
-// writeFileRows adds the number of rows of each file to the list of files: the results go to a file
-// for each of them.
+// writeFileRows adds the number of rows of each file to the list of files. A job with a sink writes a
+// file for each of them, and later jobs find the rows of files that they need not read again.
 func (g *ingester) writeFileRows(ctx context.Context) error {
-	if g.files == nil || g.spec.Sink == nil {
+	if g.files == nil {
 		return nil
 	}
 	return sources.WriteList(ctx, g.Bucket, layout.FileListKey(g.rec.Job.ID), g.files.list)
@@ -69,6 +68,7 @@ func (g *ingester) writeFileRows(ctx context.Context) error {
 // fileRows is the input.Reader of the files of a source, one after the other.
 type fileRows struct {
 	files  *sources.Files
+	known  []*knownJob    // jobs with the rows of some of the files
 	list   []sources.File // gets the number of rows of each file when the file is read
 	limits input.Limits
 	types  rowmill.IDType // type of the IDs of all files
@@ -84,8 +84,8 @@ type fileRows struct {
 
 // An openFile is one file of a source that is being read.
 type openFile struct {
-	input.Reader // nil if the file has no content
-	object       *restingObject
+	input.Reader                // nil if the file has no content
+	object       *restingObject // nil if the rows come from a knownJob
 	file         sources.File
 }
 
@@ -110,7 +110,16 @@ func (f *openFile) close() {
 	if f.Reader != nil {
 		_ = f.Reader.Close()
 	}
-	_ = f.object.Close()
+	if f.object != nil {
+		_ = f.object.Close()
+	}
+}
+
+// setRest sets how the file waits for its source.
+func (f *openFile) setRest(rest func(wait func()) error) {
+	if f.object != nil {
+		f.object.rest = rest
+	}
 }
 
 // openFiles returns a reader of the files of a source. The first file with content decides the type of
@@ -124,11 +133,23 @@ func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Re
 	if err != nil {
 		return nil, err
 	}
-	r := &fileRows{files: files, list: list, limits: opts.Limits, idName: opts.IDColumn, rest: func(wait func()) error { wait(); return nil }}
+	known, jobs, err := g.findKnownFiles(ctx, &source.Spec, list)
+	r := &fileRows{files: files, known: jobs, list: list, limits: opts.Limits, idName: opts.IDColumn, rest: func(wait func()) error { wait(); return nil }}
+	if err != nil {
+		r.closeKnown()
+		return nil, err
+	}
+	open := func(ctx context.Context, file sources.File) (*openFile, error) {
+		if at, _ := findFile(list, file.Path); known != nil && known[at].job != nil {
+			return &openFile{Reader: &knownRows{knownFile: known[at]}, file: file}, nil
+		}
+		return openRows(ctx, files, file, opts)
+	}
 	first := 0
 	for ; first < len(list); first++ {
-		file, err := openRows(ctx, files, list[first], opts)
+		file, err := open(ctx, list[first])
 		if err != nil {
+			r.closeKnown()
 			return nil, err
 		}
 		if file.Reader == nil {
@@ -137,7 +158,7 @@ func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Re
 		}
 		r.current, r.types = file, file.IDType()
 		if opts.Column == "" && opts.Fields == nil {
-			opts.Column = input.ChosenColumn(file.Reader)
+			opts.Column = input.ChosenColumn(file.Reader) // no file is known then
 		}
 		break
 	}
@@ -145,9 +166,7 @@ func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Re
 	for _, file := range list {
 		g.size += file.Size
 	}
-	r.queue = newFileQueue(ctx, list[min(first+1, len(list)):], func(ctx context.Context, file sources.File) (*openFile, error) {
-		return openRows(ctx, files, file, opts)
-	}, (*openFile).close)
+	r.queue = newFileQueue(ctx, list[min(first+1, len(list)):], open, (*openFile).close)
 	g.files = r
 	return r, nil
 }
@@ -229,7 +248,7 @@ func (r *fileRows) Next(row *rowmill.Row) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			r.current.close()
-			at, _ := slices.BinarySearchFunc(r.list, r.current.file.Path, func(f sources.File, path string) int { return strings.Compare(f.Path, path) })
+			at, _ := findFile(r.list, r.current.file.Path)
 			r.list[at].Rows = r.rows - r.before
 			r.current, r.before = nil, r.rows
 			continue
@@ -260,7 +279,8 @@ func (r *fileRows) nextFile() error {
 			file.close()
 			continue
 		}
-		r.current, file.object.rest = file, r.rest
+		r.current = file
+		file.setRest(r.rest)
 		if types := file.IDType(); types != r.types {
 			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The id column %q of the file %s has another type than in the files before. Write it with one type in all files.", r.idName, r.files.Title(file.file))
 		}
@@ -271,7 +291,7 @@ func (r *fileRows) nextFile() error {
 // setRest sets how the reader waits for a source.
 func (r *fileRows) setRest(rest func(wait func()) error) {
 	if r.rest = rest; r.current != nil {
-		r.current.object.rest = rest
+		r.current.setRest(rest)
 	}
 }
 
@@ -284,7 +304,14 @@ func (r *fileRows) Close() error {
 		r.current.close()
 	}
 	r.queue.close()
+	r.closeKnown()
 	return nil
+}
+
+func (r *fileRows) closeKnown() {
+	for _, job := range r.known {
+		job.close()
+	}
 }
 
 // describeRow returns the name of the row that was read last, for an error message. index is its

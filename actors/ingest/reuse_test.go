@@ -18,16 +18,26 @@ import (
 func (r *rig) answered(t *testing.T, prefix string, texts ...string) (id string) {
 	t.Helper()
 	rec, _ := r.job(t, rowmill.Spec{Inline: texts})
-	id = rec.Job.ID
-	schema := results.Schema{JobID: id, Model: "m", IDColumn: "sku", IDType: rowmill.IDType{IDKind: rowmill.IDInt}}
+	rows := make([]rowmill.Row, len(texts))
+	for i, text := range texts {
+		rows[i] = rowmill.Row{Index: int64(i), Text: text, ID: rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}}
+	}
+	r.finish(t, rec.Job.ID, results.Schema{IDColumn: "sku", IDType: rowmill.IDType{IDKind: rowmill.IDInt}}, prefix, rows)
+	return rec.Job.ID
+}
+
+// finish ends a job with the answers to these rows, see answered.
+func (r *rig) finish(t *testing.T, id string, schema results.Schema, prefix string, rows []rowmill.Row) {
+	t.Helper()
+	schema.JobID, schema.Model = id, "m"
 	key := layout.NewPartKey(id, 0, 1)
 	size := must.Get(archive.WritePart(t.Context(), r.Bucket, key, schema, func(file *results.PartWriter) error {
-		for i, text := range texts {
-			out := rowmill.RowOutput{Text: prefix + text, InputTokens: 5, OutputTokens: 7, Attempts: 1}
-			if text == "bad" {
+		for i := range rows {
+			out := rowmill.RowOutput{Text: prefix + rows[i].Text, InputTokens: 5, OutputTokens: 7, Attempts: 1}
+			if rows[i].Text == "bad" {
 				out = rowmill.RowOutput{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
 			}
-			if err := file.Add(&rowmill.Row{Index: int64(i), Text: text, ID: rowmill.ID{Kind: rowmill.IDInt, Int: int64(i)}}, &out); err != nil {
+			if err := file.Add(&rows[i], &out); err != nil {
 				return err
 			}
 		}
@@ -37,7 +47,6 @@ func (r *rig) answered(t *testing.T, prefix string, texts ...string) (id string)
 	for _, variant := range []string{layout.Full, layout.Rows} { // the part has the columns of both
 		must.Get(r.store.AddArtifact(t.Context(), id, variant, store.Artifact{Key: key, Size: size}))(t)
 	}
-	return id
 }
 
 // reuses creates a job that takes over rows of jobs, and runs these texts.
@@ -173,5 +182,19 @@ func TestReuse_DeathAnywhereIsHarmless(t *testing.T) {
 				t.Errorf("parts %+v", parts)
 			}
 		})
+	}
+}
+
+// A job of a set reuses rows, and reads the input of a job of the set that reuses rows, too.
+func TestReuse_InSet(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	old := r.answered(t, "old ", "a", "b")
+	first, fence := r.reuses(t, rowmill.ReuseByText, []string{"a", "new", "b"}, old)
+	r.runs(t, first, fence)
+	r.countShards(t, fence)
+	rec, fence := r.job(t, rowmill.Spec{FromJob: first.Job.ID, ColumnChoice: rowmill.ColumnChoice{IDColumn: "sku"}, Reuse: &rowmill.Reuse{From: "x", By: rowmill.ReuseByText, Jobs: []string{old}}})
+	if m := r.runs(t, rec, fence); m.Rows != 3 || m.Taken != 2 || m.Tokens != 1 {
+		t.Errorf("%d of %d rows are taken over, %d tokens run; want 2 of 3, and 1 token", m.Taken, m.Rows, m.Tokens)
 	}
 }

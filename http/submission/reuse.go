@@ -39,13 +39,12 @@ func (sub *Submission) readReuse(job *CheckedJob) {
 	}
 	spec := &job.Spec
 	if err := cmp.Or(
-		refuseIf(want.From == "", "needs from: the name of jobs, or the id of a job"),
+		refuseIf(want.From == "", "needs from: the name of jobs, or the id of a job or of a job of a set"),
 		refuseIf(want.By != rowmill.ReuseByText && want.By != rowmill.ReuseByID, "has by %q; it must be %q or %q", want.By, rowmill.ReuseByText, rowmill.ReuseByID),
 		refuseIf(want.By == rowmill.ReuseByID && spec.IDColumn == "", "has by %q, but the job has no IDs; send id_column_name, or leave by out", want.By),
 		refuseIf(spec.Estimate, "is not for estimates, which do not know how many rows are taken over; leave one of the two out"),
 		refuseIf(spec.Limit > 0, "is for jobs that run all rows; leave limit out"),
 		refuseIf(spec.SeedPerRow, "takes over the answers to equal rows, but random_seed_per_input gives each row its own answer; leave one of the two fields out"),
-		refuseIf(sub.ofSet, "cannot be used in a set; submit the jobs one by one"),
 	); err != nil {
 		sub.problems.Add(fieldReuse, "%s", err)
 		return
@@ -62,16 +61,41 @@ func (job *CheckedJob) findReusedJobs(ctx context.Context, account string) error
 	case err != nil:
 		return fmt.Errorf("read the job in reuse: %w", err)
 	default:
-		if problem := job.reuseProblem(record); problem != "" {
-			return rowmill.Invalid(fieldReuse, "names the job %s: %s", record.Job.ID, problem)
-		}
-		reuse.Jobs = append(reuse.Jobs, record.Job.ID)
-		return nil
+		return job.findReusedSet(ctx, record)
 	}
 	if strings.HasPrefix(reuse.From, "job-") {
 		return rowmill.Invalid(fieldReuse, "names the job %q, which does not exist; send the id of a job of your account, or the name of jobs", textfmt.Shorten(reuse.From, 64))
 	}
 	return job.findReusedByName(ctx, account)
+}
+
+// findReusedSet stores in the job the id of a finished job. If that job is in a set, findReusedSet also
+// stores the ids of the other jobs of the set that ran with the same settings.
+func (job *CheckedJob) findReusedSet(ctx context.Context, named store.Record) error {
+	problem := job.reuseProblem(named)
+	if problem == "" {
+		job.Spec.Reuse.Jobs = append(job.Spec.Reuse.Jobs, named.Job.ID)
+	}
+	for _, id := range named.Job.Set {
+		if id == named.Job.ID {
+			continue
+		}
+		record, err := job.sub.Jobs.Get(ctx, id)
+		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+			return fmt.Errorf("read a job of the set in reuse: %w", err)
+		}
+		if err == nil && job.reuseProblem(record) == "" {
+			job.Spec.Reuse.Jobs = append(job.Spec.Reuse.Jobs, id)
+		}
+	}
+	switch {
+	case len(job.Spec.Reuse.Jobs) > 0:
+	case job.sub.ofSet: // other variants may have the same settings
+		job.warn(fmt.Sprintf("reuse finds no rows: no finished job in the set of %s has the settings of this variant", named.Job.ID))
+	default:
+		return rowmill.Invalid(fieldReuse, "names the job %s: %s", named.Job.ID, problem)
+	}
+	return nil
 }
 
 // findReusedByName finds the finished jobs with the name in reuse. If it finds none, the job runs all

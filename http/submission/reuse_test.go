@@ -68,6 +68,9 @@ func TestReuse(t *testing.T) {
 		record("job-4", "nightly", func(r *store.Record) { r.Job.Status = rowmill.StatusCancelled }),
 		record("job-3", "nightly", func(r *store.Record) { r.Spec.Account = "stranger" }),
 		record("job-2", "nightly", nil),
+		record("job-a", "", func(r *store.Record) { r.Job.Set = []string{"job-a", "job-b", "job-c"} }),
+		record("job-b", "", func(r *store.Record) { r.Job.Set, r.Spec.System = []string{"job-a", "job-b", "job-c"}, "other" }),
+		record("job-c", "", func(r *store.Record) { r.Job.Set, r.Spec.Model.ID = []string{"job-a", "job-b", "job-c"}, "llama-3.1-8b" }),
 		record("job-1", "strict", func(r *store.Record) { r.Spec.Sampling = map[string]any{"temperature": 0.5} }),
 	}
 	for name, c := range map[string]struct {
@@ -80,6 +83,9 @@ func TestReuse(t *testing.T) {
 		"a name of other settings": {"strict", "", nil, "", `reuse finds no rows: job job-1 has the name "strict", but it ran with another sampling_params`},
 		"a name without jobs":      {"weekly", "", nil, "", `no job with the name "weekly" has succeeded yet`},
 		"a job":                    {"job-6", "", []string{"job-6"}, "", ""},
+		"a job of a set":           {"job-a", "", []string{"job-a"}, "", ""},
+		"the set of a job":         {"job-a", `,"system_prompt":"other"`, []string{"job-b"}, "", ""},
+		"no job of a set":          {"job-a", `,"system_prompt":"another"`, nil, "another system_prompt", ""},
 		"a running job":            {"job-9", "", nil, "it is running; wait until it has succeeded", ""},
 		"a cancelled job":          {"job-4", "", nil, "resume it", ""},
 		"a job without data":       {"job-5", "", nil, "its results were removed", ""},
@@ -112,10 +118,14 @@ func TestReuse(t *testing.T) {
 			t.Errorf("%s: warns %q, want %q", name, text, c.warning)
 		}
 	}
-	set := must.Get(w.Read(t.Context(), strings.NewReader(`{"inputs":["a"],"reuse":{"from":"job-6"},"variants":[{"model":"llama-3.1-8b"},{}]}`)))(t)
+	w.Now = time.Now
+	set := must.Get(w.Read(t.Context(), strings.NewReader(`{"inputs":["a"],"reuse":{"from":"job-a"},"variants":[{"system_prompt":"other"},{},{"system_prompt":"new"}]}`)))(t)
 	defer set.Close()
-	if _, err := set.CheckSet(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), "cannot be used in a set") {
-		t.Errorf("a set with reuse: %v", err)
+	for i, job := range must.Get(set.CheckSet(t.Context(), "default"))(t) {
+		want := [][]string{{"job-b"}, {"job-a"}, {}}[i]
+		if warns := len(job.warnings) > 0; !slices.Equal(job.Spec.Reuse.Jobs, want) || warns != (len(want) == 0) {
+			t.Errorf("job %d of a set takes over rows of %v with the warnings %v, want rows of %v", i, job.Spec.Reuse.Jobs, job.warnings, want)
+		}
 	}
 	for body, problem := range map[string]string{
 		`"reuse":"nightly"`:                  "must be an object",

@@ -2281,9 +2281,9 @@ export interface components {
             where?: string | null;
             /** @description A folder of a source with write: true, as NAME:FOLDER/. The job also writes its results there, as Parquet: a file for each file of a source that it reads, at the same path, or one file. The name of the output column is then answer by default. The job succeeds when all files are written. Not with limit, cost_estimate or a set. */
             output?: string | null;
-            /** @description Reuse the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate, random_seed_per_input or a set. */
+            /** @description Reuse the answers to equal rows of finished jobs with the same settings. Such rows do not run and cost nothing; rows_taken_over counts them. Not with limit, cost_estimate or random_seed_per_input. */
             reuse?: null | {
-                /** @description The name of jobs, or the id of a job. */
+                /** @description The name of jobs, or the id of a job. For a job of a set, rows of all jobs of the set with equal settings can be taken over. */
                 from: string;
                 by?: components["schemas"]["ReuseBy"];
             };
