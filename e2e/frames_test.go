@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +49,7 @@ func TestPythonPackage(t *testing.T) {
 		}
 		held.hold.Store(0)
 	}()
-	service := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
+	service := on(t, fmt.Sprintf("sources: {lake: {url: 'file://%s/lake', write: true}}\n", dir), startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	script := must.Get(filepath.Abs("testdata/frames.py"))(t)
 	runClient(t, "-C", dir, "PYTHONPATH="+site, "HOME="+dir, python, script, newWitness(t, 100, 0).url, held.url, service.base, apiKey)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,8 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -28,6 +33,7 @@ import (
 type localRun struct {
 	dir  string
 	args []string
+	env  []string // further variables
 }
 
 func (r *localRun) command(t *testing.T, more ...string) (command *exec.Cmd, stderr *bytes.Buffer) {
@@ -35,6 +41,7 @@ func (r *localRun) command(t *testing.T, more ...string) (command *exec.Cmd, std
 	command = exec.CommandContext(t.Context(), binary, append(append([]string{"run"}, r.args...), more...)...)
 	command.Dir, stderr = r.dir, new(bytes.Buffer)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TMPDIR=" + os.TempDir()}
+	command.Env = append(command.Env, r.env...)
 	command.Stderr = stderr
 	return command, stderr
 }
@@ -256,16 +263,110 @@ func TestRun_Files(t *testing.T) {
 	write("other.csv", []byte("id,body\n1,a\n"))
 	write("more.csv", []byte("id,text,more\n1,a,b\n"))
 	for piece, files := range map[string][]string{
-		"give files of one format":         {"a.jsonl", "other.csv"},
-		`other.csv has no column "text"`:   {"day=1/rows.csv", "other.csv"},
-		"more.csv has more columns than":   {"day=1/rows.csv", "more.csv"},
-		"nothing*: no file matches":        {"nothing*"},
-		"several inputs must all be files": {"a.jsonl", "http://127.0.0.1:9/b.jsonl"},
-		"missing.csv: no such file":        {"a.jsonl", "missing.csv"},
+		"give files of one format":              {"a.jsonl", "other.csv"},
+		`other.csv has no column "text"`:        {"day=1/rows.csv", "other.csv"},
+		"more.csv has more columns than":        {"day=1/rows.csv", "more.csv"},
+		"No file with content matches nothing*": {"nothing*"},
+		"several inputs must all be files":      {"a.jsonl", "http://127.0.0.1:9/b.jsonl"},
+		"missing.csv: no such file":             {"a.jsonl", "missing.csv"},
 	} {
 		r.args = append(files, "--column", "text", "--engine", w.url, "-o", "wrong.csv", "--state", t.TempDir())
 		r.end(t, 2, []string{piece})
 	}
+}
+
+// TestRun_Folder runs the files of a pattern, and gets a file of results for each of them. The command
+// is killed and continues. After a change of a file it runs only the new rows.
+func TestRun_Folder(t *testing.T) {
+	t.Parallel()
+	const files, rows = 4, 500
+	w := newWitness(t, files*rows+1, 5*time.Millisecond)
+	r := &localRun{dir: filepath.Join(t.TempDir(), "50% [of] a?")}
+	write := func(day, from, to int) {
+		t.Helper()
+		var out bytes.Buffer
+		table := csv.NewWriter(&out)
+		_ = table.Write([]string{"text"}) // Error returns the error
+		for i := from; i < to; i++ {
+			_ = table.Write([]string{rowText(i)})
+		}
+		table.Flush()
+		must.Succeed(t, table.Error())
+		path := filepath.Join(r.dir, fmt.Sprintf("in/day=%d/rows.csv", day))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, out.Bytes(), 0o600))
+	}
+	for day := range files {
+		write(day, day*rows, (day+1)*rows)
+	}
+	r.args = []string{"in/*/*.csv", "--column", "text", "--keep", "day", "--engine", w.url, "--set", "jobs.part_interval=200ms", "-o", "answers/"}
+	r.interrupt(t, w, files*rows/2, syscall.SIGKILL, -1)
+	r.end(t, 0, []string{"reading 4 files as one input", "continuing the run", "2,000 rows in", "wrote the results to answers/"})
+	r.end(t, 0, []string{"answers/ is complete"})
+	calls := w.calls.Load()
+	write(3, 3*rows, 4*rows+1)
+	r.end(t, 0, []string{"starts again", "2,000 of these rows have the answers of the earlier run"})
+	if again := w.calls.Load() - calls; again != 1 {
+		t.Errorf("%d rows ran after one row was new", again)
+	}
+	for day := range files {
+		path := fmt.Sprintf("answers/day=%d/rows.csv.parquet", day)
+		table := must.Get(parquet.ReadFile[struct {
+			Day    string `parquet:"day"`
+			Answer string `parquet:"answer,optional"`
+		}](filepath.Join(r.dir, path)))(t)
+		if len(table) < rows {
+			t.Fatalf("%s has %d rows", path, len(table))
+		}
+		for i, row := range table {
+			if row.Day != strconv.Itoa(day) || row.Answer != answerText(day*rows+i) {
+				t.Fatalf("row %d of %s is %+v", i, path, row)
+			}
+		}
+	}
+	for flag, piece := range map[string]string{
+		"--limit=3": "--limit: the files in a folder have all rows", "--format=csv": "the files in a folder are Parquet",
+		"--include-inputs": "name a file for --include-inputs", "--force": "a folder needs no --force",
+	} {
+		r.end(t, 2, []string{piece}, flag)
+	}
+}
+
+// TestRun_Bucket reads objects of S3 and writes the results there, with the credentials of the user.
+// The same command runs only the rows of new objects.
+func TestRun_Bucket(t *testing.T) {
+	t.Parallel()
+	objects := s3test.Start(t)
+	bucket := open(t, objects)
+	put := func(key, text string) {
+		t.Helper()
+		must.Get(blob.Write(t.Context(), bucket, key, "text/csv", func(w io.Writer) error {
+			return csv.NewWriter(w).WriteAll([][]string{{"text"}, {text}})
+		}))(t)
+	}
+	put("reviews/day=1/a.csv", rowText(0))
+	put("reviews/day=1/b.csv", rowText(1))
+	w := newWitness(t, 10, 0)
+	r := &localRun{dir: t.TempDir(), args: []string{
+		"s3://" + objects.Bucket + "/reviews/**", "--column", "text", "--engine", w.url, "-o", "s3://" + objects.Bucket + "/answers/",
+	}}
+	r.env = []string{"AWS_ACCESS_KEY_ID=" + objects.AccessKey, "AWS_SECRET_ACCESS_KEY=" + objects.SecretKey, "AWS_REGION=" + s3test.Region, "AWS_ENDPOINT_URL=" + objects.Endpoint}
+	r.end(t, 0, []string{"2 rows in", "wrote the results to s3://" + objects.Bucket + "/answers/"})
+	put("reviews/day=2/c.csv", rowText(2))
+	r.end(t, 0, []string{"reading the list of objects again", "3 rows in", "2 of these rows have the answers of the earlier run"})
+	if calls := w.calls.Load(); calls != 3 {
+		t.Errorf("%d rows ran, want 3", calls)
+	}
+	for _, path := range []string{"day=1/a", "day=1/b", "day=2/c"} {
+		must.Get(bucket.Stat(t.Context(), "answers/"+path+".csv.parquet"))(t)
+	}
+	// The credentials can also be in the file of the programs of AWS.
+	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, ".aws"), 0o700))
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, ".aws/credentials"), []byte("[default]\naws_access_key_id = "+objects.AccessKey+"\naws_secret_access_key = "+objects.SecretKey+"\n"), 0o600))
+	r.env = r.env[2:]
+	r.end(t, 0, []string{"3 of these rows have the answers of the earlier run"})
+	r.args = []string{"s3://" + objects.Bucket, "--simulate"}
+	r.end(t, 2, []string{"name objects of the bucket"})
 }
 
 // TestRun_URL runs a table that the server does not have yet. The same command downloads it.

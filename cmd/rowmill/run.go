@@ -69,6 +69,11 @@ func localNodeSettings(term *terminal.IO, o jobs.LocalNodeOptions) (settings.Set
 	if len(o.Engines) > 0 {
 		add("--engine", "engines", o.Engines...)
 	}
+	if sources, err := o.SourcesSetting(term.Getenv); err != nil {
+		return settings.Settings{}, err
+	} else if sources != "" {
+		add("run", "sources", sources)
+	}
 	for _, set := range o.Set {
 		key, value, found := strings.Cut(set, "=")
 		if !found {

@@ -7,6 +7,7 @@ of a service; its key."""
 import json, os, pathlib, subprocess, sys
 
 import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 import rowmill as rm
@@ -120,6 +121,17 @@ nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
 shown = str(book.cells[0].outputs)
 assert "<progress" in shown and f"({ROWS}, 2)" in shown, shown
 
+# Files of a folder: the next call runs only the new row.
+os.makedirs("lake/in/day=1")
+frame_of = lambda n: pandas.DataFrame({"text": rows()["text"][:n]})
+frame_of(3).to_csv("lake/in/day=1/a.csv", index=False)
+files = rm.prompt("{{text}}", engine=engine)
+for n in 3, 4:
+    frame_of(n).to_csv("lake/in/day=1/a.csv", index=False)
+    files.map_files("lake/in/*/*.csv", "lake/out/", keep="day,text")
+    answered = pq.read_table("lake/out/day=1/a.csv.parquet", partitioning=None)
+    assert answered.num_rows == n and answered["day"].to_pylist() == ["1"] * n and answered["answer"].null_count == 0, answered
+
 # The same prompts by a service, which has other answers.
 os.environ |= {"ROWMILL_SERVER": service, "ROWMILL_API_KEY": key}
 ask = rm.prompt("{{text}}", schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
@@ -133,3 +145,9 @@ except rm.RowmillError as e:
     assert "nothing_to_run" in str(e), e
 else:
     raise AssertionError("a job without failed rows was continued")
+
+files = rm.prompt("{{text}}", model="llama-3.1-8b")
+for _ in range(2):
+    files.map_files("lake:in/**", "lake:served/", keep="text")
+served = pq.read_table("lake/served/day=1/a.csv.parquet", partitioning=None)
+assert served["text"].to_pylist() == frame_of(4)["text"].tolist() and served["answer"].null_count == 0, served

@@ -70,7 +70,9 @@ func TestReuse(t *testing.T) {
 		record("job-2", "nightly", nil),
 		record("job-a", "", func(r *store.Record) { r.Job.Set = []string{"job-a", "job-b", "job-c"} }),
 		record("job-b", "", func(r *store.Record) { r.Job.Set, r.Spec.System = []string{"job-a", "job-b", "job-c"}, "other" }),
-		record("job-c", "", func(r *store.Record) { r.Job.Set, r.Spec.Model.ID = []string{"job-a", "job-b", "job-c"}, "llama-3.1-8b" }),
+		record("job-c", "", func(r *store.Record) {
+			r.Job.Set, r.Spec.Model.ID = []string{"job-a", "job-b", "job-c"}, "llama-3.1-8b"
+		}),
 		record("job-1", "strict", func(r *store.Record) { r.Spec.Sampling = map[string]any{"temperature": 0.5} }),
 	}
 	for name, c := range map[string]struct {

@@ -100,6 +100,25 @@ class Prompt:
         continues. The same call on the same frame does not run rows again."""
         return self._add_answers(frame, self._run(frame, None))
 
+    def map_files(self, files: str, folder: str, keep: str = "", id_column: str | None = None) -> None:
+        """Runs the rows of files, and writes a Parquet file with the answers for each of them to a
+        folder, at the same path. files is a pattern such as "reviews/day=*/*.parquet" or
+        "s3://lake/reviews/**"; folder is a path with a slash at its end, or s3://BUCKET/FOLDER/. The
+        credentials are those of the programs of AWS. With ROWMILL_SERVER, both name sources of the
+        service, such as "lake:reviews/**" and "lake:answers/". keep names columns of the files to
+        repeat, separated by commas, or "*". After an interruption, the same call continues. If
+        files have changed, the same call runs only the new rows."""
+        text = json.dumps([self._settings, self._engine, self._simulate, _server(), files, folder, keep, id_column], sort_keys=True)
+        place = self._folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+        place.mkdir(parents=True, exist_ok=True)
+        flags = [*self._flags(place), *(["--keep", keep] if keep else []), *(["--id-column", id_column] if id_column else [])]
+        flags = [flag for flag in flags if flag != "--unpack"]  # the files in a folder always have the properties as columns
+        if _server():
+            name = f"files-{place.name}"
+            run(["jobs", "submit", files, *flags, "--sink", folder, "--name", name, "--reuse", name, "--priority", "1"])
+        else:
+            run(["run", files, *flags, "--output", folder, "--state", str(place / "state"), *self._node_flags()])
+
     def submit(self, frame: Any, name: str | None = None) -> Job:
         """Submits a job to the service ROWMILL_SERVER and returns at once."""
         if not _server():
@@ -123,10 +142,7 @@ class Prompt:
             begun.touch()
         if not _server():
             arguments = ["run", str(place / "input.parquet"), *self._flags(place), "--output", str(results), "--state", str(state), "--force"]
-            if self._engine:
-                arguments += ["--engine", self._engine]
-            if self._simulate:
-                arguments += ["--simulate"]
+            arguments += self._node_flags()
             run(arguments + (["--limit", str(limit)] if limit else []))
             return pq.read_table(results)
         if results.exists():
@@ -144,6 +160,10 @@ class Prompt:
         """Submits the job for a folder and returns its id. The same call returns the same job."""
         key = hashlib.sha256(" ".join([place.name, *more]).encode()).hexdigest()
         return run(["jobs", "submit", str(place / "input.parquet"), *self._flags(place), "--detach", "--priority", "1", "--idempotency-key", key, *more]).strip()
+
+    def _node_flags(self) -> list[str]:
+        """Returns the flags for the node of a run."""
+        return (["--engine", self._engine] if self._engine else []) + (["--simulate"] if self._simulate else [])
 
     def _unpacks(self) -> bool:
         return self._settings["schema"] is not None

@@ -7,37 +7,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/results"
 )
-
-// findInputs returns the inputs that the arguments of a command name: files, one URL, or
-// standard input. A pattern such as *.csv that no file has as its name means all files that
-// match it, in the order of their names.
-func findInputs(args []string) (paths []string, err error) {
-	for _, arg := range args {
-		if len(args) > 1 && (isURL(arg) || arg == stdout) {
-			return nil, fmt.Errorf("%s: several inputs must all be files", arg)
-		}
-		matches := []string{arg}
-		if _, err := os.Stat(arg); err != nil && !isURL(arg) && strings.ContainsAny(arg, "*?[") {
-			if matches, err = filepath.Glob(arg); err != nil {
-				return nil, fmt.Errorf("%s: %w", arg, err)
-			}
-			if len(matches) == 0 {
-				return nil, fmt.Errorf("%s: no file matches the pattern", arg)
-			}
-		}
-		paths = append(paths, matches...)
-	}
-	return paths, nil
-}
 
 // combineInputs writes the rows of several files to the file at path, in the order of the files.
 // The files must have the same format and, if they are tables, the same columns. A combined
@@ -50,6 +25,9 @@ func (c *jobCommands) combineInputs(ctx context.Context, paths []string, opts in
 		}
 	}()
 	for _, path := range paths {
+		if isURL(path) || isBucket(path) {
+			return "", fmt.Errorf("%s: several inputs must all be files", path)
+		}
 		file, err := openLocalInput(path, opts, c.Term.In)
 		if err != nil {
 			return "", err

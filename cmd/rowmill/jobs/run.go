@@ -35,6 +35,8 @@ type LocalNodeOptions struct {
 	Engines  []string
 	Simulate bool
 	Set      []string // further settings, KEY=VALUE
+	Input    string   // URL of the source that has the input, and Output of the source for the results:
+	Output   string   // s3://BUCKET or file:///FOLDER; empty for none
 }
 
 // defaultOutputColumn is the name of the output column of `rowmill run`: the results of all
@@ -45,8 +47,9 @@ const defaultOutputColumn = "answer"
 type runCommand struct {
 	*jobCommands
 	submitFlags
-	node  LocalNodeOptions
-	start func(context.Context, LocalNodeOptions) (LocalNode, error)
+	node    LocalNodeOptions
+	pattern string // the input, as a pattern of node.Input; empty if the input is in other places
+	start   func(context.Context, LocalNodeOptions) (LocalNode, error)
 }
 
 // RunCommand returns `rowmill run`. start starts a node within this process.
@@ -65,8 +68,9 @@ the answers are made up.
 
 Ctrl-C stops the run, and the same command continues it, also after a crash or a
 restart of the machine. The folder --state has the finished rows. Delete it when
-you do not need it any more. If FILE or a flag changed, the run starts again. If the
-run failed, the same command runs the rows that are not done.
+you do not need it any more. If FILE changed, the same command runs the new rows, and
+reuses the answers to equal rows. If a flag changed, the run starts again. If the run
+failed, the same command runs the rows that are not done.
 
 Try a few rows first with --limit 20. The same command without --limit then runs the
 other rows, and keeps the answers of the 20.
@@ -75,18 +79,27 @@ With several --model the same rows run with each model, and the result file has 
 column of answers for each.
 
 FILE, --column, --prompt and the formats work as in rowmill jobs submit. Several
-files, or a pattern such as 'day=*/*.parquet', are one input: files of one format,
-tables with the same columns. The ending of --output is the format of the results:
-.parquet, .csv, .json or .jsonl.`,
+files are one input: files of one format, tables with the same columns. A pattern in
+quotes, such as 'day=*/*.parquet', is one input, too, and gives the prompt the column
+{{day}}; ** means any folders. FILE may be s3://BUCKET/PATTERN. The credentials are
+those of the programs of AWS: AWS_ACCESS_KEY_ID and so on, or ~/.aws/credentials.
+AWS_ENDPOINT_URL names another S3 service.
+
+The ending of --output is the format of the results: .parquet, .csv, .json or .jsonl.
+If --output is a folder, answers/ or s3://BUCKET/answers/, it gets a Parquet file for
+each file of the pattern.`,
 		Example: `  rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' --keep '*' -o answers.parquet
   rowmill run reviews.csv --prompt 'Positive or negative? {{title}}: {{body}}' -o answers.parquet --limit 20
   rowmill run docs.parquet --column body --schema card.json --engine http://gpu1:8000 -o cards.csv
+  rowmill run 'reviews/day=*/*.csv' --prompt 'On {{day}}: {{body}}' --id-column id -o answers/
+  rowmill run 's3://lake/reviews/**' --column body --id-column id -o s3://lake/answers/
   rowmill run reviews.csv --column body --simulate -o try.json`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	r.addRowFlags(cmd)
 	flags := cmd.Flags()
 	r.save.addFlags(cmd, "o")
+	flags.Lookup("output").Usage = "file for the results, - for standard output, or a folder (default: NAME.results.parquet in this folder)"
 	flags.Lookup("output-column").DefValue = defaultOutputColumn
 	r.Output = defaultOutputColumn
 	flags.StringVar(&r.node.Dir, "state", "", "folder for the state of the run (default: OUTPUT.state)")
@@ -98,11 +111,10 @@ tables with the same columns. The ending of --output is the format of the result
 		if flags.Changed("dedup") {
 			r.Dedup = &r.dedup
 		}
-		sources, err := findInputs(args)
-		if err != nil {
+		if err := r.findInput(args); err != nil {
 			return exit.WithCode(exit.Usage, err)
 		}
-		return r.run(cmd.Context(), sources)
+		return r.run(cmd.Context(), args)
 	}
 	return cmd
 }
@@ -112,7 +124,7 @@ func (r *runCommand) run(ctx context.Context, sources []string) (err error) {
 	if err := r.readFlags(); err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
-	if err := r.checkFormat(); err != nil {
+	if err := cmp.Or(r.findOutput(), r.checkFormat()); err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
 	name := defaultResultName(sources[0])
@@ -123,19 +135,28 @@ func (r *runCommand) run(ctx context.Context, sources []string) (err error) {
 		return err
 	}
 	if r.node.Dir == "" {
-		r.node.Dir = cmp.Or(strings.TrimPrefix(r.save.path, stdout), name) + ".state"
+		r.node.Dir = cmp.Or(strings.TrimRight(strings.TrimPrefix(r.save.path, stdout), "/"), name) + ".state"
+		if isBucket(r.save.path) {
+			r.node.Dir = name + ".state"
+		}
 	}
-	state, err := r.openState(sources)
+	state, err := r.openState(ctx, sources)
 	if err != nil {
 		return exit.WithCode(exit.Usage, err)
 	}
-	if _, err := os.Stat(r.save.path); err == nil && state.Written && !state.changed && state.RowChoice == r.RowChoice && !r.save.force {
-		r.Term.Say("%s is complete; --force writes it again", r.save.path)
+	if _, err := os.Stat(r.save.path); (err == nil || isBucket(r.save.path)) && state.Written && !state.changed && state.RowChoice == r.RowChoice && !r.save.force {
+		if r.save.skip {
+			r.Term.Say("%s is complete; to run again, delete the folder %s", r.save.path, r.node.Dir)
+		} else {
+			r.Term.Say("%s is complete; --force writes it again", r.save.path)
+		}
 		return nil
 	}
-	r.save.force = r.save.force || state.Key != "" && !state.changed // an earlier start of the run has checked the path
-	if err := r.save.checkPath(); err != nil {
-		return err
+	r.save.force = r.save.force || state.Key != "" && (!state.changed || state.again) // an earlier start of the run has checked the path
+	if !r.save.skip {
+		if err := r.save.checkPath(); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(r.node.Dir, 0o700); err != nil {
 		return exit.WithCode(exit.Usage, fmt.Errorf("--state: %w", err))
@@ -176,6 +197,7 @@ func (r *runCommand) run(ctx context.Context, sources []string) (err error) {
 func (r *runCommand) checkFormat() error {
 	ending := strings.ToLower(filepath.Ext(r.save.path))
 	switch {
+	case r.save.skip:
 	case r.save.path == stdout:
 		if r.save.want.Format == "csv" {
 			return errors.New("--output -: CSV cannot go to standard output; name a file")
@@ -201,7 +223,9 @@ func (r *runCommand) finish(ctx context.Context, api *client.Client, sources []s
 			return err
 		}
 	}
-	if err := r.saveResults(ctx, api, ids, &r.save); err != nil {
+	if r.save.skip {
+		r.Term.Say("wrote the results to %s", r.save.path)
+	} else if err := r.saveResults(ctx, api, ids, &r.save); err != nil {
 		return err
 	}
 	state.Written = true
@@ -256,6 +280,9 @@ func (r *runCommand) findOrSubmit(ctx context.Context, api *client.Client, sourc
 func (r *runCommand) mustBegin(state *runState, jobs []client.Job) (bool, error) {
 	isLost := !slices.ContainsFunc(jobs, func(job client.Job) bool { return job.Status != rowmill.StatusFailed || job.RowsDone > 0 })
 	switch {
+	case state.again:
+		r.Term.Say("reading the list of objects again")
+		return true, nil
 	case state.changed:
 		r.Term.Say("the input or a flag changed, so the run starts again")
 		return true, nil
@@ -312,10 +339,26 @@ func (r *runCommand) continueJob(ctx context.Context, api *client.Client, job cl
 	return made.JobID, nil
 }
 
+// reuseEarlier makes the job reuse the answers of the earlier jobs in the same folder --state, if only the
+// input has changed. So a run that starts again runs only the new rows.
+func (r *runCommand) reuseEarlier(state *runState) {
+	if len(r.Variants) > 0 || r.SeedPerRow {
+		return
+	}
+	r.Name = "run"
+	if r.node.Simulate {
+		r.Name = "simulated run" // simulated answers never count as real answers
+	}
+	if state.changed && state.Written && state.Flags == state.flags && r.Limit == 0 {
+		r.Reuse = &client.Reuse{From: r.Name, By: rowmill.ReuseByText}
+	}
+}
+
 // submitRun submits the jobs of the run.
 func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources []string, state *runState) (ids []string, err error) {
+	r.reuseEarlier(state)
 	if state.changed || state.Key == "" {
-		*state = runState{path: state.path, Command: state.command, command: state.command, RowChoice: r.RowChoice, Key: uuid.NewString()}
+		*state = runState{path: state.path, Command: state.command, command: state.command, Flags: state.flags, flags: state.flags, RowChoice: r.RowChoice, Key: uuid.NewString()}
 		if err := state.save(); err != nil { // first: after a crash, the same key finds the job
 			return nil, err
 		}
@@ -337,7 +380,9 @@ func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources 
 		r.Format = string(format)
 		r.Term.Say("reading %d files as one input", len(sources))
 	}
-	if isURL(source) {
+	if r.pattern != "" {
+		r.URL = inputSource + ":" + r.pattern
+	} else if isURL(source) {
 		err = r.setURL(source)
 	} else {
 		var in *localInput
@@ -408,6 +453,9 @@ func (r *runCommand) reportEnd(ctx context.Context, api *client.Client, job clie
 	}
 	r.Term.Say("%s%s rows in %s, %s tokens in, %s out", r.nameModel(job), terminal.FormatCount(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
 		terminal.FormatCount(terminal.Deref(job.InputTokens)), terminal.FormatCount(terminal.Deref(job.OutputTokens)))
+	if r.Reuse != nil {
+		r.Term.Say("%s of these rows have the answers of the earlier run", terminal.FormatCount(job.RowsTakenOver))
+	}
 	if job.FailedRows > 0 {
 		r.Term.Say("warning: %s%s rows failed and have no output%s", r.nameModel(job), terminal.FormatCount(job.FailedRows), r.describeFailedRows(ctx, api, job))
 	}

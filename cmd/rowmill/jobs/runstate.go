@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 // A runState is the state of a run, in the file run.json of its folder.
 type runState struct {
 	Command string `json:"command"` // identifies the input, and the flags of the job except --limit and --sample
+	Flags   string `json:"flags"`   // identifies the flags alone
 	rowmill.RowChoice
 	Key     string   `json:"idempotency_key"`      // of the submission
 	Job     string   `json:"job,omitempty"`        // id of the job; empty before the node has answered
@@ -27,7 +29,9 @@ type runState struct {
 
 	path    string
 	command string // Command of this start
-	changed bool   // Command and command differ
+	flags   string // Flags of this start
+	changed bool   // Command and command differ, or again
+	again   bool   // the results are written, and the objects of the input may have changed since
 }
 
 // A runInput identifies an input of a run.
@@ -35,12 +39,12 @@ type runInput struct {
 	Source  string
 	Size    int64
 	Changed time.Time
-	Content []byte // hash of standard input
+	Content []byte // hash of standard input, or the versions of the files of a pattern
 }
 
 // openState reads the state of the run. If the rows come from standard input, it copies them
 // to the folder of the run and sets the source to the copy.
-func (r *runCommand) openState(sources []string) (*runState, error) {
+func (r *runCommand) openState(ctx context.Context, sources []string) (*runState, error) {
 	s := &runState{path: filepath.Join(r.node.Dir, "run.json")}
 	content, err := os.ReadFile(s.path)
 	if err == nil {
@@ -56,28 +60,40 @@ func (r *runCommand) openState(sources []string) (*runState, error) {
 		Inputs     []runInput
 	}{Submission: r.Submission, NoTruncate: r.NoTruncate, Simulate: r.node.Simulate}
 	identity.RowChoice = rowmill.RowChoice{}
+	if s.flags, err = hashOf(identity); err != nil {
+		return nil, err
+	}
 	for i := range sources {
-		in, err := r.identifyInput(&sources[i])
+		in, err := r.identifyInput(ctx, &sources[i])
 		if err != nil {
 			return nil, err
 		}
 		identity.Inputs = append(identity.Inputs, in)
 	}
-	text, err := json.Marshal(identity)
-	if err != nil {
+	if s.command, err = hashOf(identity); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	s.command = hex.EncodeToString(sum[:])
-	s.changed = s.Command != "" && s.Command != s.command
+	s.again = s.Written && isBucket(sources[0]) && s.Command == s.command
+	s.changed = s.again || s.Command != "" && s.Command != s.command
 	return s, nil
+}
+
+// hashOf returns the hash of a value in JSON.
+func hashOf(value any) (string, error) {
+	text, err := json.Marshal(value)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // identifyInput identifies an input. It copies standard input to the folder of the run and sets
 // source to the copy.
-func (r *runCommand) identifyInput(source *string) (in runInput, err error) {
+func (r *runCommand) identifyInput(ctx context.Context, source *string) (in runInput, err error) {
 	in.Source = *source
 	switch {
+	case isBucket(*source): // the job keeps the list of the objects
+	case r.pattern != "":
+		in.Source = r.node.Input + r.pattern
+		in.Content, err = r.listInput(ctx, *source)
 	case *source == stdout: // here "-" means standard input
 		if *source, in.Content, err = r.copyStdin(); err != nil {
 			return in, fmt.Errorf("read standard input: %w", err)
@@ -92,7 +108,7 @@ func (r *runCommand) identifyInput(source *string) (in runInput, err error) {
 		}
 		in.Size, in.Changed = info.Size(), info.ModTime()
 	}
-	return in, nil
+	return in, err
 }
 
 // copyStdin copies standard input to the folder of the run. It returns the path and the
