@@ -68,9 +68,11 @@ type Job struct {
 	Paused bool `json:"paused,omitempty"`
 
 	Lineage
-	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
-	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
-	Function *FunctionRef `json:"function"` // the revision that the job runs; null for a standalone model
+	Deadline *time.Time   `json:"deadline,omitempty"` // time by which the client wants the job to end; nil for none
+	Forecast *Forecast    `json:"forecast,omitempty"` // whether the job meets Deadline; nil if no forecast was possible
+	KeyID    *string      `json:"key_id"`             // API key of the submission; null for the configuration's key and in older records
+	Estimate *Estimate    `json:"estimate"`           // basis of CostEstimate; estimate jobs only
+	Function *FunctionRef `json:"function"`           // the revision that the job runs; null for a standalone model
 }
 
 // JobTimes holds the times of a job.

@@ -383,7 +383,7 @@ func (r *committer) makeResults(c actor.Context) {
 func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store.Artifact) {
 	now, lastRow, servers := r.cfg.Clock(), r.lastRow, r.servers
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
-		if r.job.spec.Sink != nil {
+		if r.job.spec.Sink != nil && !r.job.spec.Estimate { // only the job after the estimate has results
 			if err := r.deliver(ctx, artifacts); err != nil {
 				return store.Record{}, err
 			}

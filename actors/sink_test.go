@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,8 +19,8 @@ import (
 )
 
 // A job that reads files of a source writes a file for each of them to its sink, with the kept columns
-// and the answers, and then the list of these files. A job without files writes one file. If the sink
-// cannot be written, the job fails, and a job that continues it writes everything and runs no row.
+// and the answers, and then the list of these files. A job without files writes one file. The estimate of
+// a job with a deadline writes nothing, and the job then writes all files. If the sink cannot be written, the job fails, and a job that continues it writes everything and runs no row.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,6 +75,20 @@ func TestSink(t *testing.T) {
 
 		inline := b.end(b.submit(rowmill.Spec{Inline: []string{"four"}, ColumnChoice: rowmill.ColumnChoice{Output: "answer"}, Sink: &rowmill.Sink{Folder: "lake:answers/"}}))
 		read("answers", inline.Job.ID+".parquet", `{"answer":"re: four"}`+"\n")
+
+		sampled := spec
+		sampled.Sink = &rowmill.Sink{Folder: "lake:sampled/", Base: "reviews/"}
+		sampled.Estimate = true
+		estimate := b.end(b.submit(sampled))
+		if _, err := os.Stat(filepath.Join(dir, "sampled")); !errors.Is(err, os.ErrNotExist) || estimate.Job.Status != rowmill.StatusSucceeded {
+			t.Fatalf("the estimate is %s, and its folder: %v", estimate.Job.Status, err)
+		}
+		sampled.Estimate, sampled.Source, sampled.Continue = false, "", &rowmill.Continuation{Job: estimate.Job.ID, Failed: true, Rest: true}
+		later := b.end(b.submit(sampled))
+		if later.Job.Status != rowmill.StatusSucceeded || later.Job.RowsTakenOver != 3 {
+			t.Fatalf("the job after the estimate is %s, %d rows were taken over: %+v", later.Job.Status, later.Job.RowsTakenOver, later.Job.FailureReason)
+		}
+		checkAll("sampled", later.Job.ID)
 
 		spec.Sink = &rowmill.Sink{Folder: "lake:blocked/", Base: "reviews/"}
 		broken := b.end(b.submit(spec))

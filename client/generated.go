@@ -258,6 +258,9 @@ type File struct {
 	Status    string `json:"status"`
 }
 
+// Forecast The end of a job, from a sample of its rows, the current servers and the other jobs of the account.
+type Forecast = rowmill.Forecast
+
 // FunctionName Not "." or "..".
 type FunctionName = string
 
@@ -577,6 +580,8 @@ type StorageReport_Unknown struct {
 
 // Submitted defines model for Submitted.
 type Submitted struct {
+	// Forecast Only with deadline. Null if no forecast was possible; warnings says why.
+	Forecast *Forecast          `json:"forecast,omitempty"`
 	Metadata Submitted_Metadata `json:"metadata"`
 	JobID    JobIdentifier      `json:"results"`
 	Warnings []string           `json:"warnings,omitempty"`

@@ -35,6 +35,9 @@ type Submission struct {
 	Sink  string `json:"output,omitempty"` // folder of a source for the results: NAME:FOLDER/
 	Reuse *Reuse `json:"reuse,omitempty"`  // take over equal rows of finished jobs; nil: run all rows
 
+	Deadline string `json:"deadline,omitempty"` // time by which the job must end, in RFC 3339; the answer then takes up to 90 s, and has a forecast
+	Admit    string `json:"admit,omitempty"`    // only with Deadline: "only_if_met" refuses a job whose forecast misses it
+
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice
 

@@ -104,9 +104,10 @@ type Config struct {
 	// RequestsPerMinute limits the requests of each key that has no limit of its own, on
 	// this node. Default 0: no limit; the job queue is fair between accounts anyway.
 	RequestsPerMinute int
-	// FunctionDeadline limits how long a Function may run for one input. Default 90 s:
-	// clients give up after 100 s.
-	FunctionDeadline time.Duration
+	// JobWait limits how long a request waits for the end of a job: a run of a Function for one
+	// input, or the estimate of a submission with a deadline. Default 90 s: clients give up
+	// after 100 s.
+	JobWait time.Duration
 	// IdempotencyTTL is how long the service remembers an Idempotency-Key. Default 24 h.
 	IdempotencyTTL time.Duration
 	// Webhooks sends events to the webhooks of accounts. Default: no events are sent.
@@ -139,7 +140,7 @@ func (c Config) WithDefaults() Config {
 	if c.Quotas == nil {
 		c.Quotas = quotas.Defaults()
 	}
-	c.FunctionDeadline = cmp.Or(c.FunctionDeadline, 90*time.Second)
+	c.JobWait = cmp.Or(c.JobWait, 90*time.Second)
 	c.IdempotencyTTL = cmp.Or(c.IdempotencyTTL, 24*time.Hour)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -185,7 +186,7 @@ func (c Config) Validate() error {
 	for _, span := range []struct {
 		field string
 		value time.Duration
-	}{{"StallTimeout", c.StallTimeout}, {"FunctionDeadline", c.FunctionDeadline}, {"IdempotencyTTL", c.IdempotencyTTL}} {
+	}{{"StallTimeout", c.StallTimeout}, {"JobWait", c.JobWait}, {"IdempotencyTTL", c.IdempotencyTTL}} {
 		if span.value < 0 {
 			return fmt.Errorf("http: Config.%s is %v, but must not be negative", span.field, span.value)
 		}

@@ -118,7 +118,7 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 		"IdempotencyTTL": func(c *Config) { c.IdempotencyTTL = -time.Second },
 		"Quotas":         func(c *Config) { c.Quotas = []client.Quota{{Priority: rowmill.Lowest + 1}} },
 
-		"FunctionDeadline": func(c *Config) { c.FunctionDeadline = -time.Second },
+		"JobWait": func(c *Config) { c.JobWait = -time.Second },
 	} {
 		config := w.Config
 		change(&config)

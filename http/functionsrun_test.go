@@ -232,7 +232,7 @@ func TestRunFunction_ErrorOfFailedRun(t *testing.T) {
 // A run is cancelled when its deadline passes or its client leaves.
 func TestRunFunction_IsCancelledAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	w := setupRun(t, func(w *world, id string) { w.start(id, 1) }, func(c *Config) { c.FunctionDeadline = 30 * time.Millisecond })
+	w := setupRun(t, func(w *world, id string) { w.start(id, 1) }, func(c *Config) { c.JobWait = 30 * time.Millisecond })
 	answer := w.runGrade(`"x"`).wantError(504, "deadline_exceeded", "within 30ms")
 	job := w.lastJob().Job
 	if job.Status != rowmill.StatusCancelled || answer.json()["job_id"] != job.ID || len(w.service.cancelled) != 1 {

@@ -439,7 +439,7 @@ func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 // contain data of the other account, and no call may change data of the other account.
 func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *Config) { c.FunctionDeadline = time.Nanosecond })
+	w := setup(t, func(c *Config) { c.JobWait = time.Nanosecond })
 	var routes []string
 	for _, r := range w.engine.Routes() {
 		routes = append(routes, r.Method+" "+r.Path)

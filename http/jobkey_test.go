@@ -9,7 +9,7 @@ import (
 // TestJobs_NameTheKeyThatSubmittedThem creates jobs in every possible way.
 func TestJobs_NameTheKeyThatSubmittedThem(t *testing.T) {
 	t.Parallel()
-	w := setupRun(t, func(*world, string) {}, func(c *Config) { c.FunctionDeadline = 1 })
+	w := setupRun(t, func(*world, string) {}, func(c *Config) { c.JobWait = 1 })
 	one, other := w.newKey(`{"name":"one"}`), w.newKey(`{"name":"other"}`)
 	sdk := w.newKey(`{"dialect":"sdk"}`)
 	as := func(k madeKey) *world {

@@ -126,14 +126,14 @@ func (s *Server) routeJobs(allJobs *jobs.Jobs, groups routeGroups, auditor *audi
 	offered := served.New(s.Catalog, s.Service.Servers)
 	(&modelHandlers{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(groups.shared)
 	submissions := &submit.Submissions{
-		Exchange: s.exchange, Quotas: accountQuotas, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
+		Exchange: s.exchange, Quotas: accountQuotas, Jobs: allJobs, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, JobWait: s.JobWait, Now: s.Now,
 		Intake: &submission.Parser{
 			Models: offered, Functions: function.Library{Values: s.Store, Now: s.Now}, Bucket: s.Bucket, Files: s.Store, Jobs: s.Store, Sources: s.Sources, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
-	submissions.Route(groups.own, allJobs, results)
+	submissions.Route(groups.own, results)
 	s.routeBatches(allJobs, submissions, groups, results)
-	(&functions.Functions{Submissions: submissions, Jobs: allJobs, Archive: results, Audit: auditor, Deadline: s.FunctionDeadline}).Route(groups.own)
+	(&functions.Functions{Submissions: submissions, Archive: results, Audit: auditor}).Route(groups.own)
 }
 
 // routeBatches adds the routes of the two dialects that have batches: OpenAI's and

@@ -24,8 +24,8 @@ BEYOND = {
     "completeUpload": ("part_ids", "md5"),  # of the upload, each once, with as many bytes as it has
     "createBatch": ("input_file_id", "model"),  # a file for batches, with a model that there is
     # names what is not there, is a URL, or goes only with a URL; dedup is not beside random_seed_per_input
-    "submitBatch": ("inputs", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages", "where", "reuse", "output"),
-    "submitSet": ("inputs", "variants", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages", "where", "reuse", "output"),
+    "submitBatch": ("inputs", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages", "where", "reuse", "output", "deadline", "admit"),
+    "submitSet": ("inputs", "variants", "model", "column_name", "id_column_name", "output_name", "prompt", "function", "input_format", "json_schema", "sampling_params", "system_prompt", "dedup", "repair", "sample", "cost_estimate", "keep_columns", "messages", "where", "reuse", "output", "deadline", "admit"),
     "publishFunction": ("name", "model", "inputs", "prompt", "system_prompt", "json_schema", "sampling_params", "account"),
     "runFunction": ("input", "inputs", "definition", "revision"),  # not both of these, and a definition that could be published
     "createKey": ("expires_at", "account"),  # in the future; the same in body and query

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/http/submit"
@@ -27,10 +25,8 @@ import (
 // one input.
 type Functions struct {
 	*submit.Submissions
-	Jobs     *jobs.Jobs
-	Archive  *archive.Archive
-	Audit    *audit.Auditor
-	Deadline time.Duration // longest time of a run for one input
+	Archive *archive.Archive
+	Audit   *audit.Auditor
 }
 
 // Route adds the routes of Functions.

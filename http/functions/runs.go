@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -22,14 +21,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-const (
-	// firstPoll and longestPoll are the shortest and the longest time between two reads of
-	// the job's record. The time grows by half after each read. A simulated server answers
-	// a row within the time of the first few reads.
-	firstPoll   = 10 * time.Millisecond
-	longestPoll = 250 * time.Millisecond
-)
-
 // run answers POST /v1/functions/:function/run: it runs one row as a job of priority 0
 // and waits for the job's end. The job appears in lists, quotas, usage and cost like any
 // other job.
@@ -43,7 +34,7 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 	}
 	f.Service.NotifySubmitted(record)
 	ctx := c.Request.Context()
-	if record, err = f.awaitJobEnd(ctx, record.Job.ID); err != nil {
+	if record, err = f.awaitRun(ctx, record.Job.ID); err != nil {
 		return nil, err
 	}
 	row, err := f.readResultRow(ctx, record)
@@ -125,28 +116,14 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 	return call, err
 }
 
-// awaitJobEnd waits until a job has ended. It cancels the job if the client disconnects or the
-// deadline passes.
-func (f *Functions) awaitJobEnd(ctx context.Context, jobID string) (store.Record, error) {
-	waiting, cancel := context.WithTimeout(ctx, f.Deadline)
-	defer cancel()
-	poll := time.NewTimer(firstPoll)
-	defer poll.Stop()
-	for every := firstPoll; ; every = min(every*3/2, longestPoll) {
-		record, err := f.Jobs.Store.Get(waiting, jobID)
-		if err == nil && record.Job.Status.IsTerminal() {
-			return record, nil
-		}
-		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // an unavailable store may answer again
-			return record, fmt.Errorf("read a job: %w", err)
-		}
-		poll.Reset(every)
-		select {
-		case <-waiting.Done():
-			return f.cancelAbandonedJob(ctx, jobID)
-		case <-poll.C:
-		}
+// awaitRun waits until a run's job has ended. It cancels the job if the client disconnects or
+// JobWait passes.
+func (f *Functions) awaitRun(ctx context.Context, jobID string) (store.Record, error) {
+	record, ended, err := f.AwaitJobEnd(ctx, jobID)
+	if err == nil && !ended {
+		return f.cancelAbandonedJob(ctx, jobID)
 	}
+	return record, err
 }
 
 // cancelAbandonedJob cancels a job and returns an error for the client. If the job has ended before
@@ -164,7 +141,7 @@ func (f *Functions) cancelAbandonedJob(ctx context.Context, jobID string) (store
 	if err := ctx.Err(); err != nil {
 		return record, err
 	}
-	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", f.Deadline)
+	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", f.JobWait)
 	if doing != "" {
 		message += "; the job was " + doing
 	}

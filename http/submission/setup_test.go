@@ -62,7 +62,7 @@ func setup(t testing.TB, change ...func(*Parser)) *world {
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Parser = &Parser{
 		Models: served.New(catalog.Default(), func() []served.Server { return w.servers }), Functions: function.Library{Values: values{}, Now: time.Now},
-		Bucket: w.bucket, MaxRow: 8 << 20, MaxInline: 64 << 10,
+		Bucket: w.bucket, Now: time.Now, MaxRow: 8 << 20, MaxInline: 64 << 10,
 	}
 	for _, f := range change {
 		f(w.Parser)

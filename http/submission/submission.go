@@ -200,6 +200,11 @@ type CheckedJob struct {
 	labels   rowmill.Labels
 	set      []string // ids of all jobs of the set; nil if the job is in no set
 	warnings []string
+
+	Deadline  *time.Time    // time by which the client wants the job to end; nil for none
+	OnlyIfMet bool          // create the job only if the forecast meets the deadline
+	estimate  *store.Record // the estimate that made the forecast; nil before it, and without a deadline
+	forecast  *rowmill.Forecast
 }
 
 func (job *CheckedJob) warn(text string) { job.warnings = append(job.warnings, text) }
@@ -209,6 +214,9 @@ func (job *CheckedJob) warn(text string) { job.warnings = append(job.warnings, t
 // error is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the
 // job reads them.
 func (job *CheckedJob) StoreRows() (err error) {
+	if job.estimate != nil {
+		return job.takeRowsOfEstimate()
+	}
 	if job.file.ID != "" {
 		job.Spec.Spooled, err = job.sub.rows.copyObject(job.file.Key)
 		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after findFile
@@ -275,7 +283,17 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	if f := job.call; f != nil && f.isStored() {
 		made.Model, made.Function = f.Name, &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}
 	}
+	if made.Deadline, made.Forecast = job.Deadline, job.forecast; job.continuesEstimate() {
+		ContinueJob(&record.Spec, rowmill.Continuation{Job: job.estimate.Job.ID, Failed: true, Rest: true})
+		made.Continues = &job.estimate.Job.ID
+	}
 	return record
+}
+
+// ContinueJob makes a specification take the input and the committed rows of another job.
+func ContinueJob(spec *rowmill.Spec, c rowmill.Continuation) {
+	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName, spec.FromJob, spec.Source = "", nil, "", "", "", "", ""
+	spec.Continue = &c
 }
 
 // A FunctionCall is the Function that a request runs: the published revision, a requested

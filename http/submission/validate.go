@@ -111,6 +111,8 @@ func (sub *Submission) listFields(job *CheckedJob) []field {
 		}},
 		{name: "truncate_rows", want: "a boolean", into: &spec.TruncateRows},
 		{name: fieldReuse, read: func() { sub.readReuse(job) }},
+		{name: fieldDeadline, read: func() { sub.readDeadline(job) }},
+		{name: fieldAdmit, read: func() { sub.readAdmit(job) }},
 		{name: "output", want: "a string", into: &sink, rule: func() error { return sub.checkSink(job, sink) }},
 		{name: "job_priority", want: "the integer " + rowmill.PriorityValues, into: &spec.Priority, rule: func() error { return spec.Priority.Validate() }},
 	}

@@ -17,7 +17,7 @@ import (
 // reschedule answers PATCH /v1/jobs/{job_id}: it changes the priority of an open job, pauses the
 // job, or ends its pause.
 func (r *resumeHandler) reschedule(c *gin.Context) (any, error) {
-	record, err := r.jobs.FindInPath(c)
+	record, err := r.Jobs.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -40,15 +40,15 @@ func (r *resumeHandler) reschedule(c *gin.Context) (any, error) {
 	record, err = r.Store.Reschedule(ctx, record.Job.ID, change)
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
-		if record, err = r.jobs.FindInPath(c); err != nil {
+		if record, err = r.Jobs.FindInPath(c); err != nil {
 			return nil, err
 		}
 		return nil, request.Errorf(http.StatusConflict, "job_over", "the job has ended with the status %s; an ended job cannot be paused, and its priority cannot change", record.Job.Status).WithField("status", record.Job.Status)
 	case err != nil:
 		return nil, err
 	}
-	r.jobs.Service.NotifyRescheduled(record)
-	return gin.H{"job": jobs.NewView(caller.PrincipalOf(c), r.jobs.WithWaitReason(&record.Job, record.Spec.Account))}, nil
+	r.Jobs.Service.NotifyRescheduled(record)
+	return gin.H{"job": jobs.NewView(caller.PrincipalOf(c), r.Jobs.WithWaitReason(&record.Job, record.Spec.Account))}, nil
 }
 
 // readSchedule reads and checks the body of a request to reschedule a job.

@@ -15,7 +15,6 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/results/archive"
@@ -32,7 +31,6 @@ const (
 // resumeHandler creates jobs that continue other jobs.
 type resumeHandler struct {
 	*Submissions
-	jobs    *jobs.Jobs
 	archive *archive.Archive
 }
 
@@ -59,7 +57,7 @@ func (r *resumeHandler) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, err := r.jobs.FindInPath(c)
+	old, err := r.Jobs.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +180,7 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 		return store.Record{}, err
 	}
 	was, spec := old.Job, old.Spec
-	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName, spec.FromJob, spec.Source = "", nil, "", "", "", "", ""
-	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows != rowsMissing, Rest: rows == rowsRest, AllowDuplicate: want.again}
+	submission.ContinueJob(&spec, rowmill.Continuation{Job: was.ID, Failed: rows != rowsMissing, Rest: rows == rowsRest, AllowDuplicate: want.again})
 	if rows == rowsRest {
 		spec.RowChoice, spec.Estimate = rowmill.RowChoice{}, false
 	}

@@ -104,7 +104,7 @@ func (s *Submissions) createSet(ctx context.Context, who caller.Principal, jobs 
 	return setAnswer(ids, warnings, repeated), nil
 }
 
-// memberIdempotency returns the key of job i of a set: that of the request for the first job.
+// memberIdempotency returns the key of job i of a request: that of the request for the first job.
 func memberIdempotency(idem *store.Idempotency, i int) *store.Idempotency {
 	if idem == nil || i == 0 {
 		return idem

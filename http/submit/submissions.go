@@ -54,17 +54,19 @@ type Submissions struct {
 	*exchange.Exchange
 	Intake  *submission.Parser
 	Quotas  *quotas.Quotas
+	Jobs    *jobs.Jobs
 	Store   store.Jobs
 	Service Service
 	KeyTTL  time.Duration // how long the service remembers an Idempotency-Key
+	JobWait time.Duration // longest wait of a request for the end of a job
 	Now     func() time.Time
 }
 
 // Route adds the routes that create jobs.
-func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *archive.Archive) {
+func (s *Submissions) Route(v1 gin.IRoutes, resultArchive *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
 	v1.POST("/sets", s.Handle(s.submitSet))
-	resumptions := &resumeHandler{s, jobs, resultArchive}
+	resumptions := &resumeHandler{s, resultArchive}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 	v1.PATCH("/jobs/:job_id", s.Handle(resumptions.reschedule))
 }
@@ -91,6 +93,9 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	body := gin.H{
 		"metadata": gin.H{"job_id": record.Job.ID, "message": message},
 		"results":  record.Job.ID,
+	}
+	if record.Job.Deadline != nil {
+		body["forecast"] = record.Job.Forecast
 	}
 	if len(record.Job.Warnings) > 0 {
 		body["warnings"] = record.Job.Warnings
@@ -152,6 +157,9 @@ func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, 
 	job, err := sub.Check(ctx, who.Account)
 	if err != nil {
 		return record, false, err
+	}
+	if job.Deadline != nil {
+		return s.createWithForecast(ctx, who, job, idem)
 	}
 	return s.Create(ctx, who, job, idem)
 }

@@ -19,6 +19,12 @@ export interface paths {
          *     afterwards. Without an Idempotency-Key, a repeated submission creates a second job. A
          *     field that occurs twice in the body is refused. Inside sampling_params and json_schema
          *     the last one wins.
+         *
+         *     With deadline, the answer takes up to 90 seconds, because it has a forecast. An estimate
+         *     runs a sample of the rows first, and stays in the list of jobs. The job then reuses the
+         *     answers of the sample. A client that gets no answer can send the submission again with
+         *     the same Idempotency-Key. A submission with a failed estimate is refused with the code
+         *     no_forecast.
          */
         post: operations["submitBatch"];
         delete?: never;
@@ -2287,6 +2293,13 @@ export interface components {
                 from: string;
                 by?: components["schemas"]["ReuseBy"];
             };
+            /** @description The time by which the job must end, such as 2026-11-27T06:00Z. It must be in the future. The answer has a forecast. A job that is late still runs. Not with limit, reuse, cost_estimate or a set. */
+            deadline?: string | null;
+            /**
+             * @description only_if_met: refuse the job with the code deadline_not_met if its forecast misses the deadline, or with no_forecast if no forecast is possible. Needs deadline.
+             * @enum {string|null}
+             */
+            admit?: "only_if_met" | null;
             /** @description The maximum number of rows to run. POST …/resume can run the other rows later. Not with cost_estimate. */
             limit?: number | null;
             /**
@@ -2682,7 +2695,22 @@ export interface components {
                 message: string;
             };
             results: components["schemas"]["JobIdentifier"];
+            /** @description Only with deadline. Null if no forecast was possible; warnings says why. */
+            forecast?: components["schemas"]["Forecast"] | null;
             warnings?: string[];
+        };
+        /** @description The end of a job, from a sample of its rows, the current servers and the other jobs of the account. */
+        Forecast: {
+            /** @description The time of the job from the end of the sample. */
+            seconds: number;
+            /** @description The time is between seconds_low and seconds_high with a probability of 80 %. */
+            seconds_low: number;
+            seconds_high: number;
+            /** @description The end of the sample plus seconds. */
+            finishes_at: components["schemas"]["Time"];
+            deadline: components["schemas"]["Time"];
+            /** @description True if finishes_at is not after deadline. seconds_high does not matter. */
+            met: boolean;
         };
         JobIdentifier: string;
         KeyIdentifier: string;
@@ -2821,6 +2849,10 @@ export interface components {
             truncate_rows?: boolean;
             /** @description The jobs that POST /v1/sets created together, in their order; absent for other jobs. */
             set?: components["schemas"]["JobIdentifier"][];
+            /** @description The time by which the job must end. Absent if there is none. */
+            deadline?: components["schemas"]["Time"];
+            /** @description The forecast at the submission. Absent without deadline, and if no forecast was possible. */
+            forecast?: components["schemas"]["Forecast"];
             /** @description The job that this one continues. */
             continues: string | null;
             /** @description The last job that continues this one. */
