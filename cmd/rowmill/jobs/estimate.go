@@ -48,16 +48,40 @@ func writeEstimate(row terminal.RowWriter, job client.Job) {
 	row("tokens in", terminal.FormatCount(e.InputTokens))
 	row("tokens out", terminal.FormatCount(e.OutputTokens)+" (estimated)")
 	if e.Seconds != nil && e.SecondsLow != nil && e.SecondsHigh != nil {
-		format := func(seconds float64) string {
-			return terminal.FormatDuration(time.Duration(seconds * float64(time.Second)))
-		}
-		row("time estimate", fmt.Sprintf("%s (%s to %s) if it starts now", format(*e.Seconds), format(*e.SecondsLow), format(*e.SecondsHigh)))
+		row("time estimate", formatRange(*e.Seconds, *e.SecondsLow, *e.SecondsHigh)+" if it starts now")
 	}
 	how := "from the input alone; no row was run"
 	if e.Method == rowmill.EstimateSampled {
 		how = fmt.Sprintf("from the answers to a sample of %s rows (%s tokens in)", terminal.FormatCount(e.SampleRows), terminal.FormatCount(e.SampleInputTokens))
 	}
 	row("method", how)
+}
+
+// formatRange formats an estimated time in seconds, with its bounds.
+func formatRange(likely, low, high float64) string {
+	format := func(seconds float64) string {
+		return terminal.FormatDuration(time.Duration(seconds * float64(time.Second)))
+	}
+	return fmt.Sprintf("%s (%s to %s)", format(likely), format(low), format(high))
+}
+
+// describeForecast returns a text for people about the forecast of a job with a deadline.
+func describeForecast(f *client.Forecast) string {
+	verdict := "after the deadline"
+	if f.Met {
+		verdict = "within the deadline"
+	}
+	return fmt.Sprintf("ends at %s, %s, after %s", terminal.FormatTime(&f.FinishesAt), verdict, formatRange(f.Seconds, f.SecondsLow, f.SecondsHigh))
+}
+
+// printAnswer prints the forecast, if there is one, and the warnings of a submission.
+func (c *jobCommands) printAnswer(forecast *client.Forecast, warnings []string) {
+	if forecast != nil {
+		c.Term.Say("forecast: %s", describeForecast(forecast))
+	}
+	for _, warning := range warnings {
+		c.Term.Say("warning: %s", warning)
+	}
 }
 
 // checkEstimateFlags returns an error if a flag is given that has no effect on an estimate.

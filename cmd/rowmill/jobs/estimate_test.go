@@ -58,6 +58,28 @@ func TestSubmitEstimate(t *testing.T) {
 	}
 }
 
+// A submission with a deadline prints the forecast of the answer, and so does the record of the job.
+func TestSubmitWithDeadline(t *testing.T) {
+	t.Parallel()
+	forecast := `"forecast":{"seconds":90.4,"seconds_low":60,"seconds_high":120,"finishes_at":"2026-11-27T05:40:00.5Z","deadline":"2026-11-27T06:00:00Z","met":true}`
+	s := newService(t, record("succeeded", `,"num_rows":1,"rows_done":1,"deadline":"2026-11-27T06:00:00Z",`+forecast))
+	s.forecast = "," + forecast
+	const text = "ends at 2026-11-27T05:40:00Z, within the deadline, after 1:30 (1:00 to 2:00)"
+	c := newCall(t, s)
+	c.stdin = "x\n"
+	c.run("submit", "-", "--detach", "--deadline", "2026-11-27T06:00Z", "--only-if-met").want(t, 0, "at most 90 seconds", "forecast: "+text, "created "+jobID)
+	if sent := s.submissions[0]; sent["deadline"] != "2026-11-27T06:00Z" || sent["admit"] != "only_if_met" {
+		t.Errorf("submitted %v", sent)
+	}
+	c.run("get", jobID).want(t, 0)
+	if got := figures(c.out.String()); !strings.Contains(got, "deadline 2026-11-27T06:00:00Z\nforecast "+text) {
+		t.Errorf("get printed\n%s", got)
+	}
+	c.run("submit", "-", "--detach", "--only-if-met").want(t, exit.Usage, "--only-if-met needs --deadline")
+	s.refuse = 409
+	c.run("submit", "-", "--detach", "--deadline", "2026-11-27T06:00Z", "--only-if-met").want(t, exit.Failure, "refused")
+}
+
 func TestEstimateWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	s := newService(t, record("pending", `,"run_type":"COST_ESTIMATE"`), record("succeeded", `,"run_type":"COST_ESTIMATE","num_rows":2,"cost_estimate":null,`+

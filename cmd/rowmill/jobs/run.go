@@ -396,7 +396,7 @@ func (r *runCommand) submitRun(ctx context.Context, api *client.Client, sources 
 		return nil, err
 	}
 	r.IdempotencyKey = state.Key
-	if ids, _, err = r.send(ctx, api); err != nil {
+	if ids, _, _, err = r.send(ctx, api); err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
 	return ids, state.setJobs(ids)

@@ -33,7 +33,8 @@ type service struct {
 	submissions []map[string]any
 	uploaded    bytes.Buffer
 	queries     []string
-	refuse      int // status of every answer, if set
+	forecast    string // of each submission, after a comma
+	refuse      int    // status of every answer, if set
 	running     bool
 	events      http.HandlerFunc // nil: no handler at the route
 	models      string           // the answer of /v1/models; empty: none
@@ -84,7 +85,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		sub["(key)"] = r.Header.Get("Idempotency-Key")
 		s.submissions = append(s.submissions, sub)
-		s.answer(w, 200, fmt.Sprintf(`{"metadata":{"job_id":%[1]q,"message":"made"},"results":%[1]q,"warnings":["max_tokens lowered"]}`, jobID))
+		s.answer(w, 200, fmt.Sprintf(`{"metadata":{"job_id":%[1]q,"message":"made"},"results":%[1]q,"warnings":["max_tokens lowered"]%[2]s}`, jobID, s.forecast))
 	case "/models", "/get-quotas":
 		answer := map[string]string{"/models": s.models, "/get-quotas": s.quotas}[path]
 		if answer == "" {

@@ -56,14 +56,14 @@ func (s *submitFlags) checkSetOutput() error {
 	return nil
 }
 
-// send submits the job, or the set of jobs.
-func (s *submitFlags) send(ctx context.Context, api *client.Client) (ids, warnings []string, err error) {
+// send submits the job, or the set of jobs. A set has no forecast.
+func (s *submitFlags) send(ctx context.Context, api *client.Client) (ids, warnings []string, forecast *client.Forecast, err error) {
 	if len(s.Variants) > 0 {
 		made, err := api.SubmitSet(ctx, s.Submission)
-		return made.Jobs, made.Warnings, err
+		return made.Jobs, made.Warnings, nil, err
 	}
 	made, err := api.Submit(ctx, s.Submission)
-	return []string{made.JobID}, made.Warnings, err
+	return []string{made.JobID}, made.Warnings, made.Forecast, err
 }
 
 // checkJoint returns an error if the flags ask for results that a joint file cannot be.

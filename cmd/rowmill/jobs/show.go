@@ -76,6 +76,10 @@ func writeJobFields(row terminal.RowWriter, job client.Job) {
 	line("continues", terminal.Deref(job.Continues))
 	line("continued by", terminal.Deref(job.ContinuedBy))
 	line("results in", job.Output)
+	line("deadline", terminal.FormatTime(job.Deadline))
+	if job.Forecast != nil {
+		line("forecast", describeForecast(job.Forecast))
+	}
 	if job.Reuse != nil {
 		line("reuses rows of", job.Reuse.From+", by "+string(job.Reuse.By))
 	}

@@ -38,18 +38,19 @@ const (
 // submitFlags holds the values of the flags of `rowmill jobs submit`.
 type submitFlags struct {
 	client.Submission
-	models  []string // more than one: a set of jobs on one input
-	prompt  string
-	run     string // file with the definition of a Function
-	system  string
-	schema  string
-	params  []string
-	dedup   bool
-	reuse   client.Reuse
-	kind    string
-	detach  bool
-	timeout time.Duration
-	save    resultFlags
+	models    []string // more than one: a set of jobs on one input
+	prompt    string
+	run       string // file with the definition of a Function
+	system    string
+	schema    string
+	params    []string
+	dedup     bool
+	reuse     client.Reuse
+	kind      string
+	detach    bool
+	onlyIfMet bool
+	timeout   time.Duration
+	save      resultFlags
 }
 
 func (c *jobCommands) submit() *cobra.Command {
@@ -105,6 +106,10 @@ With --reuse NAME the job reuses the answers to equal rows of finished jobs with
 name and the same settings, and runs only the other rows. Give --name NAME too, so that
 the next job can reuse this one. --reuse JOB reuses the answers of one job.
 
+With --deadline the service runs a sample of up to 100 rows first, and the command prints
+when the job would end. A late job still runs; with --only-if-met the service refuses a
+job that would be late, and the exit code is 1.
+
 With --estimate the service runs a sample of up to 100 rows, and the command
 prints the cost of all rows with bounds. An estimate costs nothing. rowmill jobs
 resume JOB --rows rest then runs all rows, and keeps the answers of the sample.
@@ -134,6 +139,8 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows, for URLs and for sources, else 0")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a new key)")
+	flags.StringVar(&s.Deadline, "deadline", "", "time by which the job must end, such as 2026-11-27T06:00Z: print a forecast first")
+	flags.BoolVar(&s.onlyIfMet, "only-if-met", false, "with --deadline: create the job only if its forecast meets the deadline")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.addFlags(cmd, "")
@@ -150,6 +157,11 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 			s.Reuse = &s.reuse
 		} else if flags.Changed("reuse-by") {
 			return exit.WithCode(exit.Usage, errors.New("--reuse-by needs --reuse"))
+		}
+		if s.onlyIfMet && s.Deadline == "" {
+			return exit.WithCode(exit.Usage, errors.New("--only-if-met needs --deadline"))
+		} else if s.onlyIfMet {
+			s.Admit = "only_if_met"
 		}
 		if s.Estimate {
 			if err := s.checkEstimateFlags(); err != nil {
@@ -196,7 +208,10 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 	if s.IdempotencyKey == "" {
 		s.IdempotencyKey = uuid.NewString()
 	}
-	ids, warnings, err := s.send(ctx, api)
+	if s.Deadline != "" {
+		c.Term.Say("the service runs a sample of the rows for the forecast, for at most 90 seconds")
+	}
+	ids, warnings, forecast, err := s.send(ctx, api)
 	if err != nil {
 		if ctx.Err() != nil || client.Temporary(err) {
 			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", shellQuote(s.IdempotencyKey))
@@ -204,9 +219,7 @@ func (c *jobCommands) runSubmit(ctx context.Context, api *client.Client, source 
 		return fmt.Errorf("submit: %w", err)
 	}
 	created()
-	for _, warning := range warnings {
-		c.Term.Say("warning: %s", warning)
-	}
+	c.printAnswer(forecast, warnings)
 	for _, id := range ids {
 		c.Term.Say("created %s, see %s", id, consoleAddress(api, id))
 	}
