@@ -92,6 +92,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
         {counted && <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />}
       </div>
       {!job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
+      {job.deadline && <Deadline job={job} progress={p} />}
       <SimulatedAnswer output={first.data?.rows[0]?.output} />
       <ContinuedBy job={job} />
       <Facts
@@ -118,6 +119,20 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
         ]}
       />
     </Card>
+  )
+}
+
+// Deadline shows the deadline of a job beside its forecast, and warns if the job is late or will be late.
+function Deadline({ job, progress: p }: { job: Job; progress?: Progress }) {
+  const left = !over(job.status) && p?.eta_seconds != null ? p.eta_seconds : undefined
+  const expected = left === undefined ? (job.forecast?.finishes_at ?? '') : new Date(Date.now() + left * 1000).toISOString()
+  const end = job.datetime_completed ?? new Date(Math.max(Date.now(), Date.parse(expected) || 0)).toISOString()
+  const late = Date.parse(end) > Date.parse(job.deadline!)
+  return (
+    <p className={late ? 'warning' : 'small'}>
+      Deadline {time(job.deadline)}, forecast {job.forecast ? time(job.forecast.finishes_at) : 'none'}
+      {late && (job.datetime_completed ? `. The job ended at ${time(end)}.` : left === undefined ? '. The job will be late.' : `. The job will probably end at ${time(end)}.`)}
+    </p>
   )
 }
 

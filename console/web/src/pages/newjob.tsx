@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 import { Button, Checkbox, NativeSelect, Tabs, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
-import { get, send } from '../api/client'
+import { ApiError, get, send } from '../api/client'
 import { useGet, useMe } from '../api/hooks'
 import type { Fn, Job, Model, Quota, Row, Submitted, SubmittedSet } from '../api/types'
 import { dropDrafts, useDraft } from '../lib/draft'
@@ -14,7 +14,7 @@ import { compareHref } from '../parts/comparewith'
 import { Code } from '../parts/copy'
 import { Estimated, useEstimate } from '../parts/estimate'
 import { nameSize, priorityName } from '../parts/job'
-import { beyond, blank, countRows, json, marksField, messagesAt, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
+import { beyond, blank, countRows, deadlineOf, json, marksField, messagesAt, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
 import { Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
@@ -73,7 +73,7 @@ export default function NewJob() {
 
   const [, go] = useLocation()
   const single = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
-  const body = useMemo(() => withModels(single, form.others ?? []), [single, form.others])
+  const body = useMemo(() => ({ ...withModels(single, form.others ?? []), ...deadlineOf(form) }), [single, form.others, form.deadline, form.onlyIfMet])
   const path = others.length > 0 ? '/v1/sets' : '/v1/batch-inference'
   const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
   const problem = (!fn && schemaError(form.schema)) || json(form.params).error || (fn && form.source === 'rows' && rowsOf(form.rows, true) === null)
@@ -81,9 +81,10 @@ export default function NewJob() {
   const refuse = (e: Error) => setRefusal({ e, body })
   const tests = useTestRuns<Form>(`${draft}:tests`, single, form, refuse)
   const estimate = useEstimate(body, refuse)
-  const tested = others.length > 0 ? undefined : tests.done
+  const tested = others.length > 0 || form.deadline ? undefined : tests.done
   const rest = tested?.input_rows != null && tested.input_rows > (tested.num_rows ?? 0) ? tested : undefined
-  const once = useMemo(randomID, [body, rest?.job_id]) // another click after a lost answer makes no second job
+  const conflict = refusal?.e instanceof ApiError && refusal.e.status === 409 && refusal
+  const once = useMemo(randomID, [body, rest?.job_id, conflict]) // another click after a lost answer makes no second job, and after a missed deadline a new forecast
   const submit = useMutation({
     mutationFn: () =>
       rest
@@ -144,7 +145,7 @@ export default function NewJob() {
               </>
             )}
             <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
-            <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description || form.noCut)}>
+            <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description || form.noCut || form.deadline)}>
               <div className="fields">
                 <NativeSelect
                   label="Priority"
@@ -168,8 +169,17 @@ export default function NewJob() {
                   ]}
                 />
                 <TextInput label="Output column" placeholder="the id of the job" maxLength={256} value={form.output} onChange={(e) => set({ output: e.currentTarget.value })} />
+                <TextInput
+                  label="Deadline"
+                  type="datetime-local"
+                  description="Before the job starts, the service runs a sample and says when the job will end."
+                  value={form.deadline}
+                  onChange={(e) => set({ deadline: e.currentTarget.value })}
+                  error={messagesAt(refused, 'deadline')}
+                />
                 <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
               </div>
+              {form.deadline && <Checkbox label="Create the job only if the forecast meets the deadline" checked={!!form.onlyIfMet} onChange={(e) => set({ onlyIfMet: e.currentTarget.checked })} />}
               <Checkbox label="Cut rows that are too long for the model. Otherwise such a row fails the job." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
               <Textarea
                 label="Sampling parameters"
@@ -216,7 +226,7 @@ export default function NewJob() {
             </Button>
           )}
           <span className="small">
-            {lacks || (others.length > 0 ? 'A test run uses only the first model. To estimate the cost, choose one model.' : rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
+            {lacks || (submit.isPending && form.deadline && 'A sample of the rows runs, for at most 90 seconds.') || (others.length > 0 ? 'A test run uses only the first model. To estimate the cost, choose one model.' : rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
           </span>
         </div>
       </form>

@@ -15,7 +15,7 @@ import { ContinuedBy } from './retry'
 // useEstimate asks the node for the cost of a submission with all rows.
 export function useEstimate(body: object, refused: (e: Error) => void) {
   const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }), { quiet: marksField })
+  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, deadline: null, admit: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }), { quiet: marksField })
   const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
   const job = id ? estimate.data?.job : undefined
   const waiting = start.isPending || (!!id && !(job && over(job.status)))

@@ -40,12 +40,14 @@ export type Form = {
   description: string
   priority: string
   equal: string
+  deadline: string // local time by which the job must end; empty for none
+  onlyIfMet?: boolean // no job that misses the deadline
   seen?: Peek // the file
 }
 
 export const blank: Form = {
   source: 'rows', rows: '', url: '', fileID: '', job: '', jobName: '', column: '', prompt: '', idColumn: '', chats: false, keep: false, limit: '', sample: 'first', model: '', system: '', schema: '', params: '',
-  output: '', name: '', fileName: '', description: '', priority: '', equal: '',
+  output: '', name: '', fileName: '', description: '', priority: '', equal: '', deadline: '',
 }
 
 // nextName returns the name of another run of a job: "X (2)" after "X".
@@ -118,7 +120,11 @@ export const messagesAt = (e: Error | undefined, field: string) =>
   e instanceof ApiError ? e.fields.filter((f) => new RegExp(`^(variants\\[0\\]\\.)?${field}\\b`).test(f.field)).map((f) => f.message.replace(/^(?=[a-z])/, 'It ')).join(' ') : ''
 
 // marksField reports whether the form shows a refusal at a field.
-export const marksField = (e: Error | undefined) => !!messagesAt(e, 'json_schema') || !!messagesAt(e, 'sampling_params')
+export const marksField = (e: Error | undefined) => ['json_schema', 'sampling_params', 'deadline'].some((field) => !!messagesAt(e, field))
+
+// deadlineOf returns the fields of a submission with a deadline.
+export const deadlineOf = (f: Form) =>
+  f.deadline ? { deadline: new Date(f.deadline).toISOString(), ...(f.onlyIfMet ? { admit: 'only_if_met' } : {}) } : {}
 
 const placeholder = /\{\{\s*(.*?)\s*\}\}/g
 
