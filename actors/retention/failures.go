@@ -8,7 +8,8 @@ import (
 
 // A removal or a cleanup that failed is retried after firstBackoff. Each further failure
 // doubles the wait, up to maxBackoff. If an access key lacks a right or a disk is broken,
-// removals fail for hours, and the retries should cost little.
+// removals fail for hours, and the retries should cost little. A removal that waits for an open
+// job (errNeeded) is retried likewise.
 const (
 	firstBackoff = time.Minute
 	maxBackoff   = 6 * time.Hour

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -248,30 +249,39 @@ func (j *Janitor) listExpiringAccounts(ctx context.Context, today time.Time) (li
 }
 
 // expireAccountJobs removes the data of up to limit jobs of the account in at. It skips jobs
-// that failed recently. done is the number of jobs that it tried, and err is the first
-// error.
+// that failed recently, and jobs whose data an open job reads. done is the number of jobs that
+// it tried, and err is the first error.
 func (j *Janitor) expireAccountJobs(ctx context.Context, at expiringAccount, limit int, now time.Time) (done, failed int, err error) {
 	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.count(at.account))
 	if err != nil {
 		return 0, 0, err
 	}
 	j.failures.forgetUnlisted(at.account, jobs)
+	jobs = slices.DeleteFunc(jobs, func(id string) bool { return j.failures.isExpiryBackingOff(at.account, id, j.Running()) })
+	if jobs = jobs[:min(limit, len(jobs))]; len(jobs) == 0 {
+		return 0, 0, nil
+	}
+	needed, err := j.neededJobs(ctx, at.account, now)
+	if err != nil {
+		return 0, 0, err
+	}
 	for _, id := range jobs {
-		if done == limit {
-			break
+		removeErr := errNeeded
+		if !needed[id] {
+			removeErr = j.removeJobData(ctx, id, now)
 		}
-		if j.failures.isExpiryBackingOff(at.account, id, j.Running()) {
+		if removeErr == nil {
 			continue
 		}
-		done++
-		if removeErr := j.removeJobData(ctx, id, now); removeErr != nil {
-			j.failures.recordFailure(at.account, id, j.Running())
-			if failed++; failed == 1 {
-				err = removeErr
-			}
+		j.failures.recordFailure(at.account, id, j.Running())
+		if errors.Is(removeErr, errNeeded) {
+			continue
+		}
+		if failed++; failed == 1 {
+			err = removeErr
 		}
 	}
-	return done, failed, err
+	return len(jobs), failed, err
 }
 
 // removeJobData removes the data of a job. It changes the record first, so that new requests

@@ -30,19 +30,33 @@ func (j *Janitor) tidyJobs(ctx context.Context, now, today time.Time) (more bool
 			continue
 		}
 		tried++
-		if err := j.tidyJob(ctx, id, now); err != nil {
+		err := j.tidyJob(ctx, id, now)
+		if err == nil {
+			continue
+		}
+		j.failures.recordFailure(due, id, j.Running())
+		if !errors.Is(err, errNeeded) {
 			errs = append(errs, fmt.Errorf("clean up after job %s: %w", id, err))
-			j.failures.recordFailure(due, id, j.Running())
 		}
 	}
 	return tried >= j.Batch, errors.Join(errs...)
 }
 
-// tidyJob cleans up after one job, or finishes the removal of its data.
+// tidyJob cleans up after one job, or finishes the removal of its data. It returns errNeeded if the time
+// of the job's input has ended, but an open job reads the input.
 func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
 	rec, err := j.Store.Get(ctx, id)
 	if err == nil && rec.DataRemoved != nil {
 		return j.removeJobData(ctx, id, now)
+	}
+	if err == nil && rec.InputUntil != nil {
+		needed, err := j.neededJobs(ctx, rec.Spec.Account, now)
+		if err != nil {
+			return err
+		}
+		if needed[id] {
+			return errNeeded
+		}
 	}
 	return j.Tidy(ctx, id)
 }
