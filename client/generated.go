@@ -868,7 +868,7 @@ type CompareJobsParams struct {
 	// Jobs The ids of two to four different jobs, separated by commas. An estimate has no rows to compare.
 	Jobs ComparedJobs `form:"jobs" json:"jobs"`
 
-	// Offset The number of the first row.
+	// Offset How many of the rows that all jobs have to leave out before the first row.
 	Offset int64 `form:"offset,omitempty" json:"offset,omitempty"`
 	Limit  int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -902,7 +902,9 @@ type ComparedRow struct {
 
 	// Outputs In the order of the jobs.
 	Outputs []ComparedOutput `json:"outputs"`
-	Row     int64            `json:"row"`
+
+	// Row The number of the row in the first job. With a random sample, a row has another number in each job.
+	Row int64 `json:"row"`
 
 	// SameInput False if the first 16 KiB of two jobs' inputs differ.
 	SameInput bool `json:"same_input"`
@@ -914,8 +916,11 @@ type ComparedRows struct {
 	Jobs []ComparedJob `json:"jobs"`
 
 	// NextOffset The offset of the next page; null at the last row.
-	NextOffset *int64        `json:"next_offset"`
-	Rows       []ComparedRow `json:"rows"`
+	NextOffset *int64 `json:"next_offset"`
+
+	// NumRows Rows that all jobs have.
+	NumRows int64         `json:"num_rows"`
+	Rows    []ComparedRow `json:"rows"`
 }
 
 // ComparedProperty is a part of SummarizeComparison.
@@ -950,8 +955,10 @@ type ComparisonSummary struct {
 	Equal int64 `json:"equal"`
 
 	// Jobs In the order of the query.
-	Jobs    []ComparedJob `json:"jobs"`
-	NumRows int64         `json:"num_rows"`
+	Jobs []ComparedJob `json:"jobs"`
+
+	// NumRows Rows that all jobs have.
+	NumRows int64 `json:"num_rows"`
 
 	// Pending Rows that are pending in a job.
 	Pending    int64              `json:"pending"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 )
 
@@ -116,6 +118,82 @@ func TestCompare_OfRunningJobsComesFromTheirParts(t *testing.T) {
 	w.wantSummary(`{"counted":20,"different":1,"different_inputs":0,"equal":1,"num_rows":20,"pending":18,"properties":[{"confusion":[[0,0,0],[0,1,0],[1,0,0]],"counts":[[0,1,1],[1,1,0]],"equal":1,"property":"","rows":2,"values":["Z","y","z"]}]}`, ids...)
 }
 
+// chosenRows returns the numbers of the rows that a job with a limit runs of n rows.
+func (w *world) chosenRows(id string, n int64) []uint32 {
+	record := w.record(id)
+	return shard.ChooseRows(&record.Spec, n).ToArray()
+}
+
+// limited returns a job that ran some rows of an input with n rows. choice is the JSON of limit and sample.
+// Without outputs, the output of a row is its number in the input.
+func (w *world) limited(choice string, n int64, outputs ...string) string {
+	w.Helper()
+	id := w.submitted(`{"inputs":["a"` + strings.Repeat(`,"a"`, int(n)-1) + `],` + choice + `}`)
+	if outputs == nil {
+		for _, number := range w.chosenRows(id, n) {
+			outputs = append(outputs, fmt.Sprint(number))
+		}
+	}
+	w.succeed(w.start(id, int64(len(outputs))), answers(outputs...))
+	return id
+}
+
+func TestCompare_RowsThatAllJobsHave(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	all := w.succeeded(one, answers("0", "1", "2", "3", "4", "5"))
+	first := w.limited(`"limit":2`, 6, "0", "x")
+	w.wantCompared([]string{all, first}, "", "0=0|0 1≠1|x", nil)
+	w.wantCompared([]string{first, all}, "limit=1", "0=0|0", 1.0)
+	w.wantSummary(`{"counted":2,"different":1,"different_inputs":0,"equal":1,"num_rows":2,"pending":0,"properties":[{"confusion":[[1,0,0],[0,0,1],[0,0,0]],"counts":[[1,1,0],[1,0,1]],"equal":1,"property":"","rows":2,"values":[0,1,"x"]}]}`, all, first)
+	if got := w.get("/v1/jobs/compare?jobs=" + all + "," + first).want(200).json()["num_rows"]; got != 2.0 {
+		t.Errorf("%v rows, want 2", got)
+	}
+	w.get("/v1/jobs/compare/results?jobs="+all+","+first).wantError(409, "different_rows", "job "+all+" has 6 rows and all jobs have only 2 of these rows")
+}
+
+func TestCompare_RowsOfRandomSamples(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	const n = 2000
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprint(i)
+	}
+	all, few := w.succeeded(one, answers(texts...)), w.limited(`"limit":3,"sample":"random","sampling_params":{"seed":1}`, n)
+	many, head := w.limited(`"limit":1500,"sample":"random","sampling_params":{"seed":2}`, n), w.limited(`"limit":600`, n)
+	outputs := map[string][]string{all: texts}
+	for _, id := range []string{few, many, head} {
+		for _, number := range w.chosenRows(id, n) {
+			outputs[id] = append(outputs[id], texts[number])
+		}
+	}
+	for _, ids := range [][]string{{all, few}, {few, all}, {many, all, few}, {many, head}, {head, many, all}, {all, many}} {
+		var common []string
+		for _, text := range texts {
+			if !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(outputs[id], text) }) {
+				common = append(common, text)
+			}
+		}
+		var got []string
+		for offset := any(0.0); offset != nil; {
+			body := w.get(fmt.Sprintf("/v1/jobs/compare?limit=1000&offset=%v&jobs=%s", offset, strings.Join(ids, ","))).want(200).json()
+			for _, r := range body["rows"].([]any) {
+				row := r.(map[string]any)
+				output := row["outputs"].([]any)[0].(map[string]any)["output"].(string)
+				if number := int(row["row"].(float64)); row["different"] != false || outputs[ids[0]][number] != output {
+					t.Errorf("row %d: %v", number, row)
+				}
+				got = append(got, output)
+			}
+			offset = body["next_offset"]
+		}
+		if diff := cmp.Diff(common, got); diff != "" || len(common) == 0 {
+			t.Errorf("%d common rows (-want +got):\n%s", len(common), diff)
+		}
+	}
+}
+
 func TestCompare_InputsThatDiffer(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -213,6 +291,7 @@ func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {
 	w := setup(t)
 	a, b := w.succeeded(one, answers("x", "y")), w.succeeded(one, answers("x", "y"))
 	other, estimate, uncounted := w.succeeded(one, answers("x")), w.submitted(`{"inputs":["a","b"],"cost_estimate":true}`), w.submitted(`{"inputs":["a","b"]}`)
+	limited := w.limited(`"limit":1`, 3, "x")
 	removed := w.succeeded(one, answers("x", "y"))
 	w.do("DELETE", "/v1/jobs/"+removed+"/data", "").want(200)
 	foreign := *w
@@ -224,7 +303,8 @@ func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {
 		compare(a, b, other, estimate, removed).wantField("jobs", "has 5 ids")
 		compare(a, b, a).wantField("jobs", "has the id "+a+" twice")
 		compare(a, "job-none").wantError(404, "job_not_found", "job-none")
-		compare(a, other).wantError(409, "different_num_rows", fmt.Sprintf("job %s has 2 rows and job %s has 1", a, other))
+		compare(a, other).wantError(409, "different_num_rows", fmt.Sprintf("the input of job %s has 2 rows and the input of job %s has 1", a, other))
+		compare(a, b, limited).wantError(409, "different_num_rows", fmt.Sprintf("the input of job %s has 2 rows and the input of job %s has 3", a, limited))
 		compare(a, estimate).wantError(409, "no_results", "estimate")
 		compare(a, uncounted).wantError(409, "no_rows", "not counted")
 		if got := compare(a, removed).wantError(410, "results_expired", "").json()["job_id"]; got != removed {

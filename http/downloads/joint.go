@@ -2,10 +2,12 @@ package downloads
 
 import (
 	"bufio"
+	"net/http"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
@@ -19,6 +21,15 @@ func (d *Downloads) sendJoint(c *gin.Context) error {
 	records, err := d.Jobs.FindCompared(c, &p, func(record store.Record) error { return request.CheckHasResults(record, results.FileVariant{}) })
 	if err != nil {
 		return err
+	}
+	rows, err := jobs.FindCommonRows(records)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if n := *record.Job.NumRows; n != rows.N {
+			return request.Errorf(http.StatusConflict, "different_rows", "job %s has %d rows and all jobs have only %d of these rows; one file needs jobs with the same rows, so download the results of each job", record.Job.ID, n, rows.N)
+		}
 	}
 	var files []results.JointFile
 	for i, record := range records {

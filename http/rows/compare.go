@@ -29,9 +29,9 @@ const (
 	maxPageBytes = 32 << 20
 	// decimalSize is the usual length of a number of an embedding in JSON.
 	decimalSize = 12
-	// maxWholeReads limits how many outputs a request reads one by one, because they are longer
-	// than in a preview.
-	maxWholeReads = 2_000
+	// maxExtraReads limits the reads of a request of outputs that are longer than in a preview, and of
+	// rows of a random sample that are far apart.
+	maxExtraReads = 2_000
 )
 
 // comparedJob is a job in a comparison.
@@ -80,7 +80,7 @@ func (r *Rows) compare(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	total := all.numRows()
+	total := all.rows.N
 	rows, size, end := []comparedRow{}, 0, min(total, offset+limit)
 	if onlyDifferent {
 		end = min(total, offset+maxRowsRead)
@@ -95,7 +95,7 @@ func (r *Rows) compare(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := gin.H{"jobs": r.viewCompared(c, all.records), "rows": rows, "next_offset": nil}
+	body := gin.H{"jobs": r.viewCompared(c, all.records), "num_rows": total, "rows": rows, "next_offset": nil}
 	if next < total {
 		body["next_offset"] = next
 	}
@@ -111,7 +111,7 @@ func (r *Rows) summarize(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	counts := newAgreement(len(all.records))
-	next, err := all.each(c.Request.Context(), 0, min(all.numRows(), maxRowsCounted), func(row *jointRow) bool {
+	next, err := all.each(c.Request.Context(), 0, min(all.rows.N, maxRowsCounted), func(row *jointRow) bool {
 		counts.add(row)
 		return true
 	})
@@ -119,7 +119,7 @@ func (r *Rows) summarize(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	return gin.H{
-		"jobs": r.viewCompared(c, all.records), "num_rows": all.numRows(), "counted": next,
+		"jobs": r.viewCompared(c, all.records), "num_rows": all.rows.N, "counted": next,
 		"equal": counts.equal, "different": counts.different, "pending": counts.pending, "different_inputs": counts.differentInputs, "properties": counts.views(),
 	}, nil
 }
@@ -128,41 +128,70 @@ func (r *Rows) summarize(c *gin.Context) (any, error) {
 type comparison struct {
 	*archive.Archive
 	records    []store.Record
-	wholeReads int // number of outputs that were read one by one
+	rows       jobs.CommonRows
+	extraReads int // reads of single outputs, and of rows that do not follow the rows before
 }
 
 // openComparison finds the jobs in the query. It refuses jobs that cannot be compared.
 func (r *Rows) openComparison(c *gin.Context, p *request.Problems) (*comparison, error) {
 	found, err := r.Jobs.FindCompared(c, p, func(record store.Record) error { return request.CheckHasPartialRows(record, results.FileVariant{}) })
-	return &comparison{Archive: r.Archive, records: found}, err
+	if err != nil {
+		return nil, err
+	}
+	common, err := jobs.FindCommonRows(found)
+	return &comparison{Archive: r.Archive, records: found, rows: common}, err
 }
 
-// numRows returns the number of rows, which is the same for all jobs.
-func (a *comparison) numRows() int64 { return *a.records[0].Job.NumRows }
-
-// each calls visit for the rows from from (included) to to (excluded), until visit returns
-// false or too many outputs were read one by one. next is the index of the next row.
+// each calls visit for the common rows from from (included) to to (excluded), until visit returns
+// false or there were too many extra reads. next is the index of the next common row.
 func (a *comparison) each(ctx context.Context, from, to int64, visit func(*jointRow) bool) (next int64, err error) {
 	for next = from; next < to; {
 		columns, rows := make([][]*results.PreviewRow, len(a.records)), min(rowsAtOnce, to-next)
-		for i, record := range a.records {
-			found, err := a.ReadPreview(ctx, record, next, rows)
-			if err != nil {
+		for i := range a.records {
+			if columns[i], err = a.readColumn(ctx, i, next, rows); err != nil {
 				return next, err
 			}
-			a.records[i], columns[i], rows = found.Record, found.Rows, int64(len(found.Rows))
+			rows = int64(len(columns[i]))
 		}
 		for i := range rows {
-			row, err := a.join(ctx, next, columns, i)
+			row, err := a.join(ctx, a.rows.Number(0, next), columns, i)
 			if err != nil {
 				return next, err
 			}
-			if next++; !visit(row) || a.wholeReads >= maxWholeReads {
+			if next++; !visit(row) || a.extraReads >= maxExtraReads {
 				return next, nil
 			}
 		}
 	}
 	return next, nil
+}
+
+// readColumn reads at most n common rows of a job, from row from on. It reads all rows between two
+// rows that are near each other, too.
+func (a *comparison) readColumn(ctx context.Context, job int, from, n int64) (column []*results.PreviewRow, err error) {
+	for int64(len(column)) < n {
+		next := from + int64(len(column))
+		first, last := a.rows.Number(job, next), next
+		for last+1 < from+n && a.rows.Number(job, last+1)-first < rowsAtOnce {
+			last++
+		}
+		found, err := a.ReadPreview(ctx, a.records[job], first, a.rows.Number(job, last)-first+1)
+		if err != nil {
+			return nil, err
+		}
+		a.records[job] = found.Record
+		if len(column) > 0 {
+			a.extraReads++
+		}
+		for i := next; i <= last; i++ {
+			at := a.rows.Number(job, i) - first
+			if at >= int64(len(found.Rows)) {
+				return column, nil
+			}
+			column = append(column, found.Rows[at])
+		}
+	}
+	return column, nil
 }
 
 // viewCompared returns the jobs of a comparison for an answer.

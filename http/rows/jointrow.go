@@ -68,7 +68,7 @@ func (a *comparison) readOutcome(ctx context.Context, j int, found *results.Prev
 	o = outcome{status: rowDone, output: found.Output}
 	text, isText := found.Output.(string)
 	if isText && isShortened(found, text) {
-		a.wholeReads++
+		a.extraReads++
 		whole, err := a.ReadRow(ctx, a.records[j], found.Row)
 		if err != nil {
 			return o, err

@@ -34,7 +34,8 @@ func (c *jobCommands) compare() *cobra.Command {
 		Use:   "compare JOB JOB...",
 		Short: "Compare two to four jobs on one input",
 		Long: `Compare two to four jobs on one input: their cost, tokens and time, how many of their
-rows are equal, and rows with different outputs side by side.
+rows are equal, and rows with different outputs side by side. If a job has a limit, only
+the rows that all jobs have are compared.
 
 JSON is compared by its value, not by its text. For properties of the outputs with at most
 20 different values, VALUES has each value with its number of rows in each job.
@@ -129,6 +130,13 @@ func (c *jobCommands) printComparison(w io.Writer, summary *client.ComparisonSum
 	names := nameJobs(summary.Jobs)
 	if n := summary.DifferentInputs; n > 0 {
 		fmt.Fprintf(w, "warning: the inputs of the jobs differ in %s of %s rows; the answers of these rows cannot be compared\n\n", terminal.FormatCount(n), terminal.FormatCount(summary.Counted))
+	}
+	if slices.ContainsFunc(summary.Jobs, func(job client.ComparedJob) bool { return job.NumRows != summary.NumRows }) {
+		all := "both"
+		if len(names) > 2 {
+			all = "all"
+		}
+		fmt.Fprintf(w, "Compares the %s rows that %s jobs have.\n\n", terminal.FormatCount(summary.NumRows), all)
 	}
 	err := terminal.WriteTable(w, func(row terminal.RowWriter) {
 		row(append([]string{""}, names...)...)

@@ -136,7 +136,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(s.content))
 	case "/jobs/compare/summary":
 		job := `{"job_id":%q,"name":%s,"num_rows":3}`
-		s.answer(w, 200, `{"jobs":[`+fmt.Sprintf(job, "job-a", `"same"`)+","+fmt.Sprintf(job, "job-b", `"same"`)+","+fmt.Sprintf(job, "job-c", `"other"`)+`]}`)
+		s.answer(w, 200, `{"jobs":[`+fmt.Sprintf(job, "job-a", `"same"`)+","+fmt.Sprintf(job, "job-b", `"same"`)+","+fmt.Sprintf(job, "job-c", `"other"`)+`],"num_rows":3}`)
 	case "/jobs/compare":
 		row := `{"row":%d,"input":%s,"cut":%t,"same_input":true,"outputs":[{"status":"done","output":%s},{"status":"failed","output":null,"code":"c"},{"status":"done","output":[1.5]}]}`
 		page := `"rows":[` + fmt.Sprintf(row, 0, `"a, \"b\""`, false, `"x\ny"`) + "," + fmt.Sprintf(row, 1, "null", true, `""`) + `],"next_offset":2`

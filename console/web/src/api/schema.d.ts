@@ -133,7 +133,8 @@ export interface paths {
         };
         /**
          * Compare the rows of two to four jobs on one input
-         * @description The jobs must have the same number of rows. JSON is compared by its value, not by its
+         * @description Compares the rows that all jobs have: a job with a limit has some rows of its input only. The
+         *     inputs must have the same number of rows. JSON is compared by its value, not by its
          *     text. The answer of a reasoning model is compared and shown without the reasoning.
          */
         get: operations["compareJobs"];
@@ -154,8 +155,8 @@ export interface paths {
         };
         /**
          * Count the equal rows of two to four jobs on one input
-         * @description Counts up to 100,000 rows; fewer if many outputs are longer than 16 KiB. counted says how
-         *     many. The property "" is the whole output if it is not a JSON object. Only properties with
+         * @description Counts up to 100,000 rows; fewer if many outputs are longer than 16 KiB, or if a random sample
+         *     is far apart in another job. counted says how many. The property "" is the whole output if it is not a JSON object. Only properties with
          *     at most 20 different values are listed: booleans, numbers, texts of up to 200 bytes, and null for a property that is absent.
          */
         get: operations["summarizeComparison"];
@@ -176,7 +177,7 @@ export interface paths {
         };
         /**
          * Download the results of two to four jobs on one input as one Parquet file
-         * @description Rows are in the order of the input. The columns are those of the first job's results with
+         * @description All jobs must have the same rows. Rows are in the order of the input. The columns are those of the first job's results with
          *     include_inputs and columns=*, and then one output column for each job: its output_name, or
          *     its id if another column has that name. A failed row has no output.
          */
@@ -3549,7 +3550,7 @@ export interface operations {
             query: {
                 /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
                 jobs: components["parameters"]["ComparedJobs"];
-                /** @description The number of the first row. */
+                /** @description How many of the rows that all jobs have to leave out before the first row. */
                 offset?: number;
                 limit?: number;
                 /** @description true: only rows with different outputs. A request reads at most 10,000 rows, so a page may be empty although more follow: read until next_offset is null. Anything Go's strconv.ParseBool accepts. */
@@ -3571,7 +3572,10 @@ export interface operations {
                     "application/json": {
                         /** @description In the order of the query. */
                         jobs: components["schemas"]["ComparedJob"][];
+                        /** @description Rows that all jobs have. */
+                        num_rows: number;
                         rows: {
+                            /** @description The number of the row in the first job. With a random sample, a row has another number in each job. */
                             row: number;
                             /** @description The input of the first job that has the row; null while all jobs lack it. */
                             input: string | null;
@@ -3629,6 +3633,7 @@ export interface operations {
                     "application/json": {
                         /** @description In the order of the query. */
                         jobs: components["schemas"]["ComparedJob"][];
+                        /** @description Rows that all jobs have. */
                         num_rows: number;
                         /** @description The rows that were read, from the first row on. */
                         counted: number;

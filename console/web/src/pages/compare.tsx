@@ -56,10 +56,11 @@ function Comparison({ jobs }: { jobs: string }) {
               The inputs of these jobs differ in {number(s.different_inputs)} of {plural(s.counted, 'row')}. The answers of these rows cannot be compared.
             </p>
           )}
+          {s.jobs.some((j) => j.num_rows !== s.num_rows) && <p role="note">Compares the {plural(s.num_rows, 'row')} that {s.jobs.length === 2 ? 'both' : 'all'} jobs have.</p>}
           <Heads jobs={s.jobs} />
           <Agreement summary={s} />
           <Prompts jobs={s.jobs} />
-          <Rows jobs={s.jobs} ids={jobs} />
+          <Rows summary={s} ids={jobs} />
         </Page>
       )}
     </Load>
@@ -185,7 +186,7 @@ function useParameter() {
   return [search, set] as const
 }
 
-function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
+function Rows({ summary: { jobs, num_rows }, ids }: { summary: ComparisonSummary; ids: string }) {
   const [search, set] = useParameter()
   const every = useEvery(30_000)
   const running = !jobs.every((j) => over(j.status))
@@ -198,7 +199,7 @@ function Rows({ jobs, ids }: { jobs: ComparedJob[]; ids: string }) {
     if (nothing && pages.hasNextPage && !pages.isFetchingNextPage) void pages.fetchNextPage()
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
-    <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded') && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
+    <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded' && j.num_rows === num_rows) && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
       <Switch label="Only different rows" checked={different} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '')} />
       <Load query={pages}>
         {() => (

@@ -14,7 +14,8 @@ export const compareHref = (...ids: string[]) => `/jobs/compare?jobs=${ids.join(
 // compareJobs is compareHref with the older jobs first, so that a difference shows what the newer job changed.
 export const compareJobs = (...jobs: Job[]) => compareHref(...jobs.toSorted((a, b) => Date.parse(a.datetime_created) - Date.parse(b.datetime_created)).map((j) => j.job_id))
 
-// CompareWith offers jobs with as many rows as a job, first the jobs on the same input.
+// CompareWith offers jobs on an input with as many rows as the input of a job, or with as many rows, first
+// the jobs on the same input.
 export function CompareWith({ job }: { job: Job }) {
   const [open, { open: ask, close }] = useDisclosure()
   if (!job.num_rows) return null
@@ -28,6 +29,8 @@ export function CompareWith({ job }: { job: Job }) {
   )
 }
 
+const inputRows = (j: Job) => j.input_rows ?? j.num_rows
+
 function Others({ job }: { job: Job }) {
   const newest = useGet<JobPage>('/v1/list-jobs?limit=100')
   const line = new Set([job.input_of, job.continues, job.continued_by, ...(job.set ?? [])].filter((id) => id != null))
@@ -38,7 +41,7 @@ function Others({ job }: { job: Job }) {
     <Load query={newest}>
       {({ jobs }) => {
         const known = new Map([...read.flatMap((r) => r.data?.job ?? []), ...jobs].map((j) => [j.job_id, j]))
-        const offered = [...known.values()].filter((j) => j.job_id !== job.job_id && j.run_type === 'FULL' && j.num_rows === job.num_rows)
+        const offered = [...known.values()].filter((j) => j.job_id !== job.job_id && j.run_type === 'FULL' && (j.num_rows === job.num_rows || inputRows(j) === inputRows(job)))
         if (offered.length === 0) return <Empty>None of the newest 100 jobs has as many rows.</Empty>
         return (
           <div className="stack">
