@@ -215,9 +215,14 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 
 // drainResults lets the committer record its last parts before the job is given back. The whole
 // input must be read, and no row may run: on this node, or on any node if the job yields.
-// Parts that other workers report later are for the next owner.
+// Parts that other workers report later are for the next owner. A job that yields and has no more
+// rows to run is not given back: the committer makes its results.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.hasStopped(j.yields) {
+	switch {
+	case !j.draining || j.phase != jobRuns || j.results == nil || !j.crew.owner.Assigning || !j.crew.hasStopped(j.yields):
+	case j.yields && j.crew.owner.Exhausted():
+		j.copyRows(c)
+	default:
 		j.phase = jobCloses
 		c.Send(j.results, drainResults{})
 	}
@@ -234,7 +239,7 @@ func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 // that get the answers of equal rows (originals); they are written after all their
 // originals are done.
 func (j *job) copyRows(c actor.Context) {
-	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
+	if j.in.copies == nil || j.results == nil || j.copying || j.draining && !j.yields || j.phase != jobRuns {
 		return
 	}
 	if n, rows, ok := j.crew.owner.NextCopyableShard(); ok {

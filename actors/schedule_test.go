@@ -1,6 +1,8 @@
 package actors_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +58,47 @@ func TestAPausedJobRunsNoRow(t *testing.T) {
 				b.checkEcho(b.end(id), texts)
 				if again := e.calls.Load() - int64(len(texts)+len(other)); again != 0 {
 					t.Errorf("%d rows ran again", again)
+				}
+			})
+		})
+	}
+}
+
+// A paused job succeeds if servers run its last rows already, because nothing remains to run.
+func TestAPausedJobWithoutRowsToRunSucceeds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		texts []string
+		nodes int
+	}{
+		"on one node":  {numbered(50), 1},
+		"on two nodes": {numbered(400), 2},
+		"with copies":  {slices.Concat(numbered(50), numbered(50), numbered(20)), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(t *testing.T) {
+				b, net, distinct := setup(t, nil), newNetwork(), make(map[string]bool)
+				for _, text := range c.texts {
+					distinct[text] = true
+				}
+				var hosts []*host
+				for i := range c.nodes {
+					hosts = append(hosts, b.join(net, fmt.Sprint("node", i), &scripted{answer: slowly(10 * time.Second)}))
+				}
+				calls := func() (n int64) {
+					for _, h := range hosts {
+						n += h.engine.calls.Load()
+					}
+					return n
+				}
+				id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(c.texts), Dedup: true})
+				b.await(id, func(store.Record) bool { return calls() == int64(len(distinct)) })
+				b.reschedule(hosts[0].system, id, paused(true))
+				rec := b.end(id)
+				b.checkEcho(rec, c.texts)
+				if calls() != int64(len(distinct)) || rec.Job.Paused {
+					t.Errorf("%d rows ran, want %d; paused is %t", calls(), len(distinct), rec.Job.Paused)
 				}
 			})
 		})
