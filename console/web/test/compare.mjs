@@ -25,13 +25,17 @@ export async function comparison({ model }) {
     await page.getByRole('region', { name: 'Values of the answer' }).getByRole('cell', { name: '"yes"' }).waitFor()
     await page.getByRole('region', { name: 'Difference' }).getByText('Be strict.').waitFor()
     const rows = page.getByRole('region', { name: 'Rows', exact: true }).locator('tbody tr')
+    await page.getByText(`All ${different} different rows shown.`).waitFor()
+    await page.getByText(`${equal} of 12 rows ${equal === 1 ? 'is' : 'are'} equal.`).waitFor()
+    await page.getByLabel('Only different rows').uncheck()
     await page.getByText('All 12 rows shown.').waitFor()
     if ((await rows.count()) !== 12) throw new Error('rows are missing')
+    if (!page.url().endsWith('&different=0')) throw new Error(`the address is ${page.url()}`)
+    await page.reload()
+    await page.getByText('All 12 rows shown.').waitFor()
     await page.getByLabel('Only different rows').check()
     await page.getByText(`All ${different} different rows shown.`).waitFor()
     if (!page.url().endsWith('&different=1')) throw new Error(`the address is ${page.url()}`)
-    await page.reload()
-    await page.getByText(`All ${different} different rows shown.`).waitFor()
     if ((await rows.locator('ins').count()) !== different || (await rows.locator('del').count()) !== different) throw new Error('the changed words are not marked')
     await check(page, 'a comparison')
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
@@ -50,7 +54,8 @@ export async function comparison({ model }) {
     await check(page, 'a new job with two models')
     await page.getByRole('button', { name: 'Submit 7 rows to 2 models' }).click()
     await page.waitForURL(/compare\?jobs=job-/)
-    await page.getByText('All 7 rows shown.').waitFor()
+    const first = page.getByText(/^All \d different rows shown\.$|^All 7 rows shown\.$/)
+    await first.waitFor()
     for (const name of [model, other]) await page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader', { name }).waitFor()
     const parquet = page.getByRole('link', { name: 'Download Parquet' })
     await parquet.waitFor({ timeout: 60_000 }) // both jobs have succeeded
@@ -58,7 +63,7 @@ export async function comparison({ model }) {
     if (readFileSync(await download.path()).subarray(0, 4).toString() !== 'PAR1') throw new Error('the file is not Parquet')
     await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: other }).click()
     await page.getByRole('link', { name: '2 jobs on the same rows' }).click()
-    await page.getByText('All 7 rows shown.').waitFor()
+    await first.waitFor()
   }, /\/v1\/(me$|jobs\/compare)/)
 
   await step('three jobs are compared', async (page) => {
@@ -106,5 +111,19 @@ export async function comparison({ model }) {
     await page.getByRole('region', { name: 'Jobs on the same input' }).getByRole('link', { name: 'strict' }).click()
     await page.waitForURL(`**/compare?jobs=${jobs[1]},${again}`) // the older job comes first
     await settle(page)
+  })
+
+  await step('a job with a limit is compared with a job on the whole input', async (page) => {
+    const some = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[0]}`, name: 'some', limit: 4, sample: 'random', sampling_params: { seed: 3, temperature: 0 } })).results
+    await ended(some)
+    await page.goto(at(`jobs/${jobs[0]}`))
+    await logIn(page)
+    await page.getByRole('button', { name: 'Compare with…' }).click()
+    await page.getByRole('region', { name: 'Jobs on the same input' }).getByRole('link', { name: 'some' }).click()
+    await page.getByRole('note').filter({ hasText: 'Compares the 4 rows that both jobs have.' }).waitFor()
+    await page.getByLabel('Only different rows').uncheck()
+    await page.getByText('All 4 rows shown.').waitFor()
+    if (await page.getByText('inputs differ').count()) throw new Error('a row is beside another row')
+    if (await page.getByRole('link', { name: 'Download Parquet' }).count()) throw new Error('jobs with different rows have one file')
   })
 }

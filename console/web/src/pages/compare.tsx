@@ -3,7 +3,7 @@ import { Button, NativeSelect, Switch } from '@mantine/core'
 import { Link, useSearchParams } from 'wouter'
 import { apiURL, get, query } from '../api/client'
 import { describe, useGet, usePages } from '../api/hooks'
-import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary } from '../api/types'
+import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary, Model } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { diff, join, words, type Piece } from '../lib/diff'
 import { about, beginning, compact, none, number, percent, plural, text, usd } from '../lib/format'
@@ -35,6 +35,7 @@ function Comparison({ jobs }: { jobs: string }) {
     every: (s) => !!s && !s.jobs.every((j) => over(j.status)) && (s.num_rows <= smallInput ? 2_000 : every),
     fresh: 60_000,
   })
+  const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const uncounted = summary.error?.code === 'no_rows'
   useEffect(() => {
     if (!uncounted) return
@@ -60,7 +61,7 @@ function Comparison({ jobs }: { jobs: string }) {
           <Heads jobs={s.jobs} />
           <Agreement summary={s} />
           <Prompts jobs={s.jobs} />
-          <Rows summary={s} ids={jobs} />
+          {!models.isPending && <Rows summary={s} ids={jobs} isText={!s.jobs.some((j) => models.data?.data.some((m) => m.id === j.model && m.kind === 'embedding'))} />}
         </Page>
       )}
     </Load>
@@ -186,11 +187,14 @@ function useParameter() {
   return [search, set] as const
 }
 
-function Rows({ summary: { jobs, num_rows }, ids }: { summary: ComparisonSummary; ids: string }) {
+// Rows shows only different rows unless the user chose all rows, no row was different, or the answers
+// are embeddings.
+function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isText }: { summary: ComparisonSummary; ids: string; isText: boolean }) {
+  const [differs] = useState(counts.different > 0) // a running job changes the list only if the user asks
   const [search, set] = useParameter()
   const every = useEvery(30_000)
   const running = !jobs.every((j) => over(j.status))
-  const different = search.get('different') === '1'
+  const different = search.has('different') ? search.get('different') === '1' : isText && differs
   const filter = { jobs: ids, different: different || undefined }
   const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: 50 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
   const rows = pages.data?.pages.flatMap((p) => p.rows) ?? []
@@ -200,7 +204,7 @@ function Rows({ summary: { jobs, num_rows }, ids }: { summary: ComparisonSummary
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
     <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded' && j.num_rows === num_rows) && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
-      <Switch label="Only different rows" checked={different} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '')} />
+      <Switch label="Only different rows" checked={different} description={`${number(equal)} of ${plural(counted, 'row')} ${equal === 1 ? 'is' : 'are'} equal.`} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '0')} />
       <Load query={pages}>
         {() => (
           <>
