@@ -4,7 +4,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
-import type { Job, Preview, Progress, Submitted } from '../api/types'
+import type { Job, Preview, PreviewRow, Progress, Submitted } from '../api/types'
 import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
@@ -18,6 +18,7 @@ import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, Stat
 import { Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 import { canResume, ContinuedBy, Retry } from '../parts/retry'
+import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
 
@@ -152,8 +153,21 @@ function FirstAnswers({ job }: { job: Job }) {
   if (rows.length === 0) return null
   return (
     <Card title="First answers" actions={<Link href={`/jobs/${job.job_id}/rows`}>See all rows</Link>}>
-      <Answers label="First answers" job={job.job_id} rows={rows} brief />
+      {job.json_schema ? <AnswerColumns job={job} rows={rows} /> : <Answers label="First answers" job={job.job_id} rows={rows} brief />}
     </Card>
+  )
+}
+
+// AnswerColumns shows rows with the properties of their answers as columns.
+function AnswerColumns({ job, rows }: { job: Job; rows: PreviewRow[] }) {
+  const [, go] = useLocation()
+  const columns = withIDs(useColumns(job), rows)
+  return (
+    <RowList label="First answers" layout={layoutOf(columns)} height={rows.length * rowHeight}>
+      {rows.map((row, i) => (
+        <Line key={row.row} job={job} n={row.row} at={i * rowHeight} position={i + 1} size={rows.length} row={row} columns={columns} show={(n) => go(`/jobs/${job.job_id}/rows?row=${n}&open=${n}`)} />
+      ))}
+    </RowList>
   )
 }
 
