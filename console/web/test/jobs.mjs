@@ -65,6 +65,22 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
   })
 
+  await step('a running job has a curve of its rate', async (page) => {
+    let rows_per_second = 0
+    await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', rows_done: 100 } }))
+    await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', rows_per_second: (rows_per_second += 2) }))
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    const curve = page.getByRole('img', { name: /^Rows a second since this page was opened: [\d.]+ now, [\d.]+ at most$/ })
+    await curve.waitFor()
+    await page.waitForFunction(() => document.querySelector('.curve polyline')?.points.numberOfItems >= 3)
+    const heights = await curve.locator('polyline').evaluate((line) => Array.from(line.points, (p) => p.y))
+    if (heights.some((y, i) => i > 0 && y >= heights[i - 1])) throw new Error(`the rate rises, and the curve has the heights ${heights}`)
+    await check(page, 'a job with a curve')
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
   await step('a job is paused, runs first and continues', async (page) => {
     const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 900 }, (_, i) => `A row that is paused ${i}`), name: 'a paused job', job_priority: 1 })
     await api('PATCH', `/v1/jobs/${id}`, { paused: true })

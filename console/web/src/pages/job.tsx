@@ -1,4 +1,4 @@
-import { useState, type JSX } from 'react'
+import { useState, type JSX, type ReactNode } from 'react'
 import { Button, Checkbox, Modal, NativeSelect } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
@@ -12,6 +12,7 @@ import { Answers } from '../parts/answers'
 import { CompareWith } from '../parts/comparewith'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
+import { Curve } from '../parts/curve'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
 import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, State, titleOf, whyStopped } from '../parts/job'
@@ -109,9 +110,9 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(ended || job.paused
             ? []
             : ([
-                ['Rows a second', rate(p?.rows_per_second, '')],
+                ['Rows a second', <Rate key="rate" job={job.job_id} value={p?.rows_per_second} at={progress.dataUpdatedAt} />],
                 ['Tokens a second', rate(p?.tokens_per_second, '')],
-              ] as [string, string][])),
+              ] as [string, ReactNode][])),
           ...(job.output_tokens ? ([['Tokens', `${compact(job.input_tokens)} in, ${compact(job.output_tokens)} out`]] as [string, string][]) : []),
           ...(job.truncated_rows ? ([['Inputs cut to fit', number(job.truncated_rows)]] as [string, string][]) : []),
           ...(job.truncated_outputs ? ([['Answers cut at the limit', number(job.truncated_outputs)]] as [string, string][]) : []),
@@ -198,6 +199,15 @@ function Where({ job }: { job: Job }) {
 // isIdle reports whether the nodes of a running job finished no row over the last minute. Before, the
 // rate of a node is unknown.
 const isIdle = ({ nodes }: Progress) => !!nodes && nodes.length > 0 && nodes.every((n) => n.rows_per_second === 0)
+
+function Rate({ job, value, at }: { job: string; value?: number | null; at: number }) {
+  return (
+    <>
+      {rate(value, '')}
+      <Curve key={job} value={value} at={at} />
+    </>
+  )
+}
 
 function Left({ progress: p }: { progress?: Progress }) {
   const why = p && (whyStopped(p.waits_for ?? p.message) ?? (isIdle(p) ? 'No row was finished in the last minute.' : undefined))
