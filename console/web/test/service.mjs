@@ -11,7 +11,7 @@ export async function service({ job, failed }) {
     await page.route('**/v1/engines', async (route) => {
       const answer = await (await route.fetch()).json()
       const [first] = answer.engines
-      gpus = [{ node: first.node, problem: null, gpus: [gpu(0, 0.9), gpu(1, 0)] }, { node: 'node-9', problem: null, gpus: [gpu(2, 0)] }]
+      gpus = [{ node: first.node, problem: null, gpus: [gpu(0, 0.9), gpu(1, 0)] }, { node: 'node-9', problem: 'nvidia-smi cannot be read: exit status 9: NVIDIA-SMI has failed', gpus: [gpu(2, 0)] }]
       const down = { ...first, node: 'node-9', name: 'vllm', state: 'down', last_error: 'Get "http://127.0.0.1:1/v1/models": dial tcp 127.0.0.1:1: connect: connection refused' }
       await route.fulfill({ json: { ...answer, engines: [{ ...first, in_flight: 0 }, down] } })
     })
@@ -21,6 +21,10 @@ export async function service({ job, failed }) {
     await tiles.filter({ hasText: 'GPU 0' }).getByText('90 %').waitFor()
     await tiles.filter({ hasText: 'GPU 1' }).getByText(/^Idle: no (job runs or waits|rows wait for its models)\.$/).waitFor()
     await tiles.filter({ hasText: 'GPU 2' }).getByText('vllm is down. Connection refused by 127.0.0.1:1. Is the server running?').waitFor()
+    const problem = page.locator('.warning', { hasText: 'node-9: nvidia-smi cannot be read.' })
+    if (await problem.getByText('exit status 9').isVisible()) throw new Error('the cause is shown before a click')
+    await problem.getByText('Full message').click()
+    await problem.getByText('nvidia-smi cannot be read: exit status 9: NVIDIA-SMI has failed').waitFor()
     if (await tiles.filter({ hasText: 'GPU 0' }).getByText('Idle:').count()) throw new Error('a busy GPU is idle')
     await check(page, 'GPUs')
     await page.unrouteAll({ behavior: 'wait' })

@@ -13,8 +13,12 @@ const reasons: [RegExp, (host: string) => string][] = [
 // Go puts the causes of an error in a row. This is where a row about the network begins.
 const chain = /(?:probe \S+: )?(?:get \S+: )?(?:[A-Z][a-z]+ "https?:\/\/|dial tcp:? |connect to the server: )/
 
-// plain replaces the technical part of an error about the network by a sentence.
+// noGPUs is the beginning of an error about a GPU tool that does not run.
+const noGPUs = 'nvidia-smi cannot be read'
+
+// plain replaces the technical part of an error about the network or a GPU tool by a sentence.
 export function plain(text: string): string {
+  if (text.startsWith(noGPUs)) return noGPUs + '.'
   const start = text.search(chain)
   if (start < 0) return text
   const technical = text.slice(start)

@@ -117,7 +117,7 @@ function GPUs({ engines, why }: { engines: Engine[]; why: (engines: Engine[]) =>
       <Load query={gpus}>
         {({ nodes }) => (
           <>
-            {nodes.map((n) => n.problem && <p key={n.node} className="warning">{n.node}: {n.problem}</p>)}
+            {nodes.map((n) => n.problem && <div key={n.node} className="warning">{n.node}: <Fault text={n.problem} /></div>)}
             {nodes.every((n) => n.gpus.length === 0) ? (
               <Empty>No GPUs found: nvidia-smi shows none on {plural(nodes.length, 'node')}.</Empty>
             ) : (
