@@ -109,7 +109,7 @@ export async function newJob({ model }) {
     same((await ended(failed)).status, 'failed', 'the job')
     await page.goto(at(`jobs/${failed}`))
     await page.getByRole('link', { name: 'Run again with changes' }).click()
-    await page.getByText('is not stored, because the job ended before it read its input').waitFor()
+    await page.getByText('ended before it read its input. Choose the rows again.').waitFor()
     same(await page.getByLabel('Rows to run').inputValue(), '1', 'the limit')
     await check(page, 'a new job like one without a stored input')
   })

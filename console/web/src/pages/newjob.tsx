@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
-import { Button, Checkbox, NativeSelect, Tabs, Textarea, TextInput } from '@mantine/core'
+import { Button, Checkbox, NativeSelect, Tabs, Textarea, TextInput, type TextareaProps } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useLocation, useSearchParams } from 'wouter'
 import { ApiError, get, send } from '../api/client'
@@ -130,16 +130,13 @@ export default function NewJob() {
             {!fn && (
               <>
                 <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
-                <Textarea
+                <JSONText
                   label="JSON Schema of the answers"
                   description="Without a schema, answers are text."
-                  classNames={{ input: 'mono' }}
-                  autosize
                   minRows={2}
-                  maxRows={16}
                   placeholder='{"type": "object", …}'
                   value={form.schema}
-                  onChange={(e) => set({ schema: e.currentTarget.value })}
+                  change={(schema) => set({ schema })}
                   error={schemaError(form.schema) || messagesAt(refused, 'json_schema')}
                 />
               </>
@@ -181,16 +178,13 @@ export default function NewJob() {
               </div>
               {form.deadline && <Checkbox label="Create the job only if the forecast meets the deadline" checked={!!form.onlyIfMet} onChange={(e) => set({ onlyIfMet: e.currentTarget.checked })} />}
               <Checkbox label="Cut rows that are too long for the model. Otherwise such a row fails the job." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
-              <Textarea
+              <JSONText
                 label="Sampling parameters"
                 description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}
-                classNames={{ input: 'mono' }}
-                autosize
                 minRows={1}
-                maxRows={12}
                 placeholder='{"temperature": 0.2, "max_tokens": 500}'
                 value={form.params}
-                onChange={(e) => set({ params: e.currentTarget.value })}
+                change={(params) => set({ params })}
                 error={json(form.params).error || messagesAt(refused, 'sampling_params')}
               />
             </MoreSettings>
@@ -246,6 +240,10 @@ export default function NewJob() {
     </Page>
   )
 }
+
+const JSONText = ({ change, ...rest }: TextareaProps & { change: (text: string) => void }) => (
+  <Textarea classNames={{ input: 'mono' }} autosize maxRows={16} onChange={(e) => change(e.currentTarget.value)} {...rest} />
+)
 
 // MoreSettings folds settings that few jobs need. It is open while one of them is used.
 function MoreSettings({ used, children }: { used: boolean; children: ReactNode }) {

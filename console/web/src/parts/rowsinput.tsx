@@ -28,7 +28,7 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
         </p>
       )}
       {form.missing && !form.rows && !form.url && !form.fileID && (
-        <p className="warning" role="note">The input of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> is not stored, because the job ended before it read its input. Choose the rows again; the other settings are those of the job.</p>
+        <p className="warning" role="note"><Link href={`/jobs/${form.job}`}>{form.jobName}</Link> ended before it read its input. Choose the rows again.</p>
       )}
       {form.source === 'rows' && (
         <Textarea
