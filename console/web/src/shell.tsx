@@ -42,6 +42,7 @@ export function Shell({ children }: { children: ReactNode }) {
           <span className="mark" aria-hidden="true" />
           Rowmill
         </Link>
+        <Simulated />
         <Palette />
         <LiveSwitch />
       </AppShell.Header>
@@ -50,7 +51,6 @@ export function Shell({ children }: { children: ReactNode }) {
         <Account />
       </AppShell.Navbar>
       <AppShell.Main ref={main} tabIndex={-1}>
-        <Simulated />
         <div className="page">{children}</div>
       </AppShell.Main>
     </AppShell>
@@ -137,8 +137,8 @@ function Simulated() {
   const { data: me } = useMe()
   if (!me?.simulated) return null
   return (
-    <p className="simulated" role="note">
-      <strong>Simulated answers:</strong> an engine of this service is not a real model.
-    </p>
+    <span className="tag" role="note" title="An engine of this service is not a real model.">
+      Simulated<VisuallyHidden> answers: an engine of this service is not a real model.</VisuallyHidden>
+    </span>
   )
 }
