@@ -32,12 +32,24 @@ type Config struct {
 type jobCommands struct {
 	command.GroupOptions
 	poll, patience time.Duration
+	warned         map[string]bool // warnings of jobs that were printed
+}
+
+// printWarnings prints the warnings that the command has not printed yet. The answer to a submission
+// and the record of its job have the same warnings.
+func (c *jobCommands) printWarnings(warnings []string) {
+	for _, warning := range warnings {
+		if !c.warned[warning] {
+			c.warned[warning] = true
+			c.Term.Say("warning: %s", warning)
+		}
+	}
 }
 
 func newJobCommands(cfg Config) *jobCommands {
 	return &jobCommands{
 		GroupOptions: command.GroupOptions{Options: cfg.Options},
-		poll:         cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
+		poll:         cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute), warned: make(map[string]bool),
 	}
 }
 

@@ -79,9 +79,7 @@ func (c *jobCommands) printAnswer(forecast *client.Forecast, warnings []string) 
 	if forecast != nil {
 		c.Term.Say("forecast: %s", describeForecast(forecast))
 	}
-	for _, warning := range warnings {
-		c.Term.Say("warning: %s", warning)
-	}
+	c.printWarnings(warnings)
 }
 
 // checkEstimateFlags returns an error if a flag is given that has no effect on an estimate.

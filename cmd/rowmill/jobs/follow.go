@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +57,6 @@ type jobFollower struct {
 	*jobCommands
 	id          string
 	progress    *terminal.Progress
-	warned      int           // number of the job's warnings that were printed
 	last        client.Job    // latest record of the job
 	lastAnswer  time.Time     // time of the service's last answer
 	unreachable bool          // the service does not answer, and a message about this was printed
@@ -77,9 +77,9 @@ func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err erro
 		return false, context.Cause(ctx)
 	case err == nil:
 		f.unreachable, f.lastAnswer, f.last = false, f.Term.Now(), job
-		for ; f.warned < len(job.Warnings); f.warned++ {
+		if slices.ContainsFunc(job.Warnings, func(warning string) bool { return !f.warned[warning] }) {
 			f.progress.Clear()
-			f.Term.Say("warning: %s", job.Warnings[f.warned])
+			f.printWarnings(job.Warnings)
 		}
 		f.progress.Update(progressSnapshot(job, f.lastAnswer))
 		return job.Status.IsTerminal(), nil

@@ -30,7 +30,7 @@ func write(t *testing.T, dir, name, content string) string {
 func TestSubmitAttachedWritesResults(t *testing.T) {
 	t.Parallel()
 	s := newService(t, record("pending", ""), record("starting", `,"message":"waiting for a server"`),
-		record("running", `,"num_rows":3,"rows_done":1,"warnings":["w1"]`), done)
+		record("running", `,"num_rows":3,"rows_done":1,"warnings":["max_tokens lowered","w1"]`), done)
 	c := newCall(t, s)
 	write(t, c.dir, "in.csv", "id,prompt\n1,one\n2,\"two\r\nlines\"\n3,\n")
 	write(t, c.dir, "card.json", `{"type":"object"}`)
@@ -40,6 +40,9 @@ func TestSubmitAttachedWritesResults(t *testing.T) {
 		"--model", "m", "--messages", "--seed-per-row", "--dedup=false", "--no-truncate", "--idempotency-key", "k", "--output", "DIR/out.parquet")
 	c.want(t, 0, "3 rows of CSV, column prompt", "created "+jobID, "warning: max_tokens lowered", "warning: w1",
 		"waiting for a server", "succeeded: 3 rows", "wrote DIR/out.parquet (21 B)")
+	if n := strings.Count(c.err.String(), "max_tokens lowered"); n != 1 {
+		t.Errorf("the warning of the submission was printed %d times", n)
+	}
 	if c.out.Len() > 0 {
 		t.Errorf("standard output holds %q", c.out.String())
 	}
