@@ -39,10 +39,10 @@ func migrateCommand(term *terminal.IO) *cobra.Command {
 		Long: `Move all data of nodes from one place to another: from the directory of a single
 node to the Redis and S3 of a cluster, back, or between two places of the same kind.
 
-A PLACE is a file of settings (.yaml, .yml), which names Redis, S3 or a directory,
-or the data directory of a single node. --from also takes an archive of rowmill
-backup, or - for an archive on standard input. ROWMILL_ variables are ignored, except
-the ones that a file names (store.url_env and similar).
+--from and --to take a PLACE: the data directory of a single node, or a file of settings
+(.yaml, .yml) that names Redis, S3 or a directory. --from also takes an archive of
+rowmill backup; - means an archive on standard input. The command reads ROWMILL_
+variables only if a file of settings names them (store.url_env and similar settings).
 
 The command moves jobs with inputs, parts and results, byte for byte; keys, Functions,
 files, batches, webhooks with their waiting events, settings, quotas, usage, the audit
@@ -50,9 +50,9 @@ record, and the signing secrets. Running jobs continue from their last recorded 
 It does not move settings files, nor administrator keys that nodes get from
 ROWMILL_API_KEY or a file. Old download URLs lead to the old place.
 
-Stop all nodes of --from first; while one runs, nothing is moved. For a shorter
-downtime, move a backup that was made while the node runs; changes after the backup
-are then lost. Nothing is changed at --from.
+Stop all nodes of --from first: while a node runs, the command refuses to move anything.
+The service is away for less time if you move a backup of a running node, but changes
+after the backup are lost. The command does not change --from.
 
 --to must be empty. The command marks --to as incomplete until everything is copied
 and compared, and no node starts on a marked place. After a failure or a kill run the
@@ -67,8 +67,8 @@ If a place is a directory, run the command as the user of its node.
   rowmill migrate --from cluster.yaml --to /srv/rowmill             # a single node again`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a file of settings, a data directory, an archive or -")
-	cmd.Flags().StringVar(&g.to, "to", "", "empty place to move to: a file of settings, or a data directory")
+	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a data directory, a file of settings, an archive of rowmill backup, or - for standard input")
+	cmd.Flags().StringVar(&g.to, "to", "", "empty place to move to: a data directory, or a file of settings")
 	cmd.Flags().BoolVar(&g.force, "force", false, "remove the data of an unfinished migration from --to, and begin again")
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }

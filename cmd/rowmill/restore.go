@@ -29,22 +29,22 @@ func restoreCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE|-",
 		Short: "Put a backup into an empty data directory",
-		Long: `Put an archive of rowmill backup into the empty data directory that --data or the
-settings name. FILE may be - for standard input.
+		Long: `Restore an archive of rowmill backup into an empty data directory: the directory of
+--data, else of the settings. FILE is the archive; - means standard input.
 
-The command checks the checksum of every file, and the end of the archive. The
-directory does not change until everything is read, checked and on the disk; after
-an error it is empty again. If the command is killed, the folder "restoring" stays
-in the directory; you can remove it.
+The command first reads the whole archive into the folder "restoring" of the directory,
+and checks the checksum of every file. Then it moves the files to their places. After an
+error the directory is empty again. If the command is killed, the folder "restoring"
+stays; remove it, and run the command again.
 
 Run the command as the user of the node, because this user must own the files:
 
     sudo -u rowmill rowmill restore rowmill.tar --data /var/lib/rowmill
 
-Then start the node. Jobs that ran during the backup continue, keys and settings are
-from that time, and data that has expired since is removed. Do not start the new
-node while the node of the backup still runs: both would run the same jobs, and send
-events to the same webhooks.
+Then start the node. It continues the jobs that ran during the backup, uses the keys and
+settings of that time, and removes data that has expired since. Stop the node of the
+backup first: otherwise both nodes run the same jobs, and send events to the same
+webhooks.
 
 ` + exit.Help,
 		Example: `  rowmill restore rowmill.tar --data /srv/rowmill && rowmill serve --data /srv/rowmill

@@ -53,7 +53,8 @@ func (c *accountCommands) createKey() *cobra.Command {
 		Short: "Create a key and print it; it cannot be printed again",
 		Long: `Create a key and print it; it cannot be printed again.
 
-Standard output has only the key, so that it can go to a file without being seen.`,
+The command prints the key to standard output, and everything else to standard error:
+"> FILE" writes the key to a file, and the terminal does not show it.`,
 		Example: `  rowmill keys create --name nightly --expires 90d > nightly.key
   rowmill keys create --account acme --role admin --name "acme's first"`,
 		Args: cobra.NoArgs,

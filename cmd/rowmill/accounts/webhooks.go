@@ -43,8 +43,8 @@ func (c *accountCommands) addWebhook() *cobra.Command {
 		Short: "Add a webhook and print its secret; it cannot be printed again",
 		Long: `Add a webhook and print its secret; it cannot be printed again.
 
-Standard output has only the secret, so that it can go to a file without being
-seen. Without --event the webhook gets the events of each job's own dialect:
+The command prints the secret to standard output, and everything else to standard error:
+"> FILE" writes the secret to a file, and the terminal does not show it. Without --event the webhook gets the events of each job's own dialect:
 job.succeeded, job.failed and job.cancelled, and of OpenAI's batches
 batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 		Example: `  rowmill webhooks add https://example.com/hook > hook.secret

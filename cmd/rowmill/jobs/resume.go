@@ -31,9 +31,9 @@ func (c *jobCommands) resume() *cobra.Command {
 		Use:   "resume JOB",
 		Short: "Run the rest of an ended job",
 		Long: `Create a job that reuses the committed rows of a failed or cancelled job, or of
-a succeeded job with failed rows or a limit, and runs the rest. The command prints the
-new job's id to standard output. The results of the new job have all rows; its cost
-counts only the rows that it runs.
+a succeeded job with failed rows or a limit, and runs the other rows. The command
+prints the new job's id to standard output. The results of the new job have all rows;
+its cost counts only the rows that it runs.
 
 If another job already continues JOB, the command names that job and creates none.
 
@@ -42,7 +42,7 @@ The input must still exist: jobs.input_retention of the service says for how lon
 		Args:    cobra.ExactArgs(1),
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&want.Rows, "rows", "", "rows to run. missing: rows that are not done; failed: also the failed rows; rest: also the rows that --limit left out (default: failed if the job succeeded, or failed because of failed rows)")
+	flags.StringVar(&want.Rows, "rows", "", "which rows run. missing: rows that are not done; failed: rows that are not done, and failed rows; rest: rows that are not done, failed rows, and rows that --limit left out (default: failed if the job succeeded, or failed because of failed rows; else missing)")
 	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as for jobs submit (default: the old job's)")
 	flags.StringVar(&want.Name, "name", "", "name of the new job (default: the old job's)")
 	flags.Int64Var(&maxTokens, "max-tokens", 0, "max_tokens of the rows that run again, for rows that failed with output_truncated (default: the old job's)")
