@@ -18,11 +18,13 @@ export function Curve({ value, at }: { value?: number | null; at: number }) {
   const top = Math.max(...points.map((p) => p.value)) || 1
   const x = (p: Point) => ((p.at - first.at) / (last.at - first.at)) * width
   const y = (p: Point) => (1 - p.value / top) * height
+  const line = points.map((p) => `${x(p)},${y(p)}`).join(' ')
   const label = `Rows a second since this page was opened: ${rate(last.value, '')} now, ${rate(top, '')} at most`
   return (
     <>
       <svg className="curve" role="img" aria-label={label} viewBox={`0 -1 ${width} ${height + 2}`} preserveAspectRatio="none">
-        <polyline points={points.map((p) => `${x(p)},${y(p)}`).join(' ')} />
+        <polygon points={`0,${height} ${line} ${width},${height}`} />
+        <polyline points={line} />
       </svg>
       <span className="range">since this page was opened</span>
     </>
