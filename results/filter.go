@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
@@ -49,7 +50,57 @@ func (f *RowFilter) selects(input, output, finish, code string) bool {
 
 // containsFold reports whether text contains part; upper and lower case are equal.
 func containsFold(text, part string) bool {
-	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+	part = strings.ToLower(part)
+	if part == "" || !isASCII(part) || strings.Contains(text, kelvinSign) || strings.Contains(text, dottedI) {
+		return strings.Contains(strings.ToLower(text), part)
+	}
+	// A search of many rows spends most of its time here, and a copy of each text in lower case takes longer.
+	lower, upper := newByteSearch(text, part[0]), newByteSearch(text, strings.ToUpper(part[:1])[0])
+	for {
+		at := min(lower.at, upper.at)
+		if at > len(text)-len(part) {
+			return false
+		}
+		if strings.EqualFold(text[at:at+len(part)], part) {
+			return true
+		}
+		lower.skip(at)
+		upper.skip(at)
+	}
+}
+
+// Only these two characters outside ASCII have a lower case in ASCII.
+const (
+	kelvinSign = "\u212a"
+	dottedI    = "\u0130"
+)
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// A byteSearch finds the places of one byte in a text.
+type byteSearch struct {
+	text string
+	byte byte
+	at   int // the next place; the length of the text if there is none
+}
+
+func newByteSearch(text string, b byte) byteSearch {
+	s := byteSearch{text, b, -1}
+	s.skip(-1)
+	return s
+}
+
+// skip goes to the first place after the place at, unless the search is there already.
+func (s *byteSearch) skip(at int) {
+	if s.at > at {
+		return
+	}
+	s.at = len(s.text)
+	if i := strings.IndexByte(s.text[at+1:], s.byte); i >= 0 {
+		s.at = at + 1 + i
+	}
 }
 
 // isIn reports whether an output cell has the value.

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/must"
@@ -152,4 +156,31 @@ func BenchmarkSearchResults(b *testing.B) {
 			b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
+}
+
+// containsFold gives the same result as a comparison of both texts in lower case.
+func TestContainsFold(t *testing.T) {
+	t.Parallel()
+	for r := rune(utf8.RuneSelf); r <= unicode.MaxRune; r++ {
+		if lower := unicode.ToLower(r); lower < utf8.RuneSelf && !strings.ContainsRune(kelvinSign+dottedI, r) {
+			t.Errorf("%q has the lower case %q", r, lower)
+		}
+	}
+	letters := []string{"a", "A", "b", "B", "k", "K", "i", "I", "s", "é", "É", "ß", " ", "1", "{", "[", kelvinSign, dottedI, "ſ", "\xff"}
+	text := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(rapid.SampledFrom(letters), 0, 12).Draw(t, "letters"), "")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		in, part := text.Draw(t, "text"), text.Draw(t, "part")
+		if n := len(in); rapid.Bool().Draw(t, "inside") && n > 0 {
+			from := rapid.IntRange(0, n-1).Draw(t, "from")
+			part = in[from:rapid.IntRange(from, n).Draw(t, "to")]
+			if rapid.Bool().Draw(t, "upper") {
+				part = strings.ToUpper(part)
+			}
+		}
+		if got, want := containsFold(in, part), strings.Contains(strings.ToLower(in), strings.ToLower(part)); got != want {
+			t.Fatalf("%q in %q: %t, want %t", part, in, got, want)
+		}
+	})
 }
