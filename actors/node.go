@@ -218,15 +218,13 @@ func (n *node) onDrain(c actor.Context) {
 }
 
 // stateInterval is the time between checks whether the load of this node has changed.
-// Other nodes only display the load; changes of engines are sent to them at once. The
-// interval is not shorter, because each check costs processor time on an idle node.
+// The API and other nodes only display the load; changes of engines are published at once.
+// The interval is not shorter, because each check costs processor time on an idle node.
 const stateInterval = 5 * time.Second
 
 func (n *node) onStateDue(c actor.Context) {
-	if n.cfg.Peers != nil {
-		n.timers.runAfter(c, stateInterval, "state", n.onStateDue)
-		n.publishState()
-	}
+	n.timers.runAfter(c, stateInterval, "state", n.onStateDue)
+	n.publishState()
 }
 
 // publish publishes the state of this node's engines, for other goroutines of this
@@ -237,8 +235,8 @@ func (n *node) publish() {
 	n.publishState()
 }
 
-// publishState sends this node's state to the other nodes if the state has changed
-// enough.
+// publishState publishes this node's state for the API, and sends it to the other nodes if
+// it has changed enough.
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
@@ -100,5 +101,26 @@ func TestASingleNode(t *testing.T) {
 		if err := b.system.Drain(t.Context()); err != nil || !b.system.Nodes()[0].Draining {
 			t.Errorf("it does not drain: %v", err)
 		}
+	})
+}
+
+func TestASingleNodeReportsItsLoad(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: slowly(time.Minute)})
+		id := b.submit(rowmill.Spec{Inline: numbered(20)})
+		wait.Until(t, func() error {
+			if n := b.system.Nodes()[0]; n.Jobs != 1 || n.InFlight < 1 || n.InFlight > n.Window {
+				return fmt.Errorf("while a job runs, the node is %+v", n)
+			}
+			return nil
+		})
+		b.end(id)
+		wait.Until(t, func() error {
+			if n := b.system.Nodes()[0]; n.Jobs != 0 || n.InFlight != 0 {
+				return fmt.Errorf("after the job, the node is %+v", n)
+			}
+			return nil
+		})
 	})
 }
