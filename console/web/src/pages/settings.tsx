@@ -3,25 +3,29 @@ import { Button, Radio } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { RetentionEffect, RetentionPreview, Settings } from '../api/types'
-import { bytes, number, time } from '../lib/format'
+import { bytes, number, plural, time } from '../lib/format'
 import { Ago } from '../parts/ago'
+import { Confirm } from '../parts/confirm'
 import { Load } from '../parts/load'
 import { Card, Page } from '../parts/page'
 
 const presets = [
   { value: '1', label: '1 day', means: 'For sensitive data: fetch results on the day the job ends.' },
   { value: '7', label: '7 days', means: 'One week to fetch results and retry failed rows.' },
-  { value: '30', label: '30 days', means: 'One month, as for uploaded files.' },
-  { value: '90', label: '90 days', means: 'Used by accounts without a choice.' },
+  { value: '30', label: '30 days', means: 'One month. Uploaded files are kept as long.' },
+  { value: '90', label: '90 days', means: 'Applies if the account has chosen nothing.' },
   { value: 'ever', label: 'For ever', means: 'Nothing is deleted automatically. Storage grows with every job.' },
 ]
+
+// isShorter reports whether a retention keeps data for a shorter time than the current one.
+const isShorter = (chosen: string, current: string) => chosen !== 'ever' && (current === 'ever' || Number(chosen) < Number(current))
 
 const valueOf = (days: Settings['retention_days']) => (days == null ? 'ever' : String(days))
 
 export default function SettingsPage() {
   const settings = useGet<Settings>('/v1/settings')
   return (
-    <Page title="Settings" lead="The time for which the service keeps the data of the account’s jobs.">
+    <Page title="Settings" lead="How long the service keeps the data of jobs.">
       <Load query={settings}>{(s) => <Retention key={s.retention_days} days={s.retention_days} />}</Load>
     </Page>
   )
@@ -32,8 +36,9 @@ function Retention({ days }: { days: Settings['retention_days'] }) {
   return (
     <Card title="Retention of job data">
       <p className="small">
-        Counted from the end of a job. Then its input, results and failures are deleted; its record and the usage stay. A shorter time also
-        applies to finished jobs.
+        This long after the end of a job, the service deletes its results and failed rows. The record of the job and the usage stay. A
+        shorter time also applies to jobs that have ended. Inputs are kept for a week at most, and only if rows of the job can run again;
+        operators change this with <code>jobs.input_retention</code>.
       </p>
       {can.administer ? <Choice days={days} /> : <InForce days={days} />}
     </Card>
@@ -44,7 +49,7 @@ function InForce({ days }: { days: Settings['retention_days'] }) {
   const current = presets.find((p) => p.value === valueOf(days))
   return (
     <>
-      <p>Data is kept <strong>{days == null ? 'for ever' : current?.label ?? `${days} days`}</strong>, until an administrator of the account chooses otherwise.</p>
+      <p>The service keeps the data {days == null ? <strong>for ever</strong> : <>for <strong>{current?.label ?? `${days} days`}</strong></>}. An administrator of the account can change this.</p>
       <Preview chosen={valueOf(days)} current={valueOf(days)} />
     </>
   )
@@ -80,7 +85,16 @@ function Choice({ days }: { days: Settings['retention_days'] }) {
       </Radio.Group>
       <Preview chosen={chosen} current={current} />
       <div className="actions">
-        <Button type="submit" disabled={chosen === current} loading={save.isPending}>Save</Button>
+        {isShorter(chosen, current) ? (
+          <Confirm button="Save" variant="filled" title="Shorten the retention" disabled={!preview.data} act={() => save.mutate()} busy={save.isPending}>
+            <div className="stack tight">
+              {preview.data && <Effect preview={preview.data} chosen={chosen} current={current} />}
+              <p>The service cannot restore deleted data.</p>
+            </div>
+          </Confirm>
+        ) : (
+          <Button type="submit" disabled={chosen === current} loading={save.isPending}>Save</Button>
+        )}
       </div>
     </form>
   )
@@ -95,8 +109,8 @@ function Preview({ chosen, current }: { chosen: string; current: string }) {
     <Load query={preview}>
       {(p) => (
         <div role="status" aria-label="Effect now" className={chosen !== current && effect?.jobs ? 'warning' : 'small'}>
-          {effect && <Effect of={effect} inForce={chosen === current} />}
-          {!p.looked_at_all && <p>Only the {number(p.looked_at)} jobs that ended first were read.</p>}
+          <Effect preview={p} chosen={chosen} current={current} />
+          {!p.looked_at_all && <p>The page has read only the {number(p.looked_at)} jobs that ended first.</p>}
         </div>
       )}
     </Load>
@@ -107,14 +121,24 @@ const jobs = (e: RetentionEffect) => `${e.at_least ? 'at least ' : ''}${number(e
 
 const removes = (e?: RetentionEffect) => (e && e.retention_days != null && e.jobs > 0 ? `Deletes the data of ${jobs(e)} now.` : '')
 
-function Effect({ of: e, inForce }: { of: RetentionEffect; inForce: boolean }) {
-  const next = e.next_at && <> Next deletion: {time(e.next_at)}.</>
+// Effect says what a retention deletes: now, and of all jobs that have ended if it is shorter than the current one.
+function Effect({ preview: p, chosen, current }: { preview: RetentionPreview; chosen: string; current: string }) {
+  const e = p.presets.find((e) => valueOf(e.retention_days) === chosen)
+  if (!e) return null
+  const inForce = chosen === current
+  const next = e.next_at && !isShorter(chosen, current) && <> Next deletion: {time(e.next_at)}.</>
+  const all = isShorter(chosen, current) && p.looked_at > 0 && (
+    <>
+      {' '}Within {plural(Number(chosen), 'day')}, the data of all{' '}
+      <strong>{p.looked_at_all ? '' : 'more than '}{plural(p.looked_at, 'job')}</strong> that {p.looked_at === 1 ? 'has' : 'have'} ended would be deleted.
+    </>
+  )
   if (e.retention_days == null) return <p>Nothing {inForce ? 'is' : 'would be'} deleted.</p>
-  if (e.jobs === 0) return <p>Nothing {inForce ? 'is' : 'would be'} deleted now{e.at_least && ', among the jobs that were read'}.{next}</p>
+  if (e.jobs === 0) return <p>Nothing {inForce ? 'is' : 'would be'} deleted now{e.at_least && ', among the jobs that the page has read'}.{all}{next}</p>
   return (
     <p>
-      The data of <strong>{jobs(e)}</strong> {inForce ? 'is' : 'would be'} deleted within minutes, with {bytes(e.result_bytes)} of results; the oldest job
-      ended <Ago t={e.oldest_ended_at} />.{next}
+      The data of <strong>{jobs(e)}</strong> {inForce ? 'is' : 'would be'} deleted within minutes, with {bytes(e.result_bytes)} of results. The oldest job
+      ended <Ago t={e.oldest_ended_at} />.{all}{next}
     </p>
   )
 }

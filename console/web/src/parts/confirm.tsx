@@ -13,6 +13,7 @@ type Props = {
   quiet?: boolean
   size?: string
   color?: string
+  variant?: string
   disabled?: boolean
   className?: string
 }
