@@ -97,7 +97,7 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
             <td>{r.revision}</td>
             <td>{time(r.created_at)}</td>
             <td>{r.model}</td>
-            <td>{r.published_at ? <Status is="succeeded">published</Status> : <Status is="pending">stored</Status>}</td>
+            <td>{r.published_at ? <Status is="succeeded">published</Status> : <Status is="pending">not published</Status>}</td>
             {can.administer && (
               <td>
                 {!r.published_at && (

@@ -20,7 +20,6 @@ type Form = {
   system_prompt: string
   json_schema: string
   sampling_params: string
-  draft: boolean
 }
 
 export default function Publish() {
@@ -44,8 +43,12 @@ function parsed(label: string, json: string): unknown {
   }
 }
 
-// fields returns the names between double braces, in the order of their first use.
-const fields = (prompt: string) => [...new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))]
+// fields returns the names between double braces: first the names in before, in their order there,
+// then new names in the order of their first use.
+function fields(prompt: string, before: string[]) {
+  const used = new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))
+  return [...new Set([...before.filter((name) => used.has(name)), ...used])]
+}
 
 function Editor({ of }: { of?: Fn }) {
   const initial: Form = {
@@ -57,13 +60,12 @@ function Editor({ of }: { of?: Fn }) {
     system_prompt: of?.system_prompt ?? '',
     json_schema: pretty(of?.json_schema),
     sampling_params: pretty(of?.sampling_params),
-    draft: false,
   }
   const draft = `function:${of?.name ?? ''}:`
   const [form, setForm] = useDraft(`${draft}${of?.revision ?? ''}`, initial)
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
-  const inputs = fields(form.prompt).map((name) => ({
+  const inputs = fields(form.prompt, of?.inputs.map((i) => i.name) ?? []).map((name) => ({
     name,
     required: !form.optional.includes(name),
     description: of?.inputs.find((i) => i.name === name)?.description ?? '',
@@ -78,11 +80,12 @@ function Editor({ of }: { of?: Fn }) {
     json_schema: parsed('JSON Schema of the answers', form.json_schema),
     sampling_params: parsed('Sampling parameters', form.sampling_params),
   })
+  const change = textOf(() => definition(form.name))
   const tried = form.name.trim() || unnamed
   const client = useQueryClient()
   const [, go] = useLocation()
   const publish = useMutation({
-    mutationFn: async () => send<Fn>('POST', '/v1/functions', { ...definition(form.name), publish: !form.draft }),
+    mutationFn: async (publish: boolean) => send<Fn>('POST', '/v1/functions', { ...definition(form.name), publish }),
     onSuccess: (f) => {
       dropDrafts(draft)
       void refresh(client, '/v1/functions')
@@ -90,57 +93,58 @@ function Editor({ of }: { of?: Fn }) {
     },
   })
   return (
-    <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="Use {{field}} for inputs. Published revisions never change.">
+    <Page title={of ? `New revision of ${of.name}` : 'New Function'} lead="Write {{field}} in the prompt for each input. Nobody can change a revision after it is published.">
       <form
         id="definition"
         className="stack"
         onSubmit={(e) => {
           e.preventDefault()
-          publish.mutate()
+          publish.mutate((e.nativeEvent as SubmitEvent).submitter?.getAttribute('value') !== 'draft')
         }}
       >
         <Card>
           <div className="fields">
-            <TextInput label="Name" required withAsterisk={false} disabled={!!of} maxLength={64} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
+            {!of && <TextInput label="Name" required withAsterisk={false} maxLength={64} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />}
             <NativeSelect label="Model" value={form.model} onChange={(e) => set({ model: e.currentTarget.value })} data={[...new Set([...(form.model ? [form.model] : []), ...(models.data?.data.map((m) => m.id) ?? [])])]} />
           </div>
           <TextInput label="Description" value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
           <Textarea label="Prompt" required withAsterisk={false} autosize minRows={4} maxRows={24} value={form.prompt} onChange={(e) => set({ prompt: e.currentTarget.value })} />
-          {fields(form.prompt).length > 0 && (
+          {inputs.length > 0 && (
             <Checkbox.Group label="Optional fields" value={form.optional} onChange={(optional) => set({ optional })}>
-              <div className="actions">{fields(form.prompt).map((f) => <Checkbox key={f} value={f} label={f} />)}</div>
+              <div className="actions">{inputs.map((i) => <Checkbox key={i.name} value={i.name} label={i.name} />)}</div>
             </Checkbox.Group>
           )}
           <Textarea label="System prompt" autosize minRows={2} maxRows={12} value={form.system_prompt} onChange={(e) => set({ system_prompt: e.currentTarget.value })} />
           <Textarea label="JSON Schema of the answers" classNames={{ input: 'mono' }} autosize minRows={2} maxRows={20} value={form.json_schema} onChange={(e) => set({ json_schema: e.currentTarget.value })} />
           <Textarea label="Sampling parameters, as JSON" classNames={{ input: 'mono' }} autosize minRows={1} maxRows={12} value={form.sampling_params} onChange={(e) => set({ sampling_params: e.currentTarget.value })} />
         </Card>
-        {of && <Changes of={of} to={() => definition(form.name)} discard={() => setForm(initial)} />}
+        {of && <Changes of={of} change={change} discard={() => setForm(initial)} />}
       </form>
       <RunOne title="Try it with one input" name={tried} fields={inputs} more={() => ({ definition: definition(tried) })}>
-        Runs this draft once, as a job of one row, without saving it.
+        Runs this draft once, as a job of one row. The draft is not saved.
       </RunOne>
-      <Card>
-        <Checkbox label="Save as a draft only" checked={form.draft} onChange={(e) => set({ draft: e.currentTarget.checked })} />
+      <div className="foot">
         {publish.error && <Problem error={publish.error} />}
         <div className="actions">
-          <Button type="submit" form="definition" loading={publish.isPending}>
-            {form.draft ? 'Save the draft' : 'Publish'}
-          </Button>
+          <Button type="submit" form="definition" loading={publish.isPending} disabled={!!of?.published_at && change === written(of)}>Publish</Button>
+          <Button type="submit" form="definition" value="draft" variant="default" loading={publish.isPending} disabled={!!of && change === written(of)}>Save as a draft</Button>
         </div>
-      </Card>
+      </div>
     </Page>
   )
 }
 
-// Changes shows how a draft differs from the revision that it starts from.
-function Changes({ of, to, discard }: { of: Fn; to: () => Definition; discard: () => void }) {
-  let change: string | Error
+// textOf returns a definition as text, or the reason why it is not valid.
+function textOf(definition: () => Definition): string | Error {
   try {
-    change = written(to())
+    return written(definition())
   } catch (e) {
-    change = e as Error
+    return e as Error
   }
+}
+
+// Changes shows how a draft differs from the revision that it starts from.
+function Changes({ of, change, discard }: { of: Fn; change: string | Error; discard: () => void }) {
   const before = written(of)
   return (
     <Card
