@@ -63,12 +63,12 @@ function SignedIn() {
             <Switch>
               <Route path="/" component={Overview} />
               <Route path="/jobs" component={Jobs} />
-              {can.act && <Route path="/jobs/new" component={NewJob} />}
+              <Route path="/jobs/new" component={can.act ? NewJob : Nowhere} />
               <Route path="/jobs/compare" component={Compare} />
               <Route path="/jobs/:id" component={JobPage} />
               <Route path="/jobs/:id/rows" component={Rows} />
               <Route path="/functions" component={Functions} />
-              {can.administer && <Route path="/functions/new" component={Publish} />}
+              <Route path="/functions/new" component={can.administer ? Publish : Nowhere} />
               <Route path="/functions/:name" component={FunctionPage} />
               {can.administer && <Route path="/functions/:name/edit" component={Publish} />}
               <Route path="/files" component={Files} />

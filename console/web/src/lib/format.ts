@@ -16,7 +16,7 @@ export const compact = (n: number | null | undefined) => (n == null ? none : n <
 export const rate = (n: number | null | undefined, unit: string) =>
   !n ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
 
-// percent formats a share. It is 0 % only if nothing is done, and 100 % only if all is done.
+// percent formats a share that is at most 100 %. It is 0 % only if nothing is done, and 100 % only if all is done.
 export const percent = (done: number, all: number | null | undefined) => {
   if (!all) return none
   if (done <= 0) return '0 %'
@@ -25,8 +25,9 @@ export const percent = (done: number, all: number | null | undefined) => {
   return p < 0.1 ? '< 0.1 %' : p > 99.9 ? '> 99.9 %' : `${p.toFixed(1)} %`
 }
 
+// usd formats an amount. Small amounts have two significant digits.
 export const usd = (n: number | null | undefined) =>
-  n == null ? none : n === 0 ? '$0' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
+  n == null ? none : n === 0 ? '$0' : n < 0.000001 ? '< $0.000001' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
 
 // usdTogether formats an amount and the two bounds of its range, all with the same decimals.
 // The bounds are undefined if they are equal.
@@ -35,10 +36,6 @@ export const usdTogether = (n: number, low: number, high: number) => {
   const write = (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
   return { amount: n === 0 ? usd(n) : write(n), range: write(low) === write(high) ? undefined : `between ${write(low)} and ${write(high)}` }
 }
-
-// cost formats amounts of a column, with a fixed number of decimals.
-export const cost = (n: number | null | undefined) =>
-  n == null ? none : n === 0 ? '$0' : n < 0.0001 ? '< $0.0001' : n < 1 ? `$${n.toFixed(4)}` : usd(n)
 
 export const bytes = (n: number | null | undefined) => {
   if (n == null) return none
@@ -53,6 +50,7 @@ export const bytes = (n: number | null | undefined) => {
 
 export const duration = (seconds: number | null | undefined) => {
   if (seconds == null) return none
+  if (seconds < 1) return 'under 1 s'
   const s = Math.round(seconds)
   if (s < 60) return `${s} s`
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`
@@ -65,7 +63,7 @@ export const took = (seconds: number) =>
   seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)
 
 // about formats an estimated duration.
-export const about = (seconds: number | null | undefined) => (seconds != null && seconds < 1 ? 'under 1 s' : duration(seconds))
+export const about = duration
 
 // withoutRoutes drops sentences of a message that say where the API lists rows. The console has a page for it.
 export const withoutRoutes = (message: string) => message.replace(/ (GET \/v1\S* lists them|The errors of the job (list them|say why))\./g, '')

@@ -5,7 +5,7 @@ import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, Model } from '../api/types'
-import { about, compact, cost, none, number, plural, time } from '../lib/format'
+import { compact, duration, none, number, plural, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
@@ -192,7 +192,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>
           <td className="number">{took(j)}</td>
-          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${cost(j.cost_estimate)}` : cost(j.job_cost)}</td>
+          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
           <td className="number" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
           </td>
@@ -203,4 +203,4 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
 }
 
 const took = (j: Job) =>
-  about((j.datetime_completed || !j.paused) && j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)
+  duration((j.datetime_completed || !j.paused) && j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)

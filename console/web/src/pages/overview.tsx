@@ -5,7 +5,7 @@ import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Engines, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
 import { plain } from '../lib/fault'
-import { compact, duration, number, plural, rate, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, none, number, plural, rate, usd, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -29,8 +29,9 @@ export default function Overview() {
         <>
           <States />
           <Running />
-          <Throughput />
           <Failing />
+          <Finished />
+          <Throughput />
         </>
       )}
     </Page>
@@ -121,8 +122,11 @@ function Attention() {
     ...(waiting.length > namedJobs
       ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
       : []),
-    ...(budget && budget.used >= budgetShare * budget.limit
-      ? [{ id: 'budget', to: '/quotas', state: 'budget', what: 'monthly budget', why: `${usd(budget.used)} of ${usd(budget.limit)} are used`, since: null }]
+    ...(budget && budget.limit > 0 && budget.used >= budgetShare * budget.limit
+      ? [{
+          id: 'budget', to: '/quotas', what: 'monthly budget', since: null,
+          ...(budget.used < budget.limit ? { state: 'budget', why: '' } : { state: 'budget used up', why: ' New jobs fail until the next month.' }),
+        }].map((t) => ({ ...t, why: `${usd(budget.used)} of ${usd(budget.limit)} are used.${t.why}` }))
       : []),
     ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
       id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since,
@@ -225,20 +229,23 @@ function RunningJob({ job, said }: { job: Job; said: boolean }) {
       <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
           ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
-          : !said && job.message}
+          : job.paused ? `${number(job.rows_done)} of ${job.num_rows == null ? none : plural(job.num_rows, 'row')}` : !said && job.message}
       </span>
     </li>
   )
 }
 
 const shownFailures = 5
+const shownFinished = 3
+
+const useEnded = () => useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
 
 // Failing lists failed jobs, and succeeded jobs with failed rows.
 function Failing() {
-  const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
+  const ended = useEnded()
   if (ended.data?.jobs.every((j) => !isFailing(j))) return null
   return (
-    <Card title="Recent failures" actions={<Link href="/jobs?status=failed,succeeded">View all</Link>}>
+    <Card title="Recent failures" actions={<Link href="/jobs?status=failed">All failed jobs</Link>}>
       <Load query={ended}>
         {({ jobs }) => (
           <ul className="list ended">
@@ -246,14 +253,33 @@ function Failing() {
               <li key={j.job_id}>
                 <JobLink job={j} />
                 <Status is={j.status}>{j.failure_reason?.code ?? j.status}</Status>
-                <span><FailedLink job={j} /></span>
-                <span className="small grow">{j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
+                <span className="small grow"><FailedLink job={j} /> {j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
                 <span className="small"><Ago t={j.datetime_completed} /></span>
               </li>
             ))}
           </ul>
         )}
       </Load>
+    </Card>
+  )
+}
+
+// Finished lists the last succeeded jobs, with their results.
+function Finished() {
+  const finished = useEnded().data?.jobs.filter((j) => j.status === 'succeeded' && !isEstimate(j)) ?? []
+  if (finished.length === 0) return null
+  return (
+    <Card title="Recently finished" actions={<Link href="/jobs?status=succeeded">All succeeded jobs</Link>}>
+      <ul className="list ended">
+        {finished.slice(0, shownFinished).map((j) => (
+          <li key={j.job_id}>
+            <JobLink job={j} />
+            <a href={apiURL(`/v1/jobs/${j.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download the results of ${titleOf(j)} as CSV`}>Download CSV</a>
+            <span className="small grow">{plural(j.rows_done, 'row')}, {usd(j.job_cost)}</span>
+            <span className="small"><Ago t={j.datetime_completed} /></span>
+          </li>
+        ))}
+      </ul>
     </Card>
   )
 }

@@ -5,7 +5,7 @@ import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { compact, cost, number, usd } from '../lib/format'
+import { compact, number, usd } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -193,7 +193,7 @@ function Figures({ of: l }: { of: Usage['total'] }) {
       <td className="number">{number(l.failed_rows)}</td>
       <td className="number">{number(l.input_tokens)}</td>
       <td className="number">{number(l.output_tokens)}</td>
-      <td className="number" title={usd(l.cost_usd)}>{cost(l.cost_usd)}</td>
+      <td className="number">{usd(l.cost_usd)}</td>
     </>
   )
 }

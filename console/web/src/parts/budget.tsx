@@ -1,6 +1,6 @@
 import { useGet } from '../api/hooks'
 import type { Usage } from '../api/types'
-import { percent, until, usd } from '../lib/format'
+import { number, percent, until, usd } from '../lib/format'
 import { Problem } from './load'
 import { Meter, nearLimit } from './meter'
 
@@ -15,15 +15,15 @@ export function Budget({ limit }: { limit?: number | null }) {
     <>
       {limit !== undefined && <p>Monthly budget: <strong>{limit == null ? 'unlimited' : usd(limit)}</strong></p>}
       {usage.error && <Problem error={usage.error} again={() => void usage.refetch()} />}
-      {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${percent(used, limit)}` : usd(used)} />}
+      {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${used > limit ? `${number(Math.round((used / limit) * 100))} %` : percent(used, limit)}` : usd(used)} />}
       {used != null && limit == null && <p>Used this month: <strong>{usd(used)}</strong></p>}
       {used != null && !!limit && used >= limit * nearLimit && (
-        <p className="warning" role="note">
-          {used >= limit ? 'The budget is used up. New jobs fail until the reset.' : 'More than 80 % of the budget is used. Jobs fail when it is used up.'}
+        <p className={used >= limit ? 'problem' : 'warning'} role="note">
+          {used >= limit ? 'The budget is used up. New jobs fail until the next month, or until an administrator raises the budget.' : 'More than 80 % of the budget is used. When it is used up, new jobs fail.'}
         </p>
       )}
       <p className="small">
-        {limit === 0 ? 'Only jobs without cost can run. ' : ''}It starts at $0 again on {reset.toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })}, 00:00 UTC ({until(reset.toISOString())}).
+        {limit === 0 ? 'Only jobs without cost can run. ' : ''}The count starts at $0 again on {reset.toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })}, 00:00 UTC ({until(reset.toISOString())}).
       </p>
     </>
   )

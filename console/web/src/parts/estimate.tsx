@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { about, compact, none, number, plural, usdTogether } from '../lib/format'
+import { compact, duration, none, number, plural, usdTogether } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Confirm } from './confirm'
 import { over, State } from './job'
@@ -49,7 +49,7 @@ function EstimateFacts({ job, costless }: { job: Job; costless?: boolean }) {
     <Facts
       facts={[
         ...(costless && cost ? [] : ([['Would cost', cost ? [cost.amount, cost.range].filter(Boolean).join(', ') : 'the model has no price']] as [string, string][])),
-        ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? about(e.seconds) : `${about(e.seconds)} (${about(e.seconds_low)} to ${about(e.seconds_high)})`],
+        ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? duration(e.seconds) : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],
         ['Tokens in', compact(e.input_tokens)],
