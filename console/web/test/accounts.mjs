@@ -43,6 +43,15 @@ export async function accounts({ model }) {
       await page.getByRole('cell', { name: 'guests.csv' }).first().waitFor()
       if (await page.getByRole('link', { name: 'guests.csv' }).count()) throw new Error('a file of another account has a link')
       await check(page, 'files of another account')
+      await page.goto(at('quotas'))
+      await account.selectOption('guests')
+      await page.waitForURL(/account=guests/)
+      await page.getByText('Monthly budget: unlimited').waitFor()
+      await page.getByLabel('Budget a month, USD').fill('7')
+      await page.getByRole('button', { name: 'Set the budget and the quotas' }).click()
+      await page.getByText('Monthly budget: $7.00').waitFor()
+      if ((await api('GET', '/v1/quotas')).cost_quota_usd !== null) throw new Error('the own account has the budget of another account')
+      await check(page, 'quotas of another account')
     } finally {
       await api('DELETE', `/v1/keys/${guest.id}`)
     }

@@ -1,9 +1,11 @@
 import { useState, type ReactNode } from 'react'
 import { Button, NumberInput, TextInput } from '@mantine/core'
-import { send } from '../api/client'
+import { useSearchParams } from 'wouter'
+import { query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Quota, Quotas } from '../api/types'
 import { number } from '../lib/format'
+import { AccountSelect } from '../parts/account'
 import { Budget } from '../parts/budget'
 import { priorityName } from '../parts/job'
 import { Load } from '../parts/load'
@@ -12,24 +14,24 @@ import { Card, Page, Table } from '../parts/page'
 export default function QuotasPage() {
   const can = useCan()
   return (
-    <Page title="Quotas" lead="A budget for all jobs of the account in a calendar month, and limits for each single job.">
+    <Page title="Quotas" lead="A monthly budget for all jobs of the account, and quotas for each job.">
       {can.administer ? <Administered /> : <Read />}
     </Page>
   )
 }
 
-type Limit = 'row_quota' | 'token_quota'
+type Bound = 'row_quota' | 'token_quota'
 
 const bound = (n: number) => (n === 0 ? 'unlimited' : number(n))
 
 const uses = ['a few rows, soon', 'many rows']
 
-// Limits shows the limits of a job by priority. cell shows a limit, or a field that changes it.
-function Limits({ quotas, cell }: { quotas: Quota[]; cell: (q: Quota, of: Limit) => ReactNode }) {
+// OfJob shows the quotas of a job by priority. cell shows a quota, or a field that changes it.
+function OfJob({ quotas, cell }: { quotas: Quota[]; cell: (q: Quota, of: Bound) => ReactNode }) {
   return (
     <>
-      <p className="small">A job above a limit fails. The limits count for each job alone, so other jobs do not use them up.</p>
-      <Table label="Limits of a job" heads={['Priority', 'Rows', 'Input tokens']} less={[]}>
+      <p className="small">A job above a quota fails. Each job has these quotas for itself: other jobs do not use them up.</p>
+      <Table label="Quotas of a job" heads={['Priority', 'Rows', 'Input tokens']} less={[]}>
         {quotas.map((q) => (
           <tr key={q.priority}>
             <td>{priorityName(q.priority)}{uses[q.priority] && <span className="reason">{uses[q.priority]}</span>}</td>
@@ -46,38 +48,39 @@ function Read() {
   const quotas = useGet<{ quotas: Quota[] }>('/v1/get-quotas')
   return (
     <>
-      <Card title="Cost"><Budget /></Card>
-      <Card title="Limits of a job">
-        <Load query={quotas}>{(q) => <Limits quotas={q.quotas} cell={(q, of) => bound(q[of])} />}</Load>
+      <Card title="Budget"><Budget /></Card>
+      <Card title="Quotas of a job">
+        <Load query={quotas}>{(q) => <OfJob quotas={q.quotas} cell={(q, of) => bound(q[of])} />}</Load>
       </Card>
     </>
   )
 }
 
 function Administered() {
-  const quotas = useGet<Quotas>('/v1/quotas')
+  const [search, setSearch] = useSearchParams()
+  const account = search.get('account') ?? ''
+  const path = `/v1/quotas${query({ account })}`
+  const quotas = useGet<Quotas>(path)
   return (
-    <Load query={quotas}>
-      {(q) => (
-        <div className="stack">
-          <Card title="Budget"><Budget limit={q.cost_quota_usd} /></Card>
-          <Change key={JSON.stringify(q.own)} own={q.own} inForce={q.quotas} />
-        </div>
-      )}
-    </Load>
+    <>
+      <div className="fields">
+        <AccountSelect single value={account} choose={(a) => setSearch(a ? { account: a } : {}, { replace: true })} />
+      </div>
+      <Load query={quotas}>{(q) => <Change key={path + JSON.stringify(q.own)} path={path} account={account} quotas={q} />}</Load>
+    </>
   )
 }
 
 const shown = (n: number | null | undefined) => (n == null ? '' : String(n))
 const parsed = (s: string | undefined) => (s?.trim() ? Number(s) : undefined)
 
-// Change has a field for each limit. A field is empty if the account has no limit of its own.
-function Change({ own, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
+// Change has a field for each quota. A field is empty if the account has no quota of its own.
+function Change({ path, account, quotas: { own, quotas: inForce, cost_quota_usd } }: { path: string; account: string; quotas: Quotas }) {
   const [limits, setLimits] = useState<Record<string, string>>(Object.fromEntries(own.quotas.flatMap((q) => [[`${q.priority} row_quota`, shown(q.row_quota)], [`${q.priority} token_quota`, shown(q.token_quota)]])))
   const [cost, setCost] = useState(shown(own.cost_quota_usd))
   const save = useAct(
     () =>
-      send('PUT', '/v1/quotas', {
+      send('PUT', path, {
         quotas: inForce
           .map(({ priority: p }) => ({ priority: p, row_quota: parsed(limits[`${p} row_quota`]), token_quota: parsed(limits[`${p} token_quota`]) }))
           .filter((q) => q.row_quota !== undefined || q.token_quota !== undefined),
@@ -85,34 +88,37 @@ function Change({ own, inForce }: { own: Quotas['own']; inForce: Quota[] }) {
       }),
     { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas'] },
   )
-  const field = (q: Quota, of: Limit) => (
+  const field = (q: Quota, of: Bound) => (
     <NumberInput
       aria-label={`${of === 'row_quota' ? 'Rows' : 'Input tokens'} of a job, priority ${q.priority}`}
       min={1}
       allowDecimal={false}
       thousandSeparator
       hideControls
-      placeholder={own.quotas.find((o) => o.priority === q.priority)?.[of] == null ? bound(q[of]) : 'limit of the service'}
+      placeholder={own.quotas.find((o) => o.priority === q.priority)?.[of] == null ? bound(q[of]) : 'quota of the service'}
       value={limits[`${q.priority} ${of}`] ?? ''}
       onChange={(n) => setLimits({ ...limits, [`${q.priority} ${of}`]: String(n) })}
     />
   )
   return (
-    <Card title="Limits of this account">
-      <form
-        className="stack"
-        onSubmit={(e) => {
-          e.preventDefault()
-          save.mutate()
-        }}
-      >
-        <Limits quotas={inForce} cell={field} />
-        <p className="small">An empty field uses the limit of the service.</p>
+    <form
+      className="stack"
+      onSubmit={(e) => {
+        e.preventDefault()
+        save.mutate()
+      }}
+    >
+      <Card title="Budget">
+        <Budget limit={cost_quota_usd} account={account} />
         <div className="fields">
-          <TextInput label="Cost a month, USD" type="number" min={0} step="any" placeholder="unlimited" value={cost} onChange={(e) => setCost(e.currentTarget.value)} />
+          <TextInput label="Budget a month, USD" type="number" min={0} step="any" placeholder="unlimited" value={cost} onChange={(e) => setCost(e.currentTarget.value)} />
         </div>
-        <div className="actions"><Button type="submit" loading={save.isPending}>Set the quotas</Button></div>
-      </form>
-    </Card>
+      </Card>
+      <Card title="Quotas of a job">
+        <OfJob quotas={inForce} cell={field} />
+        <p className="small">An empty field uses the quota of the service.</p>
+      </Card>
+      <div className="actions"><Button type="submit" loading={save.isPending}>Set the budget and the quotas</Button></div>
+    </form>
   )
 }

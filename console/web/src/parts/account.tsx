@@ -15,8 +15,8 @@ export function useIsOther() {
 // jobHref is the address of a job's page. other is the account of the job, if it is another one.
 export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ account: other })}`
 
-// AccountSelect lets an operator choose an account, or all. The empty value is the own account.
-export function AccountSelect({ value, choose }: { value: string; choose: (account: string) => void }) {
+// AccountSelect lets an operator choose an account, or all unless single is set. The empty value is the own account.
+export function AccountSelect({ value, choose, single }: { value: string; choose: (account: string) => void; single?: boolean }) {
   const can = useCan()
   const { data: me } = useMe()
   const { data } = useGet<{ accounts: string[] }>('/v1/accounts', { enabled: can.operate, fresh: 60_000 })
@@ -27,7 +27,7 @@ export function AccountSelect({ value, choose }: { value: string; choose: (accou
       label="Account"
       value={value}
       onChange={(e) => choose(e.currentTarget.value)}
-      data={[{ value: '', label: me.account }, { value: allAccounts, label: 'all accounts' }, ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
+      data={[{ value: '', label: me.account }, ...(single ? [] : [{ value: allAccounts, label: 'all accounts' }]), ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
     />
   )
 }

@@ -1,13 +1,14 @@
+import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage } from '../api/types'
 import { number, percent, until, usd } from '../lib/format'
 import { Problem } from './load'
 import { Meter, nearLimit } from './meter'
 
-// Budget shows the cost of this month and its limit. The limit is null if there is none, and
-// undefined if the user may not see it.
-export function Budget({ limit }: { limit?: number | null }) {
-  const usage = useGet<Usage>('/v1/usage', { fresh: 60_000 })
+// Budget shows the cost of this month and its limit, of an account or, without account, of the own one.
+// The limit is null if there is none, and undefined if the user may not see it.
+export function Budget({ limit, account }: { limit?: number | null; account?: string }) {
+  const usage = useGet<Usage>(`/v1/usage${query({ account })}`, { fresh: 60_000 })
   const used = usage.data?.total.cost_usd
   const now = new Date()
   const reset = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1))

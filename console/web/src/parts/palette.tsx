@@ -2,13 +2,13 @@ import { useEffect, useId, useState } from 'react'
 import { Button, Kbd, Modal, TextInput } from '@mantine/core'
 import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
-import { useGet } from '../api/hooks'
-import type { JobPage } from '../api/types'
+import { useCan, useGet } from '../api/hooks'
+import type { Fn, JobPage } from '../api/types'
 import { titleOf } from './job'
 import { useMenu } from './menu'
 
 const keys: [string, string][] = [
-  ['Ctrl K', 'Go to a page, a job or a row'],
+  ['Ctrl K', 'Go to a page, a Function, a job or a row'],
   ['/', 'Search on this page'],
   ['j and k', 'Next and previous entry of a list'],
   ['← and →', 'Previous and next row, in an open row'],
@@ -17,8 +17,8 @@ const keys: [string, string][] = [
 
 const shownJobs = 8
 
-// Palette opens with Ctrl-K. It goes to a page, a job by name or id, or a row: "job#47". It also
-// handles the keys of lists.
+// Palette opens with Ctrl-K. It goes to a page, a Function, a job by name or id, or a row: "job#47". It
+// also handles the keys of lists.
 export function Palette() {
   const [opened, { open, close }] = useDisclosure()
   const [help, { open: showHelp, close: hideHelp }] = useDisclosure()
@@ -35,7 +35,7 @@ export function Palette() {
       <Button className="go" size="xs" variant="default" onClick={open} rightSection={<Kbd size="xs">Ctrl K</Kbd>}>
         Go to
       </Button>
-      <Modal opened={opened} onClose={close} title="Go to" size="lg">
+      <Modal opened={opened} onClose={close} title="Go to" size="lg" centered={false}>
         {opened && <Finder close={close} />}
       </Modal>
       <Modal opened={help} onClose={hideHelp} title="Keys">
@@ -78,8 +78,8 @@ function Finder({ close }: { close: () => void }) {
     <>
       <TextInput
         data-autofocus
-        aria-label="Page, job or row"
-        placeholder="Page, job, or job#row"
+        aria-label="Page, Function, job or row"
+        placeholder="Page, Function, job, or job#row"
         value={typed}
         onChange={(e) => setTyped(e.currentTarget.value)}
         role="combobox"
@@ -94,31 +94,45 @@ function Finder({ close }: { close: () => void }) {
           e.preventDefault()
         }}
       />
-      <ul id={id} role="listbox" aria-label="Pages and jobs" className="places">
+      <ul id={id} role="listbox" aria-label="Places" className="places">
         {places.map((place, i) => (
           <li key={place.to} id={`${id}-${i}`} role="option" aria-selected={place === chosen} onClick={() => visit(place)}>
             {place.name} {place.note && <span className="id">{place.note}</span>}
           </li>
         ))}
       </ul>
-      {places.length === 0 && <p role="status">No page and no job matches.</p>}
+      {places.length === 0 && <p role="status">No page, no Function and no job matches.</p>}
     </>
   )
 }
 
-// usePlaces returns the pages and jobs that match a text. "#47" after a job means its row 47.
+// useTasks returns places where the user may begin something.
+function useTasks(): Place[] {
+  const can = useCan()
+  return [
+    ...(can.act ? [{ to: '/jobs/new?file', name: 'New job from a file' }, { to: '/jobs/new?sample', name: 'New job from an example' }] : []),
+    ...(can.administer ? [{ to: '/functions/new', name: 'New Function' }] : []),
+  ]
+}
+
+// usePlaces returns the pages, Functions and jobs that match a text. "#47" after a job means its row 47.
 function usePlaces(typed: string): Place[] {
   const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
   const [wanted] = useDebouncedValue(text, 200)
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${shownJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
-  const pages = useMenu().flatMap(([, entries]) => entries).filter((p) => row === undefined && p.name.toLowerCase().includes(text.toLowerCase()))
+  const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
+  const places: Place[] = [
+    ...useMenu().flatMap(([, entries]) => entries).map(({ to, name }) => ({ to, name })),
+    ...useTasks(),
+    ...(text ? functions : []).map((f) => ({ to: `/functions/${f.name}`, name: f.name, note: 'Function' })),
+  ].filter((p) => row === undefined && p.name.toLowerCase().includes(text.toLowerCase()))
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
   return [
-    ...pages.map(({ to, name }) => ({ to, name })),
+    ...places,
     ...found.map((j) => ({
       to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
       name: titleOf(j),
-      note: row === undefined ? `job, ${j.status}` : `row ${row}`,
+      note: row === undefined ? `job, ${j.status}, ${j.job_id}` : `row ${row} of ${j.job_id}`,
     })),
   ]
 }
