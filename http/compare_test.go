@@ -292,7 +292,7 @@ func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {
 	a, b := w.succeeded(one, answers("x", "y")), w.succeeded(one, answers("x", "y"))
 	other, estimate, uncounted := w.succeeded(one, answers("x")), w.submitted(`{"inputs":["a","b"],"cost_estimate":true}`), w.submitted(`{"inputs":["a","b"]}`)
 	limited := w.limited(`"limit":1`, 3, "x")
-	removed := w.succeeded(one, answers("x", "y"))
+	removed, named := w.succeeded(one, answers("x", "y")), w.succeeded(strings.Replace(one, "{", `{"name":"two rows",`, 1), answers("x", "y"))
 	w.do("DELETE", "/v1/jobs/"+removed+"/data", "").want(200)
 	foreign := *w
 	foreign.key = w.keyOf("someone", caller.RoleUser)
@@ -303,8 +303,9 @@ func TestCompare_RefusesJobsThatCannotBeCompared(t *testing.T) {
 		compare(a, b, other, estimate, removed).wantField("jobs", "has 5 ids")
 		compare(a, b, a).wantField("jobs", "has the id "+a+" twice")
 		compare(a, "job-none").wantError(404, "job_not_found", "job-none")
-		compare(a, other).wantError(409, "different_num_rows", fmt.Sprintf("the input of job %s has 2 rows and the input of job %s has 1", a, other))
-		compare(a, b, limited).wantError(409, "different_num_rows", fmt.Sprintf("the input of job %s has 2 rows and the input of job %s has 3", a, limited))
+		compare(a, other).wantError(409, "different_num_rows", fmt.Sprintf("the input of %s has 2 rows, and the input of %s has 1;", a, other))
+		compare(a, b, limited).wantError(409, "different_num_rows", fmt.Sprintf("the input of %s has 2 rows, and the input of %s has 3;", a, limited))
+		compare(named, other).wantError(409, "different_num_rows", fmt.Sprintf(`the input of "two rows" has 2 rows, and the input of %s has 1;`, other))
 		compare(a, estimate).wantError(409, "no_results", "estimate")
 		compare(a, uncounted).wantError(409, "no_rows", "not counted")
 		if got := compare(a, removed).wantError(410, "results_expired", "").json()["job_id"]; got != removed {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -73,7 +74,7 @@ func FindCommonRows(records []store.Record) (rows CommonRows, err error) {
 		sameInput = sameInput && countInput(&r.Job) == countInput(first)
 		if !sameRows && !sameInput {
 			return rows, request.Errorf(http.StatusConflict, "different_num_rows",
-				"the input of job %s has %d rows and the input of job %s has %d; only jobs on the same input can be compared", first.ID, countInput(first), r.Job.ID, countInput(&r.Job))
+				"the input of %s has %d rows, and the input of %s has %d; only jobs with the same input can be compared", nameOf(records[0]), countInput(first), nameOf(r), countInput(&r.Job))
 		}
 	}
 	if sameInput {
@@ -116,4 +117,12 @@ func (r *CommonRows) Number(job int, i int64) int64 {
 		return int64(number)
 	}
 	return int64(r.chosen[job].Rank(number)) - 1 //nolint:gosec // below MaxSampledInput
+}
+
+// nameOf returns the name of a job, or its id if it has no name.
+func nameOf(record store.Record) string {
+	if name := record.Job.Name; name != nil {
+		return strconv.Quote(*name)
+	}
+	return record.Job.ID
 }
