@@ -171,7 +171,7 @@ func TestBatches_AreJobs(t *testing.T) {
 	if marks, err := w.bucket.List(t.Context(), layout.Spoolings); err != nil || len(marks) != 0 {
 		t.Errorf("marks %v, %v", marks, err)
 	}
-	if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any); got["status"] != "pending" {
+	if got := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any); got["status"] != "pending" || got["input"] != "in.jsonl" {
 		t.Errorf("as a job: %v", got)
 	}
 	native := w.submitted(`{"inputs":["a"]}`)

@@ -164,9 +164,11 @@ func (d *Dialect) newBatchRecord(c *gin.Context, f store.File, want batchRequest
 	if err != nil {
 		return store.Record{}, err
 	}
-	return d.batches.NewRecord(model, rowmill.RawBatch{
+	record := d.batches.NewRecord(model, rowmill.RawBatch{
 		Path: want.endpoint, InputFile: f.ID, Window: want.window, Metadata: want.metadata, OutputSeconds: want.outputSeconds,
-	}, want.duration), nil
+	}, want.duration)
+	record.Job.Input = f.Name
+	return record, nil
 }
 
 // readBatchModel returns the model of a file's first request, or an unknown model if the first
