@@ -293,7 +293,7 @@ export async function operators({ model, team, ofTeam }) {
     await first.getByText('A message has waited for 25 s.').waitFor()
     await first.getByText('Waiting for 1 min 30 s on: write a part.').waitFor()
     await first.getByText('1 more actor of this node is not listed.').waitFor()
-    const link = await first.getByRole('link', { name: /^job-/ }).first().getAttribute('href')
+    const link = await first.getByRole('link', { name: 'greetings' }).first().getAttribute('href')
     if (!decodeURIComponent(link).endsWith(`${ofTeam}?account=*`)) throw new Error(`${link} does not lead to jobs of other accounts`)
     const quiet = page.getByRole('region', { name: 'node-1', exact: true })
     await quiet.getByText('no problem').waitFor()
@@ -310,7 +310,7 @@ export async function operators({ model, team, ofTeam }) {
     await row.getByText('completed', { exact: true }).waitFor()
     await row.getByText('1 of 1 request', { exact: true }).waitFor()
     await row.getByRole('link', { name: 'output' }).waitFor()
-    await row.getByRole('link', { name: /^batch_/ }).click()
+    await row.getByRole('link', { name: 'greetings.jsonl' }).click()
     await page.waitForURL(/\/jobs\/job-/)
   })
 

@@ -162,7 +162,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
       await page.getByText(/: accepted, HTTP 200/).first().waitFor()
       if (got.length !== 1 || got[0].signatures !== 1) throw new Error(`after a test the receiver got ${JSON.stringify(got)}`)
 
-      await page.getByRole('button', { name: 'Rotate' }).click()
+      await page.getByRole('button', { name: 'Rotate secret' }).click()
       await page.getByRole('button', { name: 'Rotate the secret' }).click()
       const secret = await page.getByRole('region', { name: 'secret', exact: true }).textContent()
       if (!secret.startsWith('whsec_')) throw new Error(`the secret is ${secret}`)

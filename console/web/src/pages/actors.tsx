@@ -10,6 +10,7 @@ import { allAccounts, jobHref } from '../parts/account'
 import { Ago } from '../parts/ago'
 import { Fault } from '../parts/fault'
 import { Status } from '../parts/job'
+import { nameOf, useJobs } from '../parts/jobnames'
 import { Empty, Load } from '../parts/load'
 import { Card, Long, Page, Table } from '../parts/page'
 
@@ -125,12 +126,13 @@ const byKind = (actors: Actor[]) =>
   Object.keys(kinds).map((kind) => [actors.filter((a) => a.kind === kind).length, kind] as const).filter(([n]) => n > 0).map(([n, kind]) => plural(n, kind, kind === 'results' ? kind : undefined)).join(', ')
 
 function Name({ actor: a }: { actor: Actor }) {
+  const jobs = useJobs(allAccounts)
   return (
     <td title={a.id}>
       {a.kind}{a.engine && ` ${a.engine}`}
       {a.state === 'panicked' && <span className="tag">panicked</span>}
       <span className="reason">{kinds[a.kind]}</span>
-      {a.job_id && <Link href={jobHref(a.job_id, allAccounts)}>{a.job_id.slice(0, 12)}…</Link>}
+      {a.job_id && <Link href={jobHref(a.job_id, allAccounts)}>{nameOf(jobs, a.job_id)}</Link>}
     </td>
   )
 }

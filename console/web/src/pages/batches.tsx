@@ -9,6 +9,7 @@ import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Bar, Status } from '../parts/job'
+import { useJobs } from '../parts/jobnames'
 import { Empty, Load } from '../parts/load'
 import { More, Page, Table } from '../parts/page'
 
@@ -45,7 +46,7 @@ export default function Batches() {
             <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. An OpenAI client makes one, with the address and a key of this service:</Empty>
           ) : (
             <div className="stack">
-              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Ends', ...(cancels ? ['Actions'] : [])]} less={['Progress', 'Created', 'Ends', 'Actions']}>
+              <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Took', ...(cancels ? ['Actions'] : [])]} less={['Progress', 'Created', 'Took', 'Actions']}>
                 {batches.map((b) => (
                   <BatchRow key={b.id} listed={b} cancel={cancels ? cancel.mutate : undefined} />
                 ))}
@@ -66,6 +67,7 @@ export default function Batches() {
 // The node makes the files of a batch on request; until then the batch is finalizing.
 function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => void }) {
   const { data: b = listed } = useGet<Batch>(`/v1/batches/${listed.id}`, { enabled: listed.status === 'finalizing', every: useEvery(5_000) })
+  const jobs = useJobs()
   const [look, words] = states[b.status] ?? ['pending', b.status]
   const { total, completed, failed } = b.request_counts
   const open = ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(b.status)
@@ -73,7 +75,8 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
   return (
     <tr>
       <td>
-        <Link href={`/jobs/${jobOf(b.id)}`}>{b.id.slice(0, 14)}…</Link>
+        <Link href={`/jobs/${jobOf(b.id)}`}>{jobs.get(jobOf(b.id))?.input ?? `${b.id.slice(0, 14)}…`}</Link>
+        <span className="id">{b.id.slice(0, 14)}…</span>
         <span className="reason">{b.model}, {b.endpoint.replace('/v1/', '')}</span>
       </td>
       <td>
@@ -89,7 +92,7 @@ function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => 
       </td>
       <td className="number" title={time(b.created_at)}><Ago t={b.created_at} /></td>
       <td className="number" title={time(ended ?? b.expires_at)}>
-        {open && b.expires_at ? `expires ${until(b.expires_at)}` : ended ? `after ${duration(Math.max(1, ended - b.created_at))}` : none}
+        {open && b.expires_at ? `expires ${until(b.expires_at)}` : ended ? duration(Math.max(1, ended - b.created_at)) : none}
       </td>
       {cancel && (
         <td>

@@ -54,23 +54,14 @@ export default function Jobs() {
   const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter, account })}`, (p) => p.next_cursor, 'cursor', account ? every : false) // there are no events of other accounts
   const jobs = pages.data?.pages.flatMap((p) => p.jobs) ?? []
   const filtered = Object.values(filter).some(Boolean)
+  // cancellable is true if a filter is set and may match jobs that can be cancelled.
+  const cancellable = change && filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))
+  const clear = () => setMarked(new Map())
   const partly = pages.data?.pages.some((p) => p.scanned_all === false)
 
   return (
     <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Filters search={search} set={set} counts={counts.data} />
-      {marked.size > 0 && (
-        <div className="actions">
-          {marked.size >= 2 && marked.size <= 4 ? (
-            <LinkButton href={compareJobs(...marked.values())} size="xs" variant="default">Compare {number(marked.size)} marked</LinkButton>
-          ) : (
-            <span className="small">Mark two to four jobs on one input to compare them.</span>
-          )}
-        </div>
-      )}
-      {change && (
-        <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))} done={() => setMarked(new Map())} />
-      )}
       <Load query={pages}>
         {() =>
           jobs.length === 0 ? (
@@ -93,8 +84,31 @@ export default function Jobs() {
           )
         }
       </Load>
+      {(marked.size > 0 || cancellable) && (
+        <div className="foot actions">
+          {marked.size > 0 && (
+            <>
+              <span role="status">{number(marked.size)} selected</span>
+              <Button size="xs" variant="subtle" onClick={clear}>Clear</Button>
+              <Compare jobs={[...marked.values()]} />
+            </>
+          )}
+          {change && <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={cancellable} done={clear} />}
+        </div>
+      )}
     </Page>
   )
+}
+
+// Compare leads to the comparison of jobs, or says why they cannot be compared.
+function Compare({ jobs }: { jobs: Job[] }) {
+  const rows = new Set(jobs.map((j) => j.input_rows ?? j.num_rows))
+  const why =
+    jobs.length < 2 || jobs.length > 4 ? 'Select two to four jobs with the same input to compare them.'
+    : rows.size > 1 ? 'These jobs cannot be compared: their inputs have different numbers of rows.'
+    : ''
+  if (why) return <span className="small">{why}</span>
+  return <LinkButton href={compareJobs(...jobs)} size="xs" variant="default">Compare {number(jobs.length)} jobs</LinkButton>
 }
 
 function shown(n: number, more: boolean, filter: Record<string, string>, counts: Counts | undefined, partly: boolean | undefined) {
@@ -111,6 +125,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   const [typed] = useDebouncedValue(q, 300)
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const wanted = (search.get('status') ?? '').split(',').filter(Boolean)
+  const narrowed = ['q', 'model', 'since'].some((name) => search.get(name)) // the counts are of all jobs
   useEffect(() => {
     if (typed !== (search.get('q') ?? '')) set('q', typed)
   }, [typed]) // the address wins if it changes for another reason
@@ -120,7 +135,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
       <div className="chips" role="group" aria-label="States">
         {filterStates.filter((s, i) => i < alwaysShown || !counts || counts.counts[s] || wanted.includes(s)).map((s) => (
           <button key={s} type="button" aria-pressed={wanted.includes(s)} onClick={() => toggle(s)}>
-            <Status is={s} /> <span className="count">{counts ? compact(counts.counts[s]) : ''}</span>
+            <Status is={s} /> <span className="count">{counts && !narrowed ? compact(counts.counts[s]) : ''}</span>
           </button>
         ))}
       </div>

@@ -74,7 +74,7 @@ export default function Keys() {
                     </td>
                     <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? <Expiry at={k.expires_at} /> : 'never'}</td>
                     <td className="acts">
-                      <Confirm quiet size="compact-sm" button="Rotate" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
+                      <Confirm quiet size="compact-sm" button="Rotate" color="cyan.9" title="Rotate the key" act={() => rotate.mutate(k.id, { onSuccess: setMade })}>
                         {k.name || k.id} gets a new secret. The old secret stops working within 5 seconds{k.id === me?.key_id && ', and you are logged out'}.
                       </Confirm>
                       <Confirm quiet size="compact-sm" button="Revoke" title="Revoke the key" act={() => revoke.mutate(k.id)}>

@@ -13,7 +13,7 @@ import { Code } from '../parts/copy'
 import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
-import { isBroken, problem } from '../parts/webhook'
+import { isBroken, problem, webhookName } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
@@ -135,7 +135,7 @@ function Attention() {
     ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {
       const last = w.recent_deliveries?.last_failure
       return {
-        id: w.id, to: `/webhooks/${w.id}`, what: w.url,
+        id: w.id, to: `/webhooks/${w.id}`, what: webhookName(w),
         ...(w.disabled ? { state: 'disabled', why: w.disabled_reason ?? '', since: w.disabled_at } : { state: 'webhook failing', why: last ? problem(last) : '', since: last?.at ?? null }),
       }
     }),

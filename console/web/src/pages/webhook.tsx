@@ -5,16 +5,17 @@ import { Link, useLocation, useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet, usePages } from '../api/hooks'
 import type { Delivery, DeliveryAttempt, Webhook } from '../api/types'
-import { duration, none, number, time } from '../lib/format'
+import { duration, none, number, plural, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
 import { Code } from '../parts/copy'
 import { Status } from '../parts/job'
+import { nameOf, useJobs } from '../parts/jobnames'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, Long, More, Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
-import { failedShare, outcome, WebhookState } from '../parts/webhook'
+import { outcome, WebhookState, webhookName } from '../parts/webhook'
 
 type Tried = { event: string; delivered: boolean; attempt: DeliveryAttempt }
 
@@ -43,16 +44,16 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   }
   return (
     <Page
-      title={`Webhook: ${w.description || new URL(w.url).host}`}
+      title={`Webhook: ${webhookName(w)}`}
       actions={
         <>
           <Button loading={tried.isPending} onClick={() => tried.mutate()}>Send a test</Button>
           <Button variant="default" loading={turn.isPending} onClick={() => turn.mutate()}>{w.disabled ? 'Enable' : 'Disable'}</Button>
-          <Confirm button="Rotate" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
+          <Confirm button="Rotate secret" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
             The old secret stays valid for 24 hours.
           </Confirm>
           <Confirm button="Delete" title="Delete the webhook" act={() => remove.mutate(undefined, { onSuccess: left })}>
-            The events that still wait are deleted and never sent.
+            The service deletes the events that still wait, and never sends them.
           </Confirm>
         </>
       }
@@ -79,7 +80,7 @@ function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: De
   return (
     <div className={w.recent_deliveries?.failing ? 'problem' : 'warning'} role="note">
       <p>
-        <strong>Of the last deliveries, {failedShare(w)} failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
+        <strong>{number(w.recent_deliveries!.failed)} of the last {plural(w.recent_deliveries!.attempted, 'delivery', 'deliveries')} failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
       </p>
       {a.error && a.status && <p>{a.error}</p>}
       {a.answer && <Code label="Answer" text={a.answer} />}
@@ -95,13 +96,14 @@ const stateOf = (d: Delivery) => (d.state === 'pending' && d.attempts.length > 0
 function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
+  const jobs = useJobs()
   const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'The event is sent now.', paths: [path] })
   return (
     <Card title="Deliveries">
       <Load query={pages}>
         {() =>
           deliveries.length === 0 ? (
-            <Empty>Nothing was sent yet. Send a test to check the address.</Empty>
+            <Empty>The service has sent no event yet. Send a test to check the address.</Empty>
           ) : (
             <>
               <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Job', 'Attempts', 'Last answer', 'Happened', 'Next attempt']}>
@@ -110,7 +112,7 @@ function Deliveries({ path }: { path: string }) {
                   return (
                     <tr key={d.id}>
                       <td>{d.event}</td>
-                      <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{d.job_id.slice(0, 12)}…</Link> : none}</td>
+                      <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{nameOf(jobs, d.job_id)}</Link> : none}</td>
                       <td><Status is={looks[d.state]}>{stateOf(d)}</Status></td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>

@@ -11,7 +11,7 @@ import { Ago } from '../parts/ago'
 import { Empty, Load } from '../parts/load'
 import { Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
-import { failedShare, WebhookState } from '../parts/webhook'
+import { failedShare, problem, WebhookState, webhookName } from '../parts/webhook'
 
 const events = ['job.succeeded', 'job.failed', 'job.cancelled', 'batch.completed', 'batch.failed', 'batch.expired', 'batch.cancelled']
 
@@ -19,20 +19,25 @@ export default function Webhooks() {
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { every: useEvery(10_000) })
   const [secret, setSecret] = useState<string>()
   return (
-    <Page title="Webhooks" lead="Get a signed request when a job ends (Standard Webhooks)." actions={<Create made={setSecret} />}>
+    <Page title="Webhooks" lead="The service sends a signed request to your server when a job ends (Standard Webhooks)." actions={<Create made={setSecret} />}>
       <Load query={webhooks}>
         {({ webhooks }) =>
           webhooks.length === 0 ? (
-            <Empty next={<Create made={setSecret} />}>No webhooks yet. A webhook tells your server that a job has ended, so that it need not ask.</Empty>
+            <Empty next={<Create made={setSecret} />}>No webhooks yet. With a webhook, your server need not ask whether a job has ended.</Empty>
           ) : (
-            <Table label="Webhooks" heads={['Address', 'State', 'Failed deliveries', 'Events', 'Description', 'Created']} less={['Failed deliveries', 'Events', 'Description', 'Created']}>
+            <Table label="Webhooks" heads={['Webhook', 'State', 'Failed deliveries', 'Events', 'Created']} less={['Failed deliveries', 'Events', 'Created']}>
               {webhooks.map((w) => (
                 <tr key={w.id}>
-                  <td className="wide"><Link href={`/webhooks/${w.id}`}>{w.url}</Link></td>
-                  <td><WebhookState webhook={w} /></td>
+                  <td className="wide">
+                    <Link href={`/webhooks/${w.id}`}>{webhookName(w)}</Link>
+                    <span className="id">{w.url}</span>
+                  </td>
+                  <td>
+                    <WebhookState webhook={w} />
+                    {!w.disabled && w.recent_deliveries?.failing && w.recent_deliveries.last_failure && <span className="reason">{problem(w.recent_deliveries.last_failure)}</span>}
+                  </td>
                   <td className="number">{failedShare(w) ?? none}</td>
                   <td className="wide">{w.events.join(', ') || 'every end of a job or a batch'}</td>
-                  <td className="wide">{w.description}</td>
                   <td className="number" title={time(w.created_at)}><Ago t={w.created_at} /></td>
                 </tr>
               ))}

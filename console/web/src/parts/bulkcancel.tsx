@@ -3,14 +3,14 @@ import { Button, Modal } from '@mantine/core'
 import { send } from '../api/client'
 import { useAct } from '../api/hooks'
 import type { Cancelled } from '../api/types'
-import { number } from '../lib/format'
+import { number, plural } from '../lib/format'
 
 type Filter = Record<string, string>
 type Target = { job_ids: string[] } | { filter: Filter }
 
 const cancel = (target: Target, dry_run: boolean) => send<Cancelled>('POST', '/v1/jobs/cancel', { ...target, dry_run })
 
-// BulkCancel asks the node which jobs it would cancel, and then cancels them.
+// BulkCancel has buttons that ask the node which jobs it would cancel, and then cancel them.
 export function BulkCancel({ marked, filter, filtered, done }: { marked: string[]; filter: Filter; filtered: boolean; done: () => void }) {
   const [target, setTarget] = useState<Target>()
   const preview = useAct((t: Target) => cancel(t, true))
@@ -22,10 +22,10 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
   const plan = preview.data
   if (!marked.length && !filtered && !target) return null
   return (
-    <div className="actions">
+    <>
       {marked.length > 0 && (
         <Button size="xs" variant="default" loading={preview.isPending} onClick={() => ask({ job_ids: marked })}>
-          Cancel {number(marked.length)} marked
+          Cancel {plural(marked.length, 'job')}
         </Button>
       )}
       {filtered && (
@@ -63,13 +63,13 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
                   })
                 }
               >
-                Cancel {number(plan.cancelled)} jobs
+                Cancel {plural(plan.cancelled, 'job')}
               </Button>
             </div>
           </div>
         )}
       </Modal>
-    </div>
+    </>
   )
 }
 

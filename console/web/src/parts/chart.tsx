@@ -32,7 +32,7 @@ export function Chart({ label, times, lines, height = 180 }: { label: string; ti
       {
         width: at.clientWidth,
         height,
-        padding: [null, 24, null, null], // the last time is wider than its place
+        padding: [null, 36, null, null], // the last time is wider than its place
         legend: { live: false },
         cursor: { y: false },
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },

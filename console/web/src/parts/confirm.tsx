@@ -2,6 +2,8 @@ import type { ReactNode } from 'react'
 import { Button, Modal } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 
+const red = 'red.9'
+
 // of names the object of the button, for screen readers, if the button is one of many.
 type Props = {
   button: string
@@ -19,11 +21,11 @@ type Props = {
 }
 
 // Confirm is a button for an action that cannot be undone, or that users should look at first.
-export function Confirm({ button, of, title, children, act, busy, quiet, size = 'sm', color = 'red.9', ...look }: Props) {
+export function Confirm({ button, of, title, children, act, busy, quiet, size = 'sm', color = red, ...look }: Props) {
   const [open, { open: ask, close }] = useDisclosure()
   return (
     <>
-      <Button size={size} variant={quiet ? 'subtle' : 'default'} onClick={ask} loading={busy} {...look} aria-label={of && `${button} ${of}`}>
+      <Button size={size} variant={quiet ? 'subtle' : 'default'} className={quiet && color === red ? 'danger' : undefined} onClick={ask} loading={busy} {...look} aria-label={of && `${button} ${of}`}>
         {button}
       </Button>
       <Modal opened={open} onClose={close} title={title}>

@@ -52,15 +52,16 @@ export function whyStopped(message: string): string | undefined {
 }
 
 // A Titled job has the fields for its title.
-type Titled = Pick<Job, 'job_id' | 'name' | 'model'> & Partial<Pick<Job, 'prompt' | 'system_prompt' | 'num_rows'>>
+type Titled = Pick<Job, 'job_id' | 'name' | 'model'> & Partial<Pick<Job, 'prompt' | 'system_prompt' | 'num_rows' | 'input' | 'set'>>
 
 const titlePrompt = 40 // the longest beginning of a prompt in a title, in characters
 
-// titleOf returns the name of a job. A job without a name has a title of its model and its prompt or rows.
+// titleOf returns the name of a job, with its model if jobs of a set share the name. A job without a name
+// has a title of its model and its prompt, input or rows.
 export function titleOf(job: Titled): string {
-  if (job.name) return job.name
+  if (job.name) return job.set ? `${job.name}, ${job.model}` : job.name
   const prompt = (job.prompt ?? job.system_prompt ?? '').trim().replace(/\s+/g, ' ')
-  const rest = beginning(prompt, titlePrompt) || (job.num_rows != null && plural(job.num_rows, 'row'))
+  const rest = beginning(prompt, titlePrompt) || job.input || (job.num_rows != null && plural(job.num_rows, 'row'))
   return rest ? `${job.model}: ${rest}` : job.model
 }
 

@@ -13,6 +13,9 @@ export const problem = (a: DeliveryAttempt) => (a.status ? `The receiver answere
 // isBroken reports whether a webhook needs a person: it is disabled, or its newest deliveries all failed.
 export const isBroken = (w: Webhook) => w.disabled || !!w.recent_deliveries?.failing
 
+// webhookName returns the description of a webhook, or the host of its address.
+export const webhookName = (w: Webhook) => w.description || new URL(w.url).host
+
 // failedShare says how many of a webhook's newest deliveries failed, or nothing without deliveries.
 export const failedShare = (w: Webhook) =>
   w.recent_deliveries?.attempted ? `${number(w.recent_deliveries.failed)} of ${number(w.recent_deliveries.attempted)}` : undefined
