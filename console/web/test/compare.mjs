@@ -104,15 +104,15 @@ export async function comparison({ model }) {
     await offered.first().waitFor()
     await check(page, 'jobs to compare with')
     if ((await offered.allTextContents()).join() !== 'plain,strict') throw new Error(`offered: ${await offered.allTextContents()}`)
-    await page.getByRole('heading', { name: 'Jobs with as many rows; their inputs may differ' }).waitFor()
-    if (await page.getByRole('heading', { name: 'Jobs on the same input' }).count()) throw new Error('jobs with their own rows are on the same input')
+    await page.getByRole('heading', { name: 'Jobs with the same number of rows. Their inputs may differ' }).waitFor()
+    if (await page.getByRole('heading', { name: 'Jobs with the same input' }).count()) throw new Error('jobs with their own rows are on the same input')
     await offered.last().click()
     await page.getByText(`${equal} of 12 (`).waitFor()
     const again = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[1]}`, name: 'again' })).results
     await ended(again)
     await page.goto(at(`jobs/${again}`))
     await page.getByRole('button', { name: 'Compare with…' }).click()
-    await page.getByRole('region', { name: 'Jobs on the same input' }).getByRole('link', { name: 'strict' }).click()
+    await page.getByRole('region', { name: 'Jobs with the same input' }).getByRole('link', { name: 'strict' }).click()
     await page.waitForURL(`**/compare?jobs=${jobs[1]},${again}`) // the older job comes first
     await settle(page)
   })

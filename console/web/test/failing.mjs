@@ -40,7 +40,7 @@ export async function failing({ model }) {
 
       status = 204
       await page.getByRole('button', { name: `Send now: job.succeeded of ${job}` }).click()
-      await page.getByText('The event is sent now.').waitFor()
+      await page.getByText('The service sends the event now.').waitFor()
       await page.getByText('delivered', { exact: true }).waitFor()
       await page.getByText('enabled', { exact: true }).waitFor()
       if (new Set(got).size !== 1) throw new Error(`the receiver got ${got}`)

@@ -39,7 +39,7 @@ export async function operators({ model, team, ofTeam }) {
     await page.getByRole('button', { name: 'Unpublish' }).click()
     await page.getByRole('button', { name: 'Unpublish the Function' }).click()
     await page.getByText('The Function is unpublished.').waitFor()
-    await page.getByText('No published revision.').waitFor()
+    await page.getByText('This Function has no published revision, so new jobs cannot use it.').waitFor()
     await check(page, 'a Function that was taken back')
     if ((await api('GET', '/v1/functions')).functions.some((f) => f.name === 'shorten')) throw new Error('it is published all the same')
   })

@@ -4,9 +4,9 @@ const reasons: [RegExp, (host: string) => string][] = [
   [/connection refused/, (host) => `Connection refused by ${host}. Is the server running?`],
   [/no such host/, (host) => `The host name ${host.replace(/:\d+$/, '')} is not known. Is the address right?`],
   [/no route to host|network is unreachable/, (host) => `The network has no route to ${host}.`],
-  [/i\/o timeout|deadline exceeded|Client\.Timeout|handshake timeout/, (host) => `No answer from ${host} in time.`],
+  [/i\/o timeout|deadline exceeded|Client\.Timeout|handshake timeout/, (host) => `${host} did not answer in time.`],
   [/HTTP response to HTTPS client|record header/, (host) => `${host} does not speak TLS. Does the address need http instead of https?`],
-  [/x509: |tls: /, (host) => `The TLS certificate of ${host} cannot be trusted.`],
+  [/x509: |tls: /, (host) => `This node does not trust the TLS certificate of ${host}.`],
   [/connection reset|broken pipe|EOF$/, (host) => `${host} closed the connection.`],
 ]
 

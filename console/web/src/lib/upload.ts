@@ -35,7 +35,7 @@ function sendPart(id: string, part: Blob, progress: (sent: number) => void, sign
         ? done(r.response)
         : fail(new ApiError(r.status, r.response?.error?.message ?? r.response?.message ?? `${r.status}`, r.response?.error?.code ?? r.response?.code))
     r.onerror = () => fail(new ApiError(0, 'The node cannot be reached.'))
-    r.onabort = () => fail(new Error('The upload was cancelled.'))
+    r.onabort = () => fail(new Error('You have cancelled the upload.'))
     signal.addEventListener('abort', () => r.abort())
     r.send(form)
   })

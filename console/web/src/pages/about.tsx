@@ -17,7 +17,7 @@ const docs = 'https://github.com/rowmill/rowmill/blob/main/docs/'
 const links: [string, string, string][] = [
   ['First job', docs + 'first-job.md', 'submit rows, follow the job, download the answers'],
   ['API', docs + 'api.md', 'requests, fields and error codes'],
-  ['OpenAPI description', apiURL('/openapi.json'), 'of this version, for tools that generate clients'],
+  ['OpenAPI description', apiURL('/openapi.json'), 'describes the API of this version for tools that generate clients'],
   ['Configuration', docs + 'configuration.md', 'each setting and its default'],
   ['Operations', docs + 'operations.md', 'backup, upgrade, alerts'],
   ['Questions and answers', docs + 'faq.md', 'common problems'],
@@ -56,7 +56,7 @@ function Service({ me }: { me: Me }) {
     ]],
     ['Service', [
       ...setup.facts,
-      ['Answers', me.simulated ? 'simulated, not of a real model' : 'from real engines'],
+      ['Answers', me.simulated ? 'simulated: no real model gave them' : 'from real engines'],
     ]],
     ['Storage', setup.places],
     ['Your session', [
@@ -126,13 +126,13 @@ function Licences() {
     staleTime: Infinity,
     queryFn: async ({ signal }) => {
       const answer = await fetch(new URL('licenses.md', document.baseURI), { signal })
-      if (!answer.ok) throw new Error('The licences cannot be read.')
+      if (!answer.ok) throw new Error('The console cannot read the licences.')
       return answer.text()
     },
   })
   return (
     <Card title="Licences">
-      <p className="small">Rowmill is under the Apache License 2.0. The console is built with other packages.</p>
+      <p className="small">Rowmill has the Apache License 2.0. The console contains other packages.</p>
       {licences.data && (
         <details>
           <summary>Licences of these packages</summary>

@@ -26,7 +26,7 @@ const states: Record<string, [look: string, words: string]> = {
   completed: ['succeeded', 'completed'],
   failed: ['failed', 'failed'],
   expired: ['failed', 'expired'],
-  cancelling: ['cancelled', 'is being cancelled'],
+  cancelling: ['cancelled', 'stops'],
   cancelled: ['cancelled', 'cancelled'],
 }
 
@@ -37,13 +37,13 @@ export default function Batches() {
   const pages = usePages<List>('/v1/batches?limit=50', (p) => (p.has_more ? p.last_id : null), 'after', useEvery(5_000))
   const batches = pages.data?.pages.flatMap((p) => p.data) ?? []
   const cancels = can.act && batches.some((b) => isCancellable(b.status))
-  const cancel = useAct((id: string) => send('POST', `/v1/batches/${id}/cancel`), { done: () => 'The batch is being cancelled.', paths: ['/v1/batches'] })
+  const cancel = useAct((id: string) => send('POST', `/v1/batches/${id}/cancel`), { done: () => 'The batch stops soon.', paths: ['/v1/batches'] })
   return (
-    <Page title="Batches" lead="Batches from clients of OpenAI’s API: a file of requests runs within a time limit. Each batch is also a job.">
+    <Page title="Batches" lead="OpenAI clients send a batch as a file of requests, with a time limit. Each batch is also a job.">
       <Load query={pages}>
         {() =>
           batches.length === 0 ? (
-            <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. An OpenAI client makes one, with the address and a key of this service:</Empty>
+            <Empty next={<div className="sample"><Code label="Code" text={openaiBatch()} /></div>}>No batches yet. This code sends a batch with an OpenAI client. It needs a key of this service:</Empty>
           ) : (
             <div className="stack">
               <Table label="Batches" heads={['Batch', 'State', 'Progress', 'Files', 'Created', 'Took', ...(cancels ? ['Actions'] : [])]} less={['Progress', 'Created', 'Took', 'Actions']}>

@@ -23,7 +23,7 @@ export default function Compare() {
   if (!jobs.includes(','))
     return (
       <Page title="Compare jobs">
-        <Empty next={<LinkButton href="/jobs">Choose jobs</LinkButton>}>Mark two to four jobs on one input in the list of jobs.</Empty>
+        <Empty next={<LinkButton href="/jobs">Choose jobs</LinkButton>}>Select two to four jobs with the same input in the list of jobs.</Empty>
       </Page>
     )
   return <Comparison key={jobs} jobs={jobs} />

@@ -44,7 +44,7 @@ function Detail({ name, revisions }: { name: string; revisions: Fn[] }) {
         </>
       }
     >
-      {!published && <p className="warning" role="note">No published revision.</p>}
+      {!published && <p className="warning" role="note">This Function has no published revision, so new jobs cannot use it.</p>}
       <div className="two">
         <Definition fn={shown} />
         {can.act && published && (
@@ -104,7 +104,7 @@ function Revisions({ name, revisions }: { name: string; revisions: Fn[] }) {
                   <Confirm quiet size="compact-sm" button="Publish" color="cyan.9" of={`revision ${r.revision}`} title={`Publish revision ${r.revision}`} act={() => publish.mutate(r.revision)}>
                     {published ? (
                       <div className="stack">
-                        <p>New jobs use it instead of revision {published.revision}. The changes:</p>
+                        <p>New jobs use this revision instead of revision {published.revision}. It has these changes:</p>
                         <Diff from={written(published)} to={written(r)} />
                       </div>
                     ) : 'New jobs can then use the Function.'}

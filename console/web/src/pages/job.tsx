@@ -59,7 +59,7 @@ function Detail({ job }: { job: Job }) {
           ))}
         </div>
       )}
-      {gone && <p className="warning" role="note">The data of this job was deleted. Its record stays.</p>}
+      {gone && <p className="warning" role="note">The service has deleted the data of this job. The record of the job stays.</p>}
       {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
       {!estimate && gone === false && !other && <FirstAnswers job={job} />}
       {!estimate && !gone && !other && <Downloads job={job} />}
@@ -309,7 +309,7 @@ function Resume({ job }: { job: Job }) {
       </Button>
       <Modal opened={open} onClose={close} title="Resume in a new job">
         <div className="stack">
-          <ContinuedBy job={job}>Another job runs, and costs, these rows again.</ContinuedBy>
+          <ContinuedBy job={job}>Another job runs these rows again, and they cost again.</ContinuedBy>
           <NativeSelect
             label="Rows to run"
             data-autofocus

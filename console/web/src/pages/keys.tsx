@@ -46,11 +46,11 @@ export default function Keys() {
   const rotate = useAct((id: string) => send<Made>('POST', `/v1/keys/${id}/rotate`), { paths: ['/v1/keys'] })
   const revoke = useAct((id: string) => send('DELETE', `/v1/keys/${id}`), { done: () => 'The key is revoked.', paths: ['/v1/keys'] })
   return (
-    <Page title="API keys" lead="Programs and people send a key with each request. Give each its own key, so that its usage is counted apart and it can be revoked alone." actions={<Create made={setMade} />}>
+    <Page title="API keys" lead="Programs and people send a key with each request. Give each of them a key of its own. Then you see the usage of each key, and can revoke one key alone." actions={<Create made={setMade} />}>
       <Load query={pages}>
         {() =>
           keys.length === 0 ? (
-            <Empty next={<Create made={setMade} />}>No keys yet, apart from the key of the configuration.</Empty>
+            <Empty next={<Create made={setMade} />}>No keys yet. Only the key in the configuration exists.</Empty>
           ) : (
             <div className="stack">
               {month.error && <Problem error={month.error} again={month.again} />}

@@ -41,7 +41,7 @@ export function Login() {
         </h1>
         <PasswordInput
           label="API key"
-          description="The key is checked by this node and not kept in the browser. You stay logged in for 12 hours after the last request."
+          description="The node checks the key. The browser does not keep it. You stay logged in for 12 hours after the last request."
           autoFocus
           required
           withAsterisk={false}
@@ -66,7 +66,7 @@ export function Login() {
 
 function reason(e: Error) {
   if (!(e instanceof ApiError)) return e.message
-  if (e.code === 'unknown_key') return 'This API key is not valid here.'
+  if (e.code === 'unknown_key') return 'The service does not know this API key.'
   if (e.status === 429) return 'Too many attempts from this address. Try again in a minute.'
   return e.message
 }

@@ -177,7 +177,7 @@ export default function NewJob() {
                 <TextInput label="Description" maxLength={512} value={form.description} onChange={(e) => set({ description: e.currentTarget.value })} />
               </div>
               {form.deadline && <Checkbox label="Create the job only if the forecast meets the deadline" checked={!!form.onlyIfMet} onChange={(e) => set({ onlyIfMet: e.currentTarget.checked })} />}
-              <Checkbox label="Cut rows that are too long for the model. Otherwise such a row fails the job." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
+              <Checkbox label="Cut rows that are too long for the model. Otherwise the job fails at such a row." checked={!form.noCut} onChange={(e) => set({ noCut: !e.currentTarget.checked })} />
               <JSONText
                 label="Sampling parameters"
                 description={`JSON. Defaults: ${JSON.stringify(models.data?.data.find((m) => m.id === form.model)?.sampling_params ?? {})}`}

@@ -20,7 +20,7 @@ export default function Nodes() {
   const drain = useAct((id: string) => send<{ message: string }>('POST', `/v1/nodes/${id}/drain`), { done: (r) => r.message, paths: ['/v1/nodes'] })
   const silent = useSilentNodes(nodes.data?.nodes)
   return (
-    <Page title="Nodes" lead="Processes of this service. A node owns jobs and runs rows on its engines. If a node fails, other nodes continue its jobs.">
+    <Page title="Nodes" lead="Each node is a process of this service. It owns jobs and runs rows on its engines. If a node fails, other nodes continue its jobs.">
       <Load query={nodes}>
         {({ nodes }) => {
           const gone = [...silent.values()].filter((s) => !nodes.some((n) => n.id === s.node.id))

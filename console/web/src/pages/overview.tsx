@@ -54,7 +54,7 @@ function FirstJob() {
         </Card>
       </div>
       <Card title="Use an OpenAI client">
-        <p>The client’s files and batches work with this base URL and an API key of Rowmill:</p>
+        <p>An OpenAI client needs this base URL and an API key of Rowmill. It can then use files and batches:</p>
         <Code label="Address" text={apiURL('/v1')} />
         <Code label="Code" text={openai()} />
       </Card>
@@ -117,7 +117,7 @@ function Attention() {
   const away = useStorageAway()
   const budget = useBudget()
   const troubles = [
-    ...away.map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage away', what: storages[name]!, why: 'This node cannot use it now. Jobs wait, and continue when it is back.', since: null })),
+    ...away.map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage away', what: storages[name]!, why: 'This node cannot reach it. Jobs wait until the node can reach it again.', since: null })),
     ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: titleOf(j), why, since: j.status === 'running' ? null : j.datetime_created })),
     ...(waiting.length > namedJobs
       ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
@@ -190,7 +190,7 @@ function States() {
               {engines && engines.length > 0 && <li><Link href="/engines"><strong>{number(engines.filter((e) => e.state === 'up').length)} of {number(engines.length)}</strong><span className="small">{engines.length === 1 ? 'engine up' : 'engines up'}</span></Link></li>}
               {cost != null && <li><Link href="/usage"><strong>{cost > 0 && cost < 0.01 ? '< $0.01' : usd(cost)}</strong><span className="small">cost this month</span></Link></li>}
             </ul>
-            {!of_all && <p className="small">Of the newest {number(counted)} jobs; there are more.</p>}
+            {!of_all && <p className="small">The page counts only the newest {number(counted)} jobs. There are more.</p>}
           </>
         )}
       </Load>

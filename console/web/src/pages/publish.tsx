@@ -39,7 +39,7 @@ function parsed(label: string, json: string): unknown {
   try {
     return json.trim() ? JSON.parse(json) : null
   } catch (e) {
-    throw new Error(`${label}: this is no JSON. ${(e as Error).message}`)
+    throw new Error(`${label}: this text is not JSON. ${(e as Error).message}`)
   }
 }
 

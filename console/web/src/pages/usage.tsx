@@ -58,7 +58,7 @@ export default function UsagePage() {
   return (
     <Page
       title="Usage"
-      lead="Completed rows by UTC day. A row counts for the API key that submitted its job."
+      lead="The page counts completed rows by UTC day. A row counts for the API key that submitted its job."
       actions={
         <Button variant="default" disabled={!usage.data?.usage.length} onClick={() => usage.data && save(`usage-${usage.data.from}-${usage.data.to}.csv`, table(usage.data, groups))}>
           Export as CSV
@@ -115,7 +115,7 @@ function table(u: Usage, by: string) {
 // OfKey links to the daily usage of a line's key.
 function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
   const search = new URLSearchParams(useSearch())
-  if (!key_id) return <span className="small">unknown: the key in the configuration, or rows before keys were recorded</span>
+  if (!key_id) return <span className="small">unknown: the key in the configuration, or an old job without a recorded key</span>
   search.set('key', key_id)
   search.delete('by')
   return (

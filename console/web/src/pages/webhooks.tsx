@@ -74,7 +74,7 @@ function Create({ made }: { made: (secret: string) => void }) {
         >
           <TextInput label="Address" type="url" required withAsterisk={false} data-autofocus placeholder="https://…" value={url} onChange={(e) => setURL(e.currentTarget.value)} />
           <TextInput label="Description" maxLength={256} value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
-          <Checkbox.Group label="Events" description="Without a choice: every end of a job or a batch." value={wanted} onChange={setWanted}>
+          <Checkbox.Group label="Events" description="If you choose none, the service sends all of them." value={wanted} onChange={setWanted}>
             <div className="stack tight">{events.map((e) => <Checkbox key={e} value={e} label={e} />)}</div>
           </Checkbox.Group>
           <Button type="submit" loading={create.isPending}>Add it</Button>

@@ -17,6 +17,6 @@ export class Boundary extends Component<{ path: string; children: ReactNode }, {
 
   override render() {
     if (!this.state.error) return this.props.children
-    return <Problem error={new Error(`This page could not be shown: ${this.state.error.message}`)} again={() => location.reload()} />
+    return <Problem error={new Error(`The console cannot show this page: ${this.state.error.message}`)} again={() => location.reload()} />
   }
 }

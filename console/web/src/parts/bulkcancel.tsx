@@ -15,7 +15,7 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
   const [target, setTarget] = useState<Target>()
   const preview = useAct((t: Target) => cancel(t, true))
   const run = useAct((t: Target) => cancel(t, false), {
-    done: (r) => `${number(r.cancelled)} of ${number(r.matched)} jobs cancelled.`,
+    done: (r) => `The service has cancelled ${number(r.cancelled)} of ${plural(r.matched, 'job')}.`,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
   const ask = (t: Target) => preview.mutate(t, { onSuccess: () => setTarget(t) })

@@ -42,11 +42,11 @@ function Others({ job }: { job: Job }) {
       {({ jobs }) => {
         const known = new Map([...read.flatMap((r) => r.data?.job ?? []), ...jobs].map((j) => [j.job_id, j]))
         const offered = [...known.values()].filter((j) => j.job_id !== job.job_id && j.run_type === 'FULL' && (j.num_rows === job.num_rows || inputRows(j) === inputRows(job)))
-        if (offered.length === 0) return <Empty>None of the newest 100 jobs has as many rows.</Empty>
+        if (offered.length === 0) return <Empty>None of the newest 100 jobs has the same number of rows.</Empty>
         return (
           <div className="stack">
-            <Offered title="Jobs on the same input" job={job} jobs={offered.filter(shares)} />
-            <Offered title="Jobs with as many rows; their inputs may differ" job={job} jobs={offered.filter((j) => !shares(j))} />
+            <Offered title="Jobs with the same input" job={job} jobs={offered.filter(shares)} />
+            <Offered title="Jobs with the same number of rows. Their inputs may differ" job={job} jobs={offered.filter((j) => !shares(j))} />
           </div>
         )
       }}

@@ -51,7 +51,7 @@ function EstimateFacts({ job, costless }: { job: Job; costless?: boolean }) {
         ...(costless && cost ? [] : ([['Would cost', cost ? [cost.amount, cost.range].filter(Boolean).join(', ') : 'the model has no price']] as [string, string][])),
         ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? duration(e.seconds) : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
-        ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: only the input was read'],
+        ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: the service has only read the input'],
         ['Tokens in', compact(e.input_tokens)],
         ['Tokens out', compact(e.output_tokens)],
       ]}
@@ -79,7 +79,7 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
         {complete && cost && <span><strong className="big">≈ {cost.amount}</strong>{cost.range && `, ${cost.range}`}</span>}
       </div>
       <p className="small">
-        {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'There is no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
+        {complete ? 'The estimate is complete. It ran only a sample of the rows.' : over(job.status) ? 'The estimate has no result.' : `An estimate runs only a sample of the rows. ${job.message}`}
       </p>
       {job.estimate ? <EstimateFacts job={job} costless={complete} /> : <Facts facts={[['Rows', number(job.num_rows)], ['Rows sampled', number(job.rows_done)]]} />}
       <ContinuedBy job={job} />

@@ -43,7 +43,7 @@ export const ModelSelect = memo(function ModelSelect({ label, value, choose, mod
       data={[
         { group: 'Served models', items: named(standalone.filter(isServed).map((m) => m.id)) },
         { group: 'Functions', items: named(functions.map((f) => f.name)) },
-        { group: 'Models without an engine now', items: named(standalone.filter((m) => !isServed(m)).map((m) => m.id)) },
+        { group: 'Models that no engine serves now', items: named(standalone.filter((m) => !isServed(m)).map((m) => m.id)) },
       ].filter((g) => g.items.length > 0)}
     />
   )
@@ -69,7 +69,7 @@ export function OtherModels({ first, value, set, ...choice }: Choice & { first: 
       {all.length < maxModels && first && (
         <div className="actions">
           <Button variant="default" size="xs" onClick={() => set([...value, ''])} disabled={all.includes('')}>Run with another model, too</Button>
-          <span className="small">{value.length > 0 ? 'Each model gets the same rows, and a job of its own. The jobs are then compared.' : 'The same rows run with up to 4 models, and their answers are compared.'}</span>
+          <span className="small">{value.length > 0 ? 'Each model gets the same rows, and a job of its own. You can then compare the jobs.' : 'Runs the same rows with up to 4 models, and compares the answers.'}</span>
         </div>
       )}
     </>

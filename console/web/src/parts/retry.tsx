@@ -45,7 +45,7 @@ export function Retry({ job, params, disabled, text = '', primary }: { job: Job;
   if (again)
     return (
       <Confirm {...look} button={label} title="Run these rows once more" color="cyan" act={run} busy={retry.isPending}>
-        <ContinuedBy job={job}>Another job runs, and costs, these rows again.</ContinuedBy>
+        <ContinuedBy job={job}>Another job runs these rows again, and they cost again.</ContinuedBy>
       </Confirm>
     )
   return (

@@ -56,7 +56,7 @@ export function RunOne({ title, name, fields, more, children }: { title: string;
           <Code label="Output" text={text(run.data.output)} />
           <p className="small">
             {number(run.data.usage.input_tokens)} tokens in, {number(run.data.usage.output_tokens)} out,{' '}
-            {run.data.cost_usd == null ? 'of a model without a price' : usd(run.data.cost_usd)}; <Link href={`/jobs/${run.data.job_id}`}>open its job</Link>
+            {run.data.cost_usd == null ? 'the model has no price' : usd(run.data.cost_usd)}; <Link href={`/jobs/${run.data.job_id}`}>open its job</Link>
           </p>
         </div>
       )}

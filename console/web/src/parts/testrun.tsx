@@ -93,11 +93,11 @@ function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: bool
   const { data, error } = useTestJob(run.job)
   const job = data?.job
   const rows = useGet<Preview>(`${path}/preview?limit=${testRows}`, { enabled: !!job?.rows_done, every: job && over(job.status) ? false : 1_000 })
-  if (error) return <p className="small">This test run cannot be read: {error.message}</p>
+  if (error) return <p className="small">The page cannot read this test run: {error.message}</p>
   return (
     <>
       {!job || !over(job.status) ? (
-        <p className="small" role="status">{job?.message ?? 'The rows are sent.'}</p>
+        <p className="small" role="status">{job?.message ?? 'The page sends the rows.'}</p>
       ) : (
         <p className="small" role="status">
           {job.failure_reason ? <>No answers: {job.failure_reason.message}</> : `${number(job.input_tokens)} tokens in, ${number(job.output_tokens)} out${job.job_cost == null ? '' : `, ${usd(job.job_cost)}`}`};{' '}

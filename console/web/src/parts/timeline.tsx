@@ -43,7 +43,7 @@ export function Events({ job }: { job: Job }) {
           <Link href={jobHref(job.reuse.jobs[0]!, other)}>{job.reuse.jobs[0]}</Link>
         </p>
       )}
-      {job.output && <p className="small">Results are also written to {job.output}</p>}
+      {job.output && <p className="small">The job also writes its results to {job.output}</p>}
     </Card>
   )
 }

@@ -50,7 +50,7 @@ const firstAttempts = 3
 
 function Attempts({ row }: { row: Row }) {
   const { attempt_log: kept, attempts_omitted: omitted } = row
-  if (kept.length === 0) return row.attempts > 1 ? <p className="small">The attempts have no record.</p> : null
+  if (kept.length === 0) return row.attempts > 1 ? <p className="small">The service has no record of the attempts.</p> : null
   const all = kept.length + omitted
   return (
     <>
@@ -60,7 +60,7 @@ function Attempts({ row }: { row: Row }) {
           <Fragment key={i}>
             {omitted > 0 && i === firstAttempts && (
               <tr>
-                <td colSpan={4}>{number(omitted)} more, which were not kept</td>
+                <td colSpan={4}>{number(omitted)} more, which the service did not keep</td>
               </tr>
             )}
             <tr>
