@@ -23,15 +23,16 @@ export async function failing({ model }) {
 
       await page.goto(at(''))
       await logIn(page)
-      await page.getByRole('listitem').filter({ hasText: url }).getByText('webhook failing').waitFor()
+      await page.getByRole('listitem').filter({ hasText: new URL(url).host }).getByText('webhook failing').waitFor()
       await page.getByRole('link', { name: /^Webhooks \d+ with a problem$/ }).click()
       const host = new URL(url).host
       const row = page.getByRole('row').filter({ hasText: url })
       await row.getByText('failing', { exact: true }).waitFor()
       await row.getByText('1 of 1').waitFor()
+      await row.getByText('The receiver answered HTTP 503.').waitFor()
       await check(page, 'a list with a failing webhook')
       await row.getByRole('link').click()
-      const note = page.getByRole('note').filter({ hasText: 'Of the last deliveries, 1 of 1 failed.' })
+      const note = page.getByRole('note').filter({ hasText: 'The last delivery failed.' })
       await note.getByText('closed until noon').waitFor()
       await note.getByText(/HTTP 503/).waitFor()
       await page.getByRole('heading', { name: `Webhook: ${host}` }).waitFor()
@@ -44,6 +45,17 @@ export async function failing({ model }) {
       await page.getByText('delivered', { exact: true }).waitFor()
       await page.getByText('enabled', { exact: true }).waitFor()
       if (new Set(got).size !== 1) throw new Error(`the receiver got ${got}`)
+
+      status = 503
+      const before = got.length
+      for (const input of ['b', 'c']) await ended((await api('POST', '/v1/batch-inference', { model, inputs: [input], name: `not told ${input}` })).results)
+      for (const until = Date.now() + 20_000; got.length < before + 4; await page.waitForTimeout(50))
+        if (Date.now() > until) throw new Error(`the receiver got ${got.length - before} requests of two events`)
+      status = 204
+      await page.getByRole('link', { name: 'not told c' }).waitFor()
+      await page.getByRole('button', { name: 'Send all 2 now' }).click()
+      await page.getByText('The service sends 2 events now.').waitFor()
+      await page.getByText('delivered', { exact: true }).nth(2).waitFor()
     } finally {
       receiver.close()
       await api('DELETE', `/v1/webhooks/${id}`)

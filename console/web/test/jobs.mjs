@@ -98,6 +98,7 @@ export async function jobPages({ job, failed, model }) {
     await page.goto(at(''))
     await page.getByRole('region', { name: 'In numbers' }).getByRole('link', { name: /^\d+ ?paused$/ }).waitFor()
     await page.getByRole('region', { name: 'Running and waiting' }).getByRole('link', { name: 'a paused job' }).waitFor()
+    await page.getByRole('region', { name: 'Running and waiting' }).getByRole('listitem').filter({ hasText: 'a paused job' }).getByText(/^\d+ of 900 rows$/).waitFor()
     await settle(page)
     const shown = await page.getByRole('link', { name: 'a paused job' }).count()
     if (shown !== 1) throw new Error(`the overview shows the paused job ${shown} times`)
@@ -245,6 +246,9 @@ export async function jobPages({ job, failed, model }) {
     await dialog.getByRole('button', { name: 'Start another job' }).click()
     await page.waitForURL((url) => /job-/.test(url.href) && !url.href.includes(failed))
     if (page.url().includes(first)) throw new Error('the earlier job was opened')
+    await page.getByRole('link', { name: failed }).first().waitFor()
+    const origins = await page.getByRole('region', { name: 'Timeline' }).getByText(/continues/i).count()
+    if (origins !== 1) throw new Error(`the timeline has the origin of the job ${origins} times`)
 
     let sent
     await page.route(`**/v1/jobs/${failed}/resume`, async (route) => {
@@ -297,7 +301,12 @@ export async function jobPages({ job, failed, model }) {
     await page.goto(at('jobs?q=some+fail'))
     await page.getByRole('region', { name: 'Jobs' }).getByRole('link', { name: '3 rows failed' }).waitFor()
     await page.goto(at(''))
-    await page.getByRole('region', { name: 'Recent failures' }).getByRole('listitem').filter({ hasText: 'some fail' }).getByRole('link', { name: '3 rows failed' }).click()
+    const finished = page.getByRole('region', { name: 'Recently finished' })
+    const [download] = await Promise.all([page.waitForEvent('download'), finished.getByRole('link', { name: 'Download CSV: some fail' }).click()])
+    if (!download.suggestedFilename().startsWith('some fail-results')) throw new Error(`the file is called ${download.suggestedFilename()}`)
+    const failures = page.getByRole('region', { name: 'Recent failures' })
+    await failures.getByRole('link', { name: 'All failed jobs' }).waitFor()
+    await failures.getByRole('listitem').filter({ hasText: 'some fail' }).getByRole('link', { name: '3 rows failed' }).click()
     await page.getByText('3 of 3 failed rows shown.').waitFor()
   })
 

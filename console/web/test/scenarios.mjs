@@ -122,7 +122,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByText(/rows of these days belong to the key in the configuration/).waitFor()
     await page.getByRole('row', { name: /of the team/ }).getByRole('link', { name: spent }).click()
     await page.getByText(`Only the key ${team.id}`).waitFor()
-    await page.getByRole('row', { name: /^\d{4}-\d\d-\d\d/ }).getByRole('cell', { name: '2', exact: true }).waitFor()
+    await page.getByRole('row', { name: /^\d+ \w{3} \d{4} / }).getByRole('cell', { name: '2', exact: true }).waitFor()
     await page.getByRole('button', { name: 'Show all keys' }).click()
     await page.getByLabel('By', { exact: true }).selectOption('API key')
     await page.getByRole('row', { name: /^unknown: the key in the configuration/ }).waitFor()
@@ -224,6 +224,8 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('button', { name: 'Keep them running' }).click()
     await page.getByLabel('Search').fill('nothing is called so')
     await page.getByText('No job matches.').waitFor()
+    const chips = await page.getByRole('group', { name: 'States' }).innerText()
+    if (/\d/.test(chips)) throw new Error(`the states of a search have counts of all jobs: ${chips}`)
     if (await page.getByRole('button', { name: 'Cancel all that match' }).count()) throw new Error('one may cancel what there is not')
   })
 
@@ -296,6 +298,10 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByText('90 days', { exact: true }).waitFor()
     await page.getByRole('status', { name: 'Effect now' }).getByText(/^Nothing is deleted now/).waitFor()
     if (await page.getByRole('radio').count()) throw new Error('the settings can be chosen')
+    for (const path of ['jobs/new', 'functions/new']) {
+      await page.goto(at(path))
+      await page.getByRole('heading', { name: 'No such page' }).waitFor()
+    }
     for (const name of ['API keys', 'Nodes', 'New job'])
       if (await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name, exact: true }).count()) throw new Error(`there is a link to ${name}`)
   })

@@ -78,6 +78,9 @@ export const clock = (t: string) => instant(t).toLocaleTimeString('en-GB')
 
 export const day = (t: string) => instant(t).toLocaleDateString('en-GB', { dateStyle: 'medium' })
 
+// utcDay formats a day of UTC, given as a time or as YYYY-MM-DD.
+export const utcDay = (t: string | Date) => new Date(t).toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })
+
 export const ago = (t: string | number | null | undefined) => {
   if (t == null) return none
   const s = (Date.now() - instant(t).getTime()) / 1000

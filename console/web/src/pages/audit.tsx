@@ -87,7 +87,7 @@ export default function Audit() {
             <Table label="Audit record" heads={['Time', 'Action', 'Account']} less={['Account']}>
               {entries.map((e) => (
                 <tr key={e.id}>
-                  <td title={time(e.at)}><Ago t={e.at} /></td>
+                  <td><Ago t={e.at} /><span className="reason">{time(e.at)}</span></td>
                   <td className="wide">
                     <Sentence entry={e} />
                     {e.failed && <> <Status is="failed">{`failed: ${e.failed}`}</Status></>}
@@ -134,7 +134,7 @@ function Details({ entry: e }: { entry: AuditEntry }) {
     <details className="small">
       <summary>Details</summary>
       {change.length > 0 && <Facts facts={change} />}
-      <Facts facts={facts([['time', e.at], ['action', e.action], ['object', e.target], ['API key', e.by.key_id ?? e.by.key_name], ['request', e.request_id]])} />
+      <Facts facts={facts([['action', e.action], ['object', e.target], ['API key', e.by.key_id ?? e.by.key_name], ['request', e.request_id]])} />
     </details>
   )
 }

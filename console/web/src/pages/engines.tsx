@@ -22,7 +22,7 @@ export default function EnginesPage() {
   const all = engines.data?.engines ?? []
   const why = useWhyIdle()
   return (
-    <Page title="Engines" lead="An engine is an inference server that runs rows. Its window is the number of rows that it may run at once; Rowmill adapts it.">
+    <Page title="Engines" lead="An engine is an inference server that runs rows. Rowmill adapts the number of rows that an engine runs at once.">
       <Load query={engines}>
         {({ engines, missing_nodes }) =>
           engines.length === 0 && missing_nodes.length === 0 ? (
@@ -93,7 +93,7 @@ function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
   )
 }
 
-const Elapsed = ({ t }: { t: string }) => <>{useElapsed(Date.parse(t))}</>
+const Elapsed = ({ t }: { t: string }) => <span className="unbroken">{useElapsed(Date.parse(t))}</span>
 
 // useWhyIdle returns a function that says why engines have no rows in flight.
 function useWhyIdle() {

@@ -16,7 +16,7 @@ import { Link, useSearchParams } from 'wouter'
 type List = { data: StoredFile[]; has_more: boolean; last_id: string }
 
 // uses says what a file is for, by its purpose in the API.
-const uses: Record<string, string> = { user_data: 'input of jobs', batch: 'input of batches', batch_output: 'output of a batch' }
+const uses: Record<string, string> = { user_data: 'input for jobs', batch: 'input for batches', batch_output: 'output of a batch' }
 
 export default function Files() {
   const [search, setSearch] = useSearchParams()
@@ -69,7 +69,7 @@ export default function Files() {
                       <td className="acts">
                         {f.purpose === 'user_data' && <Link href={`/jobs/new?file=${f.id}`}>New job</Link>}
                         <Confirm quiet size="compact-sm" button="Delete" title="Delete the file" act={() => remove.mutate(f.id)}>
-                          {f.filename} is deleted for ever. Jobs and batches have copies of their input and go on.
+                          The service deletes {f.filename} for ever. Jobs and batches that read it have a copy, and go on.
                         </Confirm>
                       </td>
                     )}

@@ -274,7 +274,7 @@ function Finished() {
         {finished.slice(0, shownFinished).map((j) => (
           <li key={j.job_id}>
             <JobLink job={j} />
-            <a href={apiURL(`/v1/jobs/${j.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download the results of ${titleOf(j)} as CSV`}>Download CSV</a>
+            <a href={apiURL(`/v1/jobs/${j.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download CSV: ${titleOf(j)}`}>Download CSV</a>
             <span className="small grow">{plural(j.rows_done, 'row')}, {usd(j.job_cost)}</span>
             <span className="small"><Ago t={j.datetime_completed} /></span>
           </li>

@@ -5,7 +5,7 @@ import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { compact, number, usd } from '../lib/format'
+import { compact, number, usd, utcDay } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -21,7 +21,8 @@ const groupings: Record<string, string> = {
   'model,key': 'model and API key',
 }
 
-// presets returns the ranges of days that are often needed, by UTC.
+// presets returns the ranges of days that are often needed, by UTC. The page shows the range without from
+// if the address names no day.
 function presets() {
   const now = new Date()
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
@@ -32,7 +33,7 @@ function presets() {
     { name: 'Today', from: today, to: today },
     { name: 'Yesterday', from: yesterday, to: yesterday },
     { name: '7 days', from: text(now.getTime() - 6 * 86_400_000), to: today },
-    { name: 'This month', from: text(Date.UTC(year, month)), to: today },
+    { name: 'This month', from: '', to: '' },
     { name: 'Last month', from: text(Date.UTC(year, month - 1)), to: text(Date.UTC(year, month, 0)) },
   ]
 }
@@ -70,7 +71,7 @@ export default function UsagePage() {
           <button
             key={p.name}
             type="button"
-            aria-pressed={!!usage.data && usage.data.from === p.from && usage.data.to === p.to}
+            aria-pressed={from === p.from && to === p.to}
             onClick={() => set({ from: p.from, to: p.to })}
           >
             {p.name}
@@ -100,7 +101,7 @@ const figures = ['rows', 'failed_rows', 'deduplicated_rows', 'input_tokens', 'ou
 // file.
 const columns: Record<string, { head: string; cell: (l: UsageLine) => ReactNode; names: (keyof UsageLine)[] }> = {
   account: { head: 'Account', cell: (l) => l.account, names: ['account'] },
-  day: { head: 'Day', cell: (l) => l.day, names: ['day'] },
+  day: { head: 'Day', cell: (l) => l.day && utcDay(l.day), names: ['day'] },
   model: { head: 'Model', cell: (l) => l.model, names: ['model'] },
   key: { head: 'API key', cell: (l) => <OfKey line={l} />, names: ['key_id', 'key_name'] },
 }

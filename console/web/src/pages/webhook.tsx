@@ -5,7 +5,7 @@ import { Link, useLocation, useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet, usePages } from '../api/hooks'
 import type { Delivery, DeliveryAttempt, Webhook } from '../api/types'
-import { duration, none, number, plural, time } from '../lib/format'
+import { duration, none, number, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
@@ -80,7 +80,7 @@ function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: De
   return (
     <div className={w.recent_deliveries?.failing ? 'problem' : 'warning'} role="note">
       <p>
-        <strong>{number(w.recent_deliveries!.failed)} of the last {plural(w.recent_deliveries!.attempted, 'delivery', 'deliveries')} failed.</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
+        <strong>{w.recent_deliveries!.attempted === 1 ? 'The last delivery failed.' : `${number(w.recent_deliveries!.failed)} of the last ${number(w.recent_deliveries!.attempted)} deliveries failed.`}</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
       </p>
       {a.error && a.status && <p>{a.error}</p>}
       {a.answer && <Code label="Answer" text={a.answer} />}
@@ -97,9 +97,16 @@ function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
   const jobs = useJobs()
-  const redeliver = useAct((id: string) => send('POST', `${path}/deliveries/${id}/redeliver`), { done: () => 'The service sends the event now.', paths: [path] })
+  const pending = deliveries.filter((d) => d.state === 'pending').map((d) => d.id)
+  const redeliver = useAct((ids: string[]) => Promise.all(ids.map((id) => send('POST', `${path}/deliveries/${id}/redeliver`))), {
+    done: (sent) => `The service sends ${sent.length === 1 ? 'the event' : `${number(sent.length)} events`} now.`,
+    paths: [path],
+  })
   return (
-    <Card title="Deliveries">
+    <Card
+      title="Deliveries"
+      actions={pending.length > 1 && <Button size="xs" variant="default" loading={redeliver.isPending} onClick={() => redeliver.mutate(pending)}>Send all {number(pending.length)} now</Button>}
+    >
       <Load query={pages}>
         {() =>
           deliveries.length === 0 ? (
@@ -119,7 +126,7 @@ function Deliveries({ path }: { path: string }) {
                       <td className="number"><Ago t={d.created_at} /></td>
                       <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
                       <td>
-                        <button type="button" className="link" onClick={() => redeliver.mutate(d.id)} aria-label={`Send ${d.state === 'pending' ? 'now' : 'again'}: ${d.event} of ${d.job_id ?? 'the test'}`}>
+                        <button type="button" className="link" onClick={() => redeliver.mutate([d.id])} aria-label={`Send ${d.state === 'pending' ? 'now' : 'again'}: ${d.event} of ${d.job_id ?? 'the test'}`}>
                           {d.state === 'pending' ? 'Send now' : 'Send again'}
                         </button>
                       </td>

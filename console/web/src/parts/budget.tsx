@@ -1,7 +1,7 @@
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage } from '../api/types'
-import { number, percent, until, usd } from '../lib/format'
+import { number, percent, until, usd, utcDay } from '../lib/format'
 import { Problem } from './load'
 import { Meter, nearLimit } from './meter'
 
@@ -24,7 +24,7 @@ export function Budget({ limit, account }: { limit?: number | null; account?: st
         </p>
       )}
       <p className="small">
-        {limit === 0 ? 'Only jobs without cost can run. ' : ''}The count starts at $0 again on {reset.toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })}, 00:00 UTC ({until(reset.toISOString())}).
+        {limit === 0 ? 'Only jobs without cost can run. ' : ''}The count starts at $0 again on {utcDay(reset)}, 00:00 UTC ({until(reset.toISOString())}).
       </p>
     </>
   )

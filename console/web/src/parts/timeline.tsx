@@ -67,6 +67,9 @@ function grouped(events: TimelineEvent[]) {
 // removes the input at the end of the job, and the results still contain it.
 const needsInput = (job: Job) => job.status !== 'succeeded' || job.failed_rows > 0 || job.input_rows != null || isEstimate(job)
 
+// saidElsewhere are events with a detail that the page shows elsewhere.
+const saidElsewhere = ['completed', 'created']
+
 function HistoryEvent({ event: e, status, other }: { event: TimelineEvent; status: string; other?: string }) {
   return (
     <>
@@ -75,7 +78,7 @@ function HistoryEvent({ event: e, status, other }: { event: TimelineEvent; statu
         {time(e.at)}
         {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
       </span>
-      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && e.what !== 'completed' && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
+      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && !saidElsewhere.includes(e.what) && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
     </>
   )
 }
