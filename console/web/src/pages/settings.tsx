@@ -25,7 +25,7 @@ const valueOf = (days: Settings['retention_days']) => (days == null ? 'ever' : S
 export default function SettingsPage() {
   const settings = useGet<Settings>('/v1/settings')
   return (
-    <Page title="Settings" lead="How long the service keeps the data of jobs.">
+    <Page title="Settings" lead="The service deletes the data of jobs after the time that you choose here.">
       <Load query={settings}>{(s) => <Retention key={s.retention_days} days={s.retention_days} />}</Load>
     </Page>
   )
@@ -36,9 +36,9 @@ function Retention({ days }: { days: Settings['retention_days'] }) {
   return (
     <Card title="Retention of job data">
       <p className="small">
-        This long after the end of a job, the service deletes its results and failed rows. The record of the job and the usage stay. A
-        shorter time also applies to jobs that have ended. Inputs are kept for a week at most, and only if rows of the job can run again;
-        operators change this with <code>jobs.input_retention</code>.
+        The time begins at the end of a job. Then the service deletes the results and the failed rows. The record of the job and the usage
+        stay. A shorter time also applies to jobs that have ended. The service keeps an input for a week at most, and only if rows of the job
+        can run again. Operators change the week with <code>jobs.input_retention</code>.
       </p>
       {can.administer ? <Choice days={days} /> : <InForce days={days} />}
     </Card>
@@ -129,8 +129,8 @@ function Effect({ preview: p, chosen, current }: { preview: RetentionPreview; ch
   const next = e.next_at && !isShorter(chosen, current) && <> Next deletion: {time(e.next_at)}.</>
   const all = isShorter(chosen, current) && p.looked_at > 0 && (
     <>
-      {' '}Within {plural(Number(chosen), 'day')}, the data of all{' '}
-      <strong>{p.looked_at_all ? '' : 'more than '}{plural(p.looked_at, 'job')}</strong> that {p.looked_at === 1 ? 'has' : 'have'} ended would be deleted.
+      {' '}Within {plural(Number(chosen), 'day')}, the service would delete the data of all{' '}
+      <strong>{p.looked_at_all ? '' : 'more than '}{plural(p.looked_at, 'job')}</strong> that {p.looked_at === 1 ? 'has' : 'have'} ended.
     </>
   )
   if (e.retention_days == null) return <p>Nothing {inForce ? 'is' : 'would be'} deleted.</p>
