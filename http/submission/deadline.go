@@ -64,18 +64,18 @@ func (sub *Submission) readAdmit(job *CheckedJob) {
 }
 
 // NewEstimate returns the estimate that makes the forecast of a job with a deadline. The estimate has
-// the rows that the client sent, and the job gets a new id.
+// the id of the job and the rows that the client sent. UseEstimate gives the job another id.
 func (job *CheckedJob) NewEstimate() *CheckedJob {
 	estimate := *job
 	estimate.Spec.Estimate, estimate.Deadline = true, nil
-	job.ID = rowmill.NewJobID()
 	return &estimate
 }
 
-// UseEstimate makes the job take the rows of its estimate, and sets its forecast. Without a forecast it
-// adds the reason to the warnings and returns the reason.
+// UseEstimate makes the job take the rows of its estimate, and sets its forecast. estimate has succeeded,
+// or reason says why it did not end. Without a forecast, UseEstimate adds a warning with the reason, and
+// returns the reason as why.
 func (job *CheckedJob) UseEstimate(estimate store.Record, reason string) (forecast *rowmill.Forecast, why string) {
-	job.estimate = &estimate
+	job.ID, job.estimate = rowmill.NewJobID(), &estimate // a new id now, because ids sort by time of creation
 	made := &estimate.Job
 	if job.continuesEstimate() && made.Estimate != nil {
 		job.forecast = made.Estimate.ForecastEnd(*made.Completed, *job.Deadline)
