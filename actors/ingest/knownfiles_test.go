@@ -84,6 +84,38 @@ func TestKnownFiles(t *testing.T) {
 	}
 }
 
+// TestKnownFiles_IDs has IDs of the types of Parquet.
+func TestKnownFiles_IDs(t *testing.T) {
+	t.Parallel()
+	r := setupLake(t)
+	type row struct {
+		Text  string    `parquet:"text"`
+		Small int16     `parquet:"small"`
+		Big   uint64    `parquet:"big"`
+		Time  time.Time `parquet:"time,timestamp(microsecond)"`
+		Real  float32   `parquet:"real"`
+	}
+	made := time.Date(2026, 11, 1, 2, 3, 4, 5000, time.UTC)
+	r.file(t, "x/a.parquet", parquetOf(t, row{"a", -1, 1 << 63, made, 0.5}, row{"b", 2, 3, made.Add(time.Hour), -1}))
+	for _, id := range []string{"small", "big", "time", "real"} {
+		spec := rowmill.Spec{Source: "lake:x/*", ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: id}}
+		r.file(t, "x/b.parquet", parquetOf(t, row{"old", 5, 6, made, 2}))
+		old, fence := r.job(t, spec)
+		m := r.runs(t, old, fence)
+		r.finish(t, old.Job.ID, results.Schema{IDColumn: id, IDType: m.IDType}, "old ", r.rowsOf(t, old, m))
+		r.file(t, "x/b.parquet", parquetOf(t, row{"changed", 5, 6, made, 2}))
+		plain, plainFence := r.job(t, spec)
+		want := r.rowsOf(t, plain, r.runs(t, plain, plainFence))
+		before := r.opened.Load()
+		spec.Reuse = &rowmill.Reuse{From: "x", By: rowmill.ReuseByText, Jobs: []string{old.Job.ID}}
+		rec, recFence := r.job(t, spec)
+		if got := r.rowsOf(t, rec, r.runs(t, rec, recFence)); fmt.Sprint(got) != fmt.Sprint(want) || r.opened.Load() != before+1 {
+			t.Errorf("%s: rows %v of %d files, want %v of one file", id, got, r.opened.Load()-before, want)
+		}
+	}
+	r.closed(t)
+}
+
 // TestKnownFiles_RemovedData removes the results of the finished job before and while its rows are
 // read. The files are read from their source.
 func TestKnownFiles_RemovedData(t *testing.T) {
