@@ -38,11 +38,12 @@ out = ask.map(frame)
 check(out["answer.answer"])
 assert list(out.index) == index and list(out["answer"]) == list(range(ROWS)) and list(frame.columns) == ["text", "answer"]
 named = rm.prompt("{{text}}", engine=engine, output="judged")
+lake = duckdb.connect("lake.duckdb")  # a relation of another connection could not be read on this one
 for of, columns in [
     (polars.DataFrame(rows()), lambda f: f["judged"].to_list()),
     (pa.table(rows()), lambda f: f.column("judged").to_pylist()),
     (datasets.Dataset.from_dict(rows()), lambda f: list(f["judged"])),
-    (duckdb.from_arrow(pa.table(rows())), lambda f: f.to_arrow_table().column("judged").to_pylist()),
+    (lake.from_arrow(pa.table(rows())), lambda f: lake.sql("from f").to_arrow_table().column("judged").to_pylist()),
 ]:
     judged = named.map(of)
     assert type(judged) is type(of), (type(of), type(judged))

@@ -69,11 +69,9 @@ def add_columns(frame: Any, columns: dict[str, pa.ChunkedArray]) -> Any:
         for name, column in columns.items():
             frame = frame.add_column(name, column.to_pylist())
         return frame
-    table = pa.table(frame)
+    rowmill_answers = pa.table(frame)
     for name, column in columns.items():
-        table = table.append_column(name, column)
-    if kind == "duckdb":
-        import duckdb
-
-        return duckdb.from_arrow(table)
-    return table
+        rowmill_answers = rowmill_answers.append_column(name, column)
+    if kind == "duckdb":  # DuckDB finds the variable by its name; the new relation has the connection of the frame
+        return frame.query("rowmill_rows", "from rowmill_answers")
+    return rowmill_answers
