@@ -4,7 +4,7 @@ service. Arguments: a server that answers "answer-N-…" to a prompt with "row-N
 that holds its answers until the caller has interrupted the program in the file pid; the address
 of a service; its key."""
 
-import json, os, pathlib, subprocess, sys
+import json, os, pathlib, shutil, subprocess, sys
 
 import datasets, duckdb, nbclient, nbformat, pandas, polars, pyarrow as pa
 import pyarrow.parquet as pq
@@ -140,6 +140,26 @@ sample, whole = ask.sample(frame, 2), ask.map(frame)
 assert list(sample["n"]) == list(whole["n"])[:2] and len(whole) == ROWS and list(ask.map(frame)["n"]) == list(whole["n"])
 job = ask.submit(frame, name="frames")
 assert job.result().column("n").null_count == 0 and job.progress()["status"] == "succeeded" and job.failed() == []
+assert ask.submit(frame, name="frames").id == job.id
+for answers in pathlib.Path(".rowmill").glob("*/answers.parquet"):
+    answers.unlink()  # as after a crash before the answers were saved
+assert list(ask.map(frame)["n"]) == list(whole["n"])
+
+shutil.rmtree(".rowmill")  # the same prompt over the same frame is then a new job
+assert len(ask.map(frame)) == ROWS
+
+# The job is gone: the call after the error makes a new job.
+(place,) = pathlib.Path(".rowmill").iterdir()
+(place / "answers.parquet").unlink()
+(known,) = (path for path in place.glob("job-*") if path.suffix != ".key")
+known.write_text("job-01a22f5d-d11c-71ae-aae9-eb83cdce3ea9")
+try:
+    ask.map(frame)
+except rm.RowmillError as e:
+    assert e.code == 5, (e.code, e)
+else:
+    raise AssertionError("a job that is gone has answers")
+assert len(ask.map(frame)) == ROWS and ask.submit(frame, name="frames").id != job.id
 try:
     job.retry()
 except rm.RowmillError as e:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import _frames
-from ._program import run
+from ._program import RowmillError, run
 
 Frame = TypeVar("Frame")
 
@@ -154,12 +155,25 @@ class Prompt:
             job = Job((place / "sample").read_text(), self._unpacks()).rest()
         else:
             job = Job(self._create(place, []), self._unpacks())
-        return job._save(results)
+        try:
+            return job._save(results)
+        except RowmillError as error:
+            if error.code in (3, 5, 6):  # it failed, is gone, or was cancelled: the next call makes a new job
+                for path in place.glob("job-*"):
+                    path.unlink()
+            raise
 
     def _create(self, place: Path, more: list[str]) -> str:
-        """Submits the job for a folder and returns its id. The same call returns the same job."""
-        key = hashlib.sha256(" ".join([place.name, *more]).encode()).hexdigest()
-        return run(["jobs", "submit", str(place / "input.parquet"), *self._flags(place), "--detach", "--priority", "1", "--idempotency-key", key, *more]).strip()
+        """Submits the job for a folder and returns its id. The same call returns the same job. Each
+        upload of the rows is another file, and a key is for one file, so the folder has the key."""
+        known = place / ("job-" + hashlib.sha256(" ".join(more).encode()).hexdigest()[:16])
+        key = known.with_suffix(".key")
+        if not key.exists():
+            key.write_text(uuid.uuid4().hex)
+        if not known.exists():
+            job = run(["jobs", "submit", str(place / "input.parquet"), *self._flags(place), "--detach", "--priority", "1", "--idempotency-key", key.read_text(), *more])
+            known.write_text(job.strip())
+        return known.read_text()
 
     def _node_flags(self) -> list[str]:
         """Returns the flags for the node of a run."""
