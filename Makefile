@@ -158,7 +158,7 @@ soak: ## run the long tests: many kills, large bad inputs, random faults of a cl
 	$(MAKE) engines
 
 soak/quick: build ## run the tests that depend on the machine's speed or on new seeds, for 20 minutes; do this before you close an issue
-	for tool in python frames node console sdk schemathesis s3 otelcol prometheus; do .ci/tools $$tool || exit 1; done; internal/llama/get.sh
+	for tool in python frames airflow dagster dbt node console sdk schemathesis s3 otelcol prometheus; do .ci/tools $$tool || exit 1; done; internal/llama/get.sh
 	ROWMILL_SOAK=quick ROWMILL_CI=1 ROWMILL_BINARY='$(abspath bin/rowmill)' $(GO) test -count=1 -p 1 -timeout 60m ./tokenize ./e2e ./e2e/cluster
 	$(GO) test -count=1 -v ./bench/virtual -size small
 

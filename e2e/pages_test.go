@@ -32,7 +32,8 @@ import (
 //	sh, python, go        run, in order; Python as one program, last
 //	sh server             run in the background from the start
 //	sh background         run in the background from its place on
-//	yaml NAME, conf NAME  a file with this name, for the following blocks
+//	yaml NAME, conf NAME, python NAME, sql NAME
+//	                      a file with this name, for the following blocks
 //	text, json            the output of the block before; … means any text, and
 //	                      spaces do not count
 //	… not run: WHY        a block that is shown and not run
@@ -177,6 +178,13 @@ func tools(t *testing.T, page, dir string) string {
 		programs["versitygw"] = program
 	case "docs/monitoring.md":
 		programs["promtool"] = promtest.Tool(t, "promtool")
+	case "docs/clients/recipes.md":
+		for _, name := range []string{"airflow", "dagster", "dbt"} {
+			programs[name] = "../bin/tools/" + name + "/bin/" + name
+			if _, err := os.Stat("../bin/tools/" + name + "/complete"); err != nil {
+				unable(t, "%[1]s is not there (`.ci/tools %[1]s`): %[2]v", name, err)
+			}
+		}
 	}
 	for name, program := range programs {
 		program, err := filepath.Abs(program)
@@ -224,7 +232,7 @@ func fenced(text string) (blocks []block, err error) {
 			}
 			blocks = append(blocks, b)
 		case b.kind == "text shown", b.kind == "yaml":
-		case (kind == "yaml" || kind == "conf") && file != "":
+		case slices.Contains([]string{"yaml", "conf", "python", "sql"}, kind) && file != "":
 			b.kind, b.text = "sh", fmt.Sprintf("cat > '%s' <<'END OF THE FILE'\n%sEND OF THE FILE\n", file, b.text)
 			blocks = append(blocks, b)
 		case b.kind == "text", b.kind == "json":
