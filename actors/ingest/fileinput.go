@@ -140,8 +140,8 @@ func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Re
 		return nil, err
 	}
 	open := func(ctx context.Context, file sources.File) (*openFile, error) {
-		if at, _ := findFile(list, file.Path); known != nil && known[at].job != nil {
-			return &openFile{Reader: &knownRows{knownFile: known[at]}, file: file}, nil
+		if of, is := known[file.Path]; is {
+			return &openFile{Reader: &knownRows{knownFile: of}, file: file}, nil
 		}
 		return openRows(ctx, files, file, opts)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,14 +36,13 @@ type knownJob struct {
 
 func (j *knownJob) close() { _ = j.file.Close() } // it was only read
 
-// findKnownFiles returns the known files at the positions that they have in list, or nil if there are
-// none. source is the record with the specification that says how files are read. The caller closes
+// findKnownFiles returns the known files of list by their paths. source is the record with the specification that says how files are read. The caller closes
 // the jobs, also after an error.
-func (g *ingester) findKnownFiles(ctx context.Context, source *rowmill.Spec, list []sources.File) (known []knownFile, jobs []*knownJob, err error) {
+func (g *ingester) findKnownFiles(ctx context.Context, source *rowmill.Spec, list []sources.File) (known map[string]knownFile, jobs []*knownJob, err error) {
 	if g.spec.Reuse == nil || source.Column == "" && source.Function == nil { // without a name, the first file decides which column is read
 		return nil, nil, nil
 	}
-	known = make([]knownFile, len(list))
+	known = map[string]knownFile{}
 	for _, id := range g.spec.Reuse.Jobs {
 		record, err := g.Jobs.Get(ctx, id)
 		if errors.Is(err, rowmill.ErrNotFound) {
@@ -74,7 +74,7 @@ func readsAlike(a, b *rowmill.Spec) bool {
 
 // addKnownFiles adds to known the files of list that the job of record has read, except the files that
 // are known already. It returns nil if it adds none.
-func (g *ingester) addKnownFiles(ctx context.Context, record store.Record, list []sources.File, known []knownFile) (*knownJob, error) {
+func (g *ingester) addKnownFiles(ctx context.Context, record store.Record, list []sources.File, known map[string]knownFile) (*knownJob, error) {
 	full, has := record.Artifacts[layout.Full]
 	if !has || record.DataRemoved != nil {
 		return nil, nil
@@ -83,12 +83,12 @@ func (g *ingester) addKnownFiles(ctx context.Context, record store.Record, list 
 	if err != nil {
 		return nil, err
 	}
-	job, added := &knownJob{id: record.Job.ID}, map[int]knownFile{}
+	job, added := &knownJob{id: record.Job.ID}, map[string]knownFile{}
 	rows := int64(0)
 	for _, file := range old {
 		at, found := findFile(list, file.Path)
-		if found && known[at].job == nil && file.Rows > 0 && list[at].ETag == file.ETag && list[at].Size == file.Size {
-			added[at] = knownFile{job: job, first: rows, rows: file.Rows}
+		if found && known[file.Path].job == nil && file.Rows > 0 && list[at].ETag == file.ETag && list[at].Size == file.Size {
+			added[file.Path] = knownFile{job: job, first: rows, rows: file.Rows}
 		}
 		rows += file.Rows
 	}
@@ -104,9 +104,7 @@ func (g *ingester) addKnownFiles(ctx context.Context, record store.Record, list 
 	if rows != job.inputs.Rows { // the job has run only some rows of its files
 		return nil, job.file.Close()
 	}
-	for at, file := range added {
-		known[at] = file
-	}
+	maps.Copy(known, added)
 	return job, nil
 }
 
