@@ -141,3 +141,13 @@ func TestOneServerThinksAndDoesNot(t *testing.T) {
 		}
 	}
 }
+
+// TestLlamaReadsImages sends images in a batch by OpenAI's client. The answers are those that
+// a real llama-server gives to the same requests, and depend on the image.
+func TestLlamaReadsImages(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	server := llama.Start(t, llama.Image, llama.Options{Slots: 1, Context: 2048}) // other rows in flight can change an answer
+	n := newNode(t, server.URL, "").start(t)
+	runClient(t, "python3", "testdata/images_openai.py", n.base, apiKey, server.URL, server.Model)
+}

@@ -27,6 +27,7 @@ const (
 	Chat  = "chat"  // answers a few words or sentences
 	Think = "think" // like chat, after reasoning
 	Embed = "embed" // 64 numbers per text
+	Image = "image" // like chat, and reads images
 )
 
 // Dimension is the length of an embedding of the Embed model.
@@ -38,7 +39,7 @@ const startTimeout = 60 * time.Second
 
 // Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
-	Name    string   // name of the model; default tiny-chat, tiny-think or tiny-embed
+	Name    string   // name of the model; default tiny-KIND
 	Slots   int      // number of rows in flight at once; default 4
 	Context int      // context of all slots together, in tokens; default 8192
 	Port    int      // port on 127.0.0.1; default a free port
@@ -68,17 +69,25 @@ func Dir() string {
 	return filepath.Join(cache, "rowmill-llama")
 }
 
-// Start starts a server that runs until the end of the test. It skips the test if no
-// server is installed.
-func Start(t testing.TB, kind string, o Options) Server {
+// Program returns the path of the server. It skips the test if no server is installed.
+func Program(t testing.TB) string {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(Dir(), "llama-server")); err != nil {
+	program := filepath.Join(Dir(), "llama-server")
+	if _, err := os.Stat(program); err != nil {
 		const hint = "no llama-server on this machine: run internal/llama/get.sh (Debian), or set ROWMILL_LLAMA_DIR"
 		if os.Getenv("ROWMILL_CI") != "" {
 			t.Fatal(hint)
 		}
 		t.Skip("SKIPPED, NOT TESTED against a real inference server: " + hint)
 	}
+	return program
+}
+
+// Start starts a server that runs until the end of the test. It skips the test if no
+// server is installed.
+func Start(t testing.TB, kind string, o Options) Server {
+	t.Helper()
+	Program(t)
 	script := repo.Path("internal", "llama", "start.sh")
 
 	var err error
