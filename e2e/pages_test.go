@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rowmill/rowmill/internal/llama"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/promtest"
@@ -113,6 +114,7 @@ func read(t *testing.T, page, text string) {
 	env := []string{
 		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
 		"ROWMILL_SERVER=" + server, // the default, for pages that do not set it
+		"ROWMILL_LLAMA_DIR=" + llama.Dir(),
 	}
 	for i := range blocks {
 		b := &blocks[i]
@@ -179,6 +181,7 @@ func tools(t *testing.T, page, dir string) string {
 	case "docs/monitoring.md":
 		programs["promtool"] = promtest.Tool(t, "promtool")
 	case "docs/clients/recipes.md":
+		llama.Program(t)
 		for _, name := range []string{"airflow", "dagster", "dbt"} {
 			programs[name] = "../bin/tools/" + name + "/bin/" + name
 			if _, err := os.Stat("../bin/tools/" + name + "/complete"); err != nil {
