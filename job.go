@@ -47,9 +47,11 @@ type Job struct {
 	JobTimes
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
 	RowChoice
-	Truncate  *bool    `json:"truncate_rows,omitempty"` // false if a row that is too long fails the job; nil if such rows are cut
-	Keep      []string `json:"keep_columns,omitempty"`  // columns of the input that results can repeat; KeepAll means all
-	InputRows *int64   `json:"input_rows,omitempty"`    // rows of the whole input, set with NumRows; only with a limit
+	Truncate  *bool    `json:"truncate_rows,omitempty"`  // false if a row that is too long fails the job; nil if such rows are cut
+	Column    string   `json:"column_name,omitempty"`    // column to run; empty: the first, or a prompt names columns
+	IDColumn  string   `json:"id_column_name,omitempty"` // column with the IDs of the rows; empty for none
+	Keep      []string `json:"keep_columns,omitempty"`   // columns of the input that results can repeat; KeepAll means all
+	InputRows *int64   `json:"input_rows,omitempty"`     // rows of the whole input, set with NumRows; only with a limit
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
@@ -84,7 +86,8 @@ type JobTimes struct {
 
 // Lineage holds the IDs of the jobs before and after a job.
 type Lineage struct {
-	Input       string   `json:"input,omitempty"`      // where the rows came from: the host and the file name of a URL, the name of a file, or files of a source; empty for rows in the request
+	Input       string   `json:"input,omitempty"`      // where the rows came from: a URL without its possible secrets, the name of a file, or files of a source; empty for rows in the request
+	InputFile   string   `json:"input_file,omitempty"` // id of the uploaded file; empty for other inputs
 	InputOf     *string  `json:"input_of"`             // this job reads the stored input of that job
 	AnswersOf   *string  `json:"answers_of,omitempty"` // this job reads the answers of that job, too
 	Where       string   `json:"where,omitempty"`      // which of these answers, see AnswerChoice

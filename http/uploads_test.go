@@ -190,6 +190,10 @@ func TestUploads_AreInputsOfJobs(t *testing.T) {
 	if record.Spec.File != file || record.Spec.Spooled != layout.SpooledRowsKey(record.Job.ID) || record.Job.NumRows != nil {
 		t.Errorf("record %+v", record)
 	}
+	job := w.get("/v1/jobs/" + record.Job.ID).want(200).json()["job"].(map[string]any)
+	if job["input"] != "rows.jsonl" || job["input_file"] != file || job["column_name"] != "text" || job["id_column_name"] != "id" {
+		t.Errorf("job %v", job)
+	}
 	w.do("DELETE", "/v1/files/"+file, "").want(200)
 	if text := w.object(record.Spec.Spooled); string(text) != `{"id":1,"text":"a"}` {
 		t.Errorf("the copy holds %s", text)

@@ -373,7 +373,7 @@ func BenchmarkIngest(b *testing.B) {
 func TestDescribeURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"https://user:pass@example.org:8443/secret/folder/big%20file.parquet?sig=x#y": "https://example.org:8443/…/big%20file.parquet",
+		"https://user:pass@example.org:8443/secret/folder/big%20file.parquet?sig=x#y": "https://…@example.org:8443/…/big%20file.parquet?…",
 		"http://example.org/a.csv": "http://example.org/a.csv",
 		"http://example.org":       "http://example.org",
 		"":                         "",

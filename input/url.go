@@ -31,8 +31,8 @@ func FileNameFromURL(raw string) string {
 	return path.Base(u.Path)
 }
 
-// DescribeURL returns the host and the file name of a URL, which people can read: the other parts may
-// be secrets. It returns an empty string for an empty URL and for one that is not valid.
+// DescribeURL returns a URL with an ellipsis in place of its user, its folders and its query, which
+// may be secrets. It returns an empty string for an empty URL and for one that is not valid.
 func DescribeURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -42,7 +42,15 @@ func DescribeURL(raw string) string {
 	if folder != "" && folder != "/" {
 		folder = "/…/"
 	}
-	return u.Scheme + "://" + u.Host + folder + name
+	text := u.Scheme + "://"
+	if u.User != nil {
+		text += "…@"
+	}
+	text += u.Host + folder + name
+	if u.RawQuery != "" {
+		text += "?…"
+	}
+	return text
 }
 
 func parseURL(raw string) (*url.URL, error) {

@@ -150,6 +150,6 @@ func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	if rec.InputRemoved == nil {
 		rec.InputRemoved = &now
 	}
-	rec.Spec.Inline, rec.Spec.URL, rec.Spec.Spooled, rec.Spec.File, rec.Spec.FileName, rec.Spec.Source, rec.Job.Input = nil, "", "", "", "", "", ""
+	rec.Spec.Inline, rec.Spec.URL, rec.Spec.Spooled, rec.Spec.File, rec.Spec.FileName, rec.Spec.Source, rec.Job.Input, rec.Job.InputFile = nil, "", "", "", "", "", "", ""
 	return true, nil
 }

@@ -240,7 +240,7 @@ func (job *CheckedJob) StoreRows() (err error) {
 // pending.
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
-		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice, Keep: spec.Keep,
+		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice, Column: spec.Column, IDColumn: spec.IDColumn, Keep: spec.Keep,
 		Schema: spec.Schema, Sampling: spec.Sampling, JobTimes: rowmill.JobTimes{Created: now.UTC().Truncate(time.Microsecond)}, Warnings: []string{}, Message: "Waiting for a place on a node.",
 	}}
 }
@@ -250,7 +250,7 @@ func (job *CheckedJob) ToRecord(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
 	made.Labels, made.Set, made.Reuse = job.labels, job.set, spec.Reuse
-	made.Input = cmp.Or(spec.Source, spec.FileName, input.DescribeURL(spec.URL))
+	made.Input, made.InputFile = cmp.Or(spec.Source, spec.FileName, input.DescribeURL(spec.URL)), spec.File
 	if spec.Sink != nil {
 		made.Output = spec.Sink.Folder
 	}

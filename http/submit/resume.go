@@ -201,7 +201,8 @@ func newContinuation(old store.Record, want resumeRequest, now time.Time) (store
 	made := &record.Job
 	made.Model, made.Function, made.Labels = was.Model, was.Function, was.Labels
 	made.Name = cmp.Or(want.name, was.Name)
-	made.System, made.Prompt, made.Schema, made.Continues, made.Reuse, made.Output, made.Input = was.System, was.Prompt, was.Schema, &was.ID, spec.Reuse, was.Output, was.Input
+	made.System, made.Prompt, made.Schema, made.Continues, made.Reuse, made.Output = was.System, was.Prompt, was.Schema, &was.ID, spec.Reuse, was.Output
+	made.Input, made.InputFile = was.Input, was.InputFile
 	if want.maxTokens == 0 {
 		made.Sampling = was.Sampling
 	}

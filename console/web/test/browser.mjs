@@ -6,6 +6,7 @@
 // the folder for a picture of each page. The node should be simulated and new. Without
 // a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
 import { accounts } from './accounts.mjs'
+import { runAgain } from './again.mjs'
 import { api, browser, failures } from './drive.mjs'
 import { comparison } from './compare.mjs'
 import { failing } from './failing.mjs'
@@ -28,7 +29,10 @@ if (runs('operators')) {
   await service(things)
   await operators(things)
 }
-if (runs('newjob')) await newJob(things)
+if (runs('newjob')) {
+  await newJob(things)
+  await runAgain(things)
+}
 if (runs('rows')) {
   await rowList(things)
   await jobPages(things)

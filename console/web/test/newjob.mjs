@@ -28,12 +28,12 @@ async function inputsOf(id) {
   return (await api('POST', '/v1/job-results', { job_id: id, include_inputs: true })).results.inputs
 }
 
-function same(got, want, of) {
+export function same(got, want, of) {
   if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${of}: the job has ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
 }
 
 // jobOf returns the id of the job on the page.
-async function jobOf(page) {
+export async function jobOf(page) {
   await page.waitForURL(/\/jobs\/job-/)
   return page.url().match(/job-[0-9a-f-]+/)[0]
 }
@@ -109,9 +109,14 @@ export async function newJob({ model }) {
     same((await ended(failed)).status, 'failed', 'the job')
     await page.goto(at(`jobs/${failed}`))
     await page.getByRole('link', { name: 'Run again with changes' }).click()
-    await page.getByText('ended before it read its input. Choose the rows again.').waitFor()
+    await page.getByText('The first of its 2 rows:').waitFor()
+    same(await page.getByLabel('Prompt column').inputValue(), 'review', 'the column of a job that named a wrong one')
     same(await page.getByLabel('Rows to run').inputValue(), '1', 'the limit')
-    await check(page, 'a new job like one without a stored input')
+    await check(page, 'a new job on the file of another')
+    await page.getByLabel('Or choose an uploaded file').selectOption('')
+    await page.getByText('ended before it read its input. Choose the rows again.').waitFor()
+    await page.getByLabel('Or choose an uploaded file').selectOption(id)
+    await page.getByText('The first of its 2 rows:').waitFor()
   })
 
   await step('a submission whose answer was lost makes no second job', async (page) => {
@@ -199,7 +204,10 @@ export async function newJob({ model }) {
     await submit.click()
     await page.waitForFunction(() => document.activeElement?.getAttribute('aria-invalid') === 'true')
     if (!(await focused())) throw new Error('another field has the focus')
-    await page.getByText(/^It is not a valid JSON Schema: /).waitFor()
+    const why = page.getByText(/^It is not a valid JSON Schema: /)
+    await why.waitFor()
+    const [{ y, height }, bar] = [await why.boundingBox(), await page.locator('.foot').boundingBox()]
+    if (y < 52 || y + height > bar.y) throw new Error(`the message is at ${y}, behind the buttons at ${bar.y}`)
     if (await submit.isEnabled()) throw new Error('a refused schema can be submitted again')
     await schema.fill('{"type": "nonsense, too"}')
     await page.getByRole('button', { name: 'Test 5 rows' }).click()
@@ -282,7 +290,7 @@ export async function newJob({ model }) {
         if (column !== table.column) throw new Error(`the column ${column} is chosen`)
         if (column) await page.getByRole('listitem').getByText(table.rows[0], { exact: true }).waitFor()
         await chooseModel(page, model)
-        await page.getByRole('button', { name: 'Submit the job' }).click()
+        await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
         same(await inputsOf(await jobOf(page)), table.rows, name)
       })
     }
@@ -336,7 +344,7 @@ export async function newJob({ model }) {
     same(await page.getByLabel('ID column').inputValue(), 'id', 'the ID column')
     await page.getByRole('button', { name: 'Estimate the cost' }).click()
     await page.getByText('Would cost').waitFor()
-    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
   })
 
@@ -346,7 +354,10 @@ export async function newJob({ model }) {
     await page.getByText('Upload', { exact: true }).click()
     await page.locator('input[type=file]').setInputFiles({ name: 'films.csv', mimeType: 'text/csv', buffer: Buffer.from('film,year\nAlien,1979\n"Up, up",2009\n') })
     await page.getByText('uploaded', { exact: false }).first().waitFor()
-    const prompt = page.getByLabel('Prompt from several columns')
+    if (await page.getByLabel('Prompt', { exact: true }).count()) throw new Error('the form has a prompt for several columns before a choice')
+    await page.getByText('Several columns', { exact: true }).click()
+    await page.getByText('Write the prompt first.').waitFor()
+    const prompt = page.getByLabel('Prompt', { exact: true })
     await prompt.fill('Is {{ film }} of {{yaer}} good?')
     await page.getByText('The file has no column yaer. Its columns are: film, year.').waitFor()
     await check(page, 'a prompt with an unknown column')
@@ -357,7 +368,7 @@ export async function newJob({ model }) {
     const rows = ['Is Alien of 1979 good? Alien', 'Is Up, up of 2009 good? Up, up']
     await page.getByRole('listitem').getByText(rows[1], { exact: true }).waitFor()
     if (await page.getByLabel('Prompt column').count()) throw new Error('a column of the prompts can still be chosen')
-    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
     same(await inputsOf(await jobOf(page)), rows, 'prompts')
     await page.getByLabel('Prompt', { exact: true }).getByText('Is {{ film }} of {{year}} good? {{film}}').waitFor()
   })
@@ -371,7 +382,7 @@ export async function newJob({ model }) {
     await page.getByLabel('Prompt column').selectOption('town')
     await page.getByLabel('Rows to run').fill('2')
     await page.getByText('Repeat the columns of the file').click()
-    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     const tableOf = async (id) => {
       await ended(id)
@@ -387,30 +398,6 @@ export async function newJob({ model }) {
     await page.waitForURL((url) => !url.href.includes(sample))
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     same(await tableOf(await jobOf(page)), { town: ['Bergen', 'Porto', 'Lyon'], country: ['Norway', 'Portugal', 'France'] }, 'the whole')
-  })
-
-  await step('another run of a job keeps its limit and its reuse, and counts up the name', async (page) => {
-    const inputs = Array.from({ length: 9 }, (_, i) => `Lake ${i}`)
-    const name = 'lakes, with a name as long as a name may be'
-    const make = async (more) => (await ended((await api('POST', '/v1/batch-inference', { model, inputs, name, ...more })).results)).job_id
-    const again = async (id) => {
-      await page.goto(at(`jobs/${id}`))
-      await page.getByRole('link', { name: 'Run again with changes' }).click()
-      await page.getByText('9 stored rows').waitFor()
-    }
-    const all = await make({})
-    await page.goto(at('jobs'))
-    await logIn(page)
-    await again(await make({ limit: 4, sample: 'random', name: 'some lakes (2)' }))
-    same([await page.getByLabel('Rows to run').inputValue(), await page.getByLabel('Which rows').inputValue(), await page.getByLabel('Name', { exact: true }).inputValue()], ['4', 'random', 'some lakes (3)'], 'the form')
-    await page.getByRole('button', { name: 'Submit 4 rows' }).click()
-    const some = await ended(await jobOf(page))
-    same([some.num_rows, some.input_rows, some.sample, some.name], [4, 9, 'random', 'some lakes (3)'], 'the job with a limit')
-    await again(await make({ reuse: { from: all } }))
-    await page.getByLabel(`Reuse the answers of ${all} to equal rows`).waitFor()
-    await page.getByRole('button', { name: 'Submit 9 rows' }).click()
-    const reused = await ended(await jobOf(page))
-    same([reused.reuse.from, reused.rows_taken_over, reused.name], [all, 9, 'lakes, with a name as long as a name may (2)'], 'the job that reuses answers')
   })
 
   await step('the form says before the submission that a quota is exceeded', async (page) => {
@@ -431,7 +418,7 @@ export async function newJob({ model }) {
     const csv = 'text\n' + Array.from({ length: 1500 }, (_, i) => `row ${i}`).join('\n')
     await page.locator('input[type=file]').setInputFiles({ name: 'large.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
     await page.getByText('The first of its 1,500 rows').waitFor()
-    await page.getByRole('button', { name: 'Submit the job' }).click()
+    await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
     await page.getByRole('heading', { name: 'large.csv' }).waitFor()
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
   })

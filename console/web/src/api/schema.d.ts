@@ -2806,6 +2806,10 @@ export interface components {
                 code: string;
                 additional_context: string;
             };
+            /** @description The column of the input that the job runs. Absent if the request named none. */
+            column_name?: string;
+            /** @description The column of the input with the IDs of the rows. Absent if there is none. */
+            id_column_name?: string;
             /** @description Columns of the input that results can repeat; [*] means all. Absent if there are none. */
             keep_columns?: string[];
             /** @description The maximum number of rows to run. Absent if the job runs all rows. */
@@ -2829,8 +2833,10 @@ export interface components {
             rows_taken_over: number;
             /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
-            /** @description Where the rows came from: the host and the file name of the URL, the name of the file, or the files of a source. Absent for rows in the request. */
+            /** @description Where the rows came from: the URL, the name of the file, or the files of a source. The user, the folders and the query of a URL may be secrets, so each is an ellipsis (…). Absent for rows in the request. */
             input?: string;
+            /** @description The id of the uploaded file that the rows came from. Absent for other inputs. */
+            input_file?: string;
             /** @description This job reads the stored input of that job. */
             input_of: string | null;
             /** @description The job whose answers this job reads, too. Absent if there is none. */

@@ -14,8 +14,8 @@ import { compareHref } from '../parts/comparewith'
 import { Code } from '../parts/copy'
 import { Estimated, useEstimate } from '../parts/estimate'
 import { nameSize, priorityName } from '../parts/job'
-import { beyond, blank, countRows, deadlineOf, json, marksField, messagesAt, prioritySized, sample, schemaError, settingsOf, submission, withModels, type Form } from '../parts/jobform'
-import { Problem } from '../parts/load'
+import { beyond, blank, deadlineOf, json, marksField, messagesAt, prioritySized, sample, schemaError, sentRows, settingsOf, submission, withModels, type Form } from '../parts/jobform'
+import { Load, Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
 import { RowsInput } from '../parts/rowsinput'
@@ -28,34 +28,43 @@ const noFunctions: Fn[] = []
 // useRows returns the inputs of the rows of a job with these numbers, as New job gets them in
 // its address.
 const useRows = (job: string | null, numbers: string | null) =>
-  useQuery({
+  useQuery<string[], ApiError>({
     queryKey: [`/v1/jobs/${job}/rows`, numbers],
     queryFn: ({ signal }) => Promise.all(numbers!.split(',').map(async (n) => text((await get<Row>(`/v1/jobs/${job}/rows/${n}`, signal)).input))),
     enabled: !!numbers,
     staleTime: Infinity,
   })
 
+// NewJob has a form with a draft for each address: a form that begins with the settings of a job or with
+// a file does not replace the draft of another form.
 export default function NewJob() {
-  const [search, setSearch] = useSearchParams()
+  const [search] = useSearchParams()
   const { data: me } = useMe()
-  const draft = `newjob:${me?.account}`
-  const [form, setForm] = useDraft<Form>(
-    draft,
-    { ...blank, ...(search.has('sample') && sample), model: search.get('model') ?? '', fileID: search.get('file') ?? '', source: search.has('file') ? 'file' : 'rows' },
-    search.size > 0,
-  )
-  const like = useGet<{ job: Job }>(`/v1/jobs/${search.get('like')}`, { enabled: search.has('like'), fresh: Infinity }).data?.job
-  const rows = useRows(search.get('like'), search.get('rows'))
-  useEffect(() => {
-    if (search.has('rows') && !rows.data) return
-    if (like) set({ ...settingsOf(like), ...(search.has('cut') && { noCut: false }), ...(rows.data && { source: 'rows', prompt: '', limit: '', reuse: undefined, rows: linesOf(rows.data), chats: rows.data.every(isChat) }) })
-    if (search.size > 0 && (like || !search.has('like'))) setSearch({}, { replace: true }) // a reload then keeps the draft
-  }, [like, rows.data])
+  const [id, numbers] = [search.get('like'), search.get('rows')]
+  const like = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, fresh: Infinity })
+  const rows = useRows(id, numbers)
+  if (id && !like.data) return <Load query={like} title="New job">{() => null}</Load>
+  if (numbers && !rows.data) return <Load query={rows} title="New job">{() => null}</Load>
+  const initial: Form = {
+    ...blank,
+    ...(search.has('sample') && sample),
+    ...(search.has('file') && { source: 'file', fileID: search.get('file')! }),
+    ...(like.data ? settingsOf(like.data.job) : { model: search.get('model') ?? '' }),
+    ...(search.has('cut') && { noCut: false }),
+    ...(rows.data && { source: 'rows', prompt: '', limit: '', reuse: undefined, rows: linesOf(rows.data), chats: rows.data.every(isChat) }),
+  }
+  const draft = `newjob:${me?.account}?${search}:`
+  return <NewJobForm key={draft} draft={draft} initial={initial} isCopy={search.size > 0} />
+}
+
+// NewJobForm begins with the form initial, or with its draft. isCopy is set if initial is not blank.
+function NewJobForm({ draft, initial, isCopy }: { draft: string; initial: Form; isCopy: boolean }) {
+  const [first] = useState(initial)
+  const [form, setForm, isKept] = useDraft<Form>(draft, first)
   const clear = () => {
     dropDrafts(draft)
-    setForm(blank)
+    setForm(first)
   }
-  const [cleared, setCleared] = useState<{ before: Form; after: Form }>()
   const set = (change: Partial<Form>) => setForm((f) => ({ ...f, ...change }))
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 })
@@ -64,7 +73,7 @@ export default function NewJob() {
   const fn = functions.data?.functions.find((f) => f.name === form.model)
   useEffect(() => {
     const served = models.data?.data.find(isServed)
-    if (!form.model && !search.has('like') && served) set({ model: served.id })
+    if (!form.model && served) set({ model: served.id })
   }, [models.data])
 
   const quotas = useGet<{ quotas: Quota[] }>('/v1/get-quotas', { fresh: 60_000 }).data?.quotas ?? noQuotas
@@ -75,11 +84,11 @@ export default function NewJob() {
   const single = useMemo(() => submission(form, !!fn, priority), [form, fn, priority])
   const body = useMemo(() => ({ ...withModels(single, form.others ?? []), ...deadlineOf(form) }), [single, form.others, form.deadline, form.onlyIfMet])
   const path = others.length > 0 ? '/v1/sets' : '/v1/batch-inference'
-  const sent = form.source === 'rows' || form.source === 'job' ? (countRows(form) ?? 0) : 0
+  const sent = sentRows(form)
   const problem = (!fn && schemaError(form.schema)) || json(form.params).error || (fn && form.source === 'rows' && rowsOf(form.rows, true) === null)
   const [refusal, setRefusal] = useState<{ e: Error; body: object }>()
   const refuse = (e: Error) => setRefusal({ e, body })
-  const tests = useTestRuns<Form>(`${draft}:tests`, single, form, refuse)
+  const tests = useTestRuns<Form>(`${draft}tests`, single, form, refuse)
   const estimate = useEstimate(body, refuse)
   const tested = others.length > 0 || form.deadline ? undefined : tests.done
   const rest = tested?.input_rows != null && tested.input_rows > (tested.num_rows ?? 0) ? tested : undefined
@@ -99,16 +108,24 @@ export default function NewJob() {
   useEffect(() => submit.reset(), [body])
   const refused = refusal?.body === body ? refusal.e : undefined // an error is about the form as it was sent
   const marked = marksField(refused)
-  const lacks = !form.model || others.includes('') ? 'Choose a model first.' : (Array.isArray(body.inputs) ? body.inputs.length === 0 : !body.inputs) ? 'Add rows first.' : problem || marked ? 'Correct the marked field first.' : ''
+  const lacks = !form.model || others.includes('') ? 'Choose a model first.' : (Array.isArray(body.inputs) ? body.inputs.length === 0 : !body.inputs) ? 'Add rows first.' : !fn && form.several && !form.prompt.trim() && form.source !== 'rows' ? 'Write the prompt first.' : problem || marked ? 'Correct the marked field first.' : ''
   const formElement = useRef<HTMLFormElement>(null)
-  const focusMarked = () => formElement.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+  const focusMarked = () => {
+    const field = formElement.current?.querySelector<HTMLElement>('[aria-invalid=true]')
+    field?.focus({ preventScroll: true })
+    field?.scrollIntoView({ block: 'center' }) // the buttons cover the bottom of the window
+  }
   useEffect(() => {
     if (marked) focusMarked()
   }, [marked])
   const wholeUSD = rest && wholeCost(rest)
   return (
-    <Page title="New job">
-      {rows.error && <Problem error={rows.error} again={() => void rows.refetch()} />}
+    <Page title="New job" actions={<Clear form={form} setForm={setForm} />}>
+      {isCopy && isKept && form !== first && (
+        <p className="actions small" role="note">
+          The form is as you left it. <Button variant="default" size="compact-xs" onClick={() => setForm(first)}>Undo my changes</Button>
+        </p>
+      )}
       <form
         ref={formElement}
         onSubmit={(e) => {
@@ -121,25 +138,24 @@ export default function NewJob() {
           <Card title="Rows">
             <RowsInput form={form} set={set} fn={fn} />
           </Card>
-          <Card title="Model and prompt">
+          <Card title="Prompt and model">
             {models.error && <Problem error={models.error} again={() => void models.refetch()} />}
             {functions.error && <Problem error={functions.error} again={() => void functions.refetch()} />}
+            {!fn && <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />}
             <div className="fields">
               <ModelSelect label="Model or Function" value={form.model} choose={(model) => set({ model })} without={others} {...choice} />
+              <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
             </div>
             {!fn && (
-              <>
-                <Textarea label="System prompt" description="Instructions for every row." placeholder="Is this review positive, negative or mixed?" autosize minRows={2} maxRows={12} value={form.system} onChange={(e) => set({ system: e.currentTarget.value })} />
-                <JSONText
-                  label="JSON Schema of the answers"
-                  description="Without a schema, answers are text."
-                  minRows={2}
-                  placeholder='{"type": "object", …}'
-                  value={form.schema}
-                  change={(schema) => set({ schema })}
-                  error={schemaError(form.schema) || messagesAt(refused, 'json_schema')}
-                />
-              </>
+              <JSONText
+                label="JSON Schema of the answers"
+                description="Without a schema, answers are text."
+                minRows={2}
+                placeholder='{"type": "object", …}'
+                value={form.schema}
+                change={(schema) => set({ schema })}
+                error={schemaError(form.schema) || messagesAt(refused, 'json_schema')}
+              />
             )}
             <OtherModels first={form.model} value={others} set={(others) => set({ others })} {...choice} />
             <MoreSettings used={!!(form.priority || form.equal || form.params || form.output || form.description || form.noCut || form.deadline)}>
@@ -189,11 +205,6 @@ export default function NewJob() {
               />
             </MoreSettings>
           </Card>
-          <Card>
-            <div className="fields">
-              <TextInput label="Name" maxLength={nameSize} value={form.name} onChange={(e) => set({ name: e.currentTarget.value })} />
-            </div>
-          </Card>
           <TestRuns of={tests} restore={setForm} />
           <Estimated of={estimate} />
           {submit.error && !marked && <Problem error={submit.error} />}
@@ -205,20 +216,6 @@ export default function NewJob() {
           <Button type="submit" disabled={!!lacks} loading={submit.isPending}>
             {rest ? `Run all ${plural(rest.input_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
           </Button>
-          {form === cleared?.after ? (
-            <Button variant="subtle" onClick={() => setForm(cleared.before)}>Undo clear</Button>
-          ) : (
-            <Button
-              variant="subtle"
-              onClick={() => {
-                const after = { ...blank, model: form.model }
-                setForm(after)
-                setCleared({ before: form, after })
-              }}
-            >
-              Clear the form
-            </Button>
-          )}
           <span className="small">
             {lacks || (submit.isPending && form.deadline && 'A sample of the rows runs, for at most 90 seconds.') || (others.length > 0 ? 'A test run uses only the first model. To estimate the cost, choose one model.' : rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
           </span>
@@ -239,6 +236,18 @@ export default function NewJob() {
       </Card>
     </Page>
   )
+}
+
+// Clear empties the form except its model. Another click undoes this, if the form has not changed since.
+function Clear({ form, setForm }: { form: Form; setForm: (form: Form) => void }) {
+  const [cleared, setCleared] = useState<{ before: Form; after: Form }>()
+  if (cleared && form === cleared.after) return <Button variant="subtle" size="sm" onClick={() => setForm(cleared.before)}>Undo clear</Button>
+  const clear = () => {
+    const after = { ...blank, model: form.model }
+    setForm(after)
+    setCleared({ before: form, after })
+  }
+  return <Button variant="subtle" size="sm" onClick={clear}>Clear the form</Button>
 }
 
 const JSONText = ({ change, ...rest }: TextareaProps & { change: (text: string) => void }) => (

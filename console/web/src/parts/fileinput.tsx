@@ -64,7 +64,7 @@ export function FileInput({ fileID, name, known, uploaded, peeked }: { fileID: s
           {format && `, ${format}`}: {run.isPending ? `${bytes(sent)} sent` : run.isSuccess ? 'uploaded' : run.isError ? 'not uploaded' : ''}
         </p>
       )}
-      {!file && fileID && <p className="small">The file <strong>{name || fileID}</strong> is uploaded already.</p>}
+      {!file && fileID && !stored.error && <p className="small">The file <strong>{name || fileID}</strong> is uploaded already.</p>}
       {run.isPending && (
         <div className="actions">
           <progress aria-label="Upload" max={file?.size} value={sent} />
@@ -74,6 +74,7 @@ export function FileInput({ fileID, name, known, uploaded, peeked }: { fileID: s
         </div>
       )}
       {run.error && <Problem error={run.error} again={() => take(file)} />}
+      {!file && stored.error && <Problem error={stored.error} />}
     </div>
   )
 }

@@ -20,8 +20,10 @@ export type Form = {
   where?: string // which answers of the job to read
   noCut?: boolean // a row that is too long fails the job
   missing?: boolean // the job has no stored input
+  hiddenURL?: string // the URL of its input, without the parts that may be secrets
   column: string
-  prompt: string // makes the prompts from columns
+  several?: boolean // prompt makes the prompts from columns of a file; else column has them
+  prompt: string
   idColumn: string
   chats: boolean // rows are lists of messages
   keep: boolean // results repeat the columns of the file
@@ -57,13 +59,25 @@ export function nextName(name: string): string {
   return [...before!].slice(0, nameSize - end.length).join('').trimEnd() + end
 }
 
+// isUnread reports whether a job ended before it read its input. Such a job has no stored input.
+const isUnread = (j: Job) => over(j.status) && !j.datetime_started
+
+// sourceOf returns the job whose stored input another run of j reads, if it is not j itself. A job that
+// reads answers has them from another job; its own rows have other answers.
+const sourceOf = (j: Job) => j.answers_of ?? (isUnread(j) ? j.input_of : null)
+
+// inputOf returns the fields of the form for the input of a job that ended before it read the input.
+function inputOf({ input = '', input_file }: Job): Partial<Form> {
+  if (input_file) return { source: 'file', missing: true, fileID: input_file, fileName: input }
+  if (!input) return { source: 'rows', missing: true }
+  return { source: 'url', missing: true, ...(input.includes('…') ? { hiddenURL: input } : { url: input }) }
+}
+
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
 export const settingsOf = (j: Job): Partial<Form> => ({
-  // A job that ended before its input was read has no stored input.
-  ...(over(j.status) && !j.datetime_started ? { source: 'file', missing: true } : { source: 'job' }),
-  // A job that reads answers has them from another job; its own rows have other answers.
-  ...(j.answers_of
-    ? { job: j.answers_of, jobName: j.answers_of, jobRows: undefined }
+  ...(isUnread(j) && !sourceOf(j) ? inputOf(j) : { source: 'job' }),
+  ...(sourceOf(j)
+    ? { job: sourceOf(j)!, jobName: sourceOf(j)!, jobRows: undefined }
     : { job: j.job_id, jobName: titleOf(j), jobRows: (j.input_rows ?? j.num_rows) ?? undefined }),
   where: j.where,
   limit: j.limit && (j.input_rows ?? Infinity) > j.limit ? String(j.limit) : '',
@@ -71,6 +85,9 @@ export const settingsOf = (j: Job): Partial<Form> => ({
   reuse: j.reuse && { from: j.reuse.from, by: j.reuse.by },
   noCut: j.truncate_rows === false,
   model: j.function?.name ?? j.model,
+  column: j.column_name ?? '',
+  idColumn: j.id_column_name ?? '',
+  several: !!j.prompt,
   prompt: j.prompt ?? '',
   system: j.system_prompt ?? '',
   schema: j.json_schema ? JSON.stringify(j.json_schema, null, 2) : '',
@@ -130,8 +147,8 @@ const placeholder = /\{\{\s*(.*?)\s*\}\}/g
 
 // promptOf returns the prompt of a row: the value of one column, or the text with the values
 // of its columns. A placeholder without a column stays.
-export function promptOf(row: string[], { columns }: Peek, column: string, prompt: string) {
-  if (!prompt.trim()) return row[columns.indexOf(column)]
+export function promptOf(row: string[], { columns }: Peek, { column, several, prompt }: Form) {
+  if (!several) return row[columns.indexOf(column)]
   return prompt.replace(placeholder, (whole, name: string) => row[columns.indexOf(name)] ?? whole)
 }
 
@@ -154,7 +171,7 @@ function inputsOf(f: Form, fn: boolean): unknown[] | string {
 
 export function submission(f: Form, fn: boolean, priority: string) {
   const file = f.source === 'file' || f.source === 'url'
-  const prompt = f.source !== 'rows' && !fn && !!f.prompt.trim()
+  const prompt = f.source !== 'rows' && f.several && !fn && !!f.prompt.trim()
   return {
     inputs: inputsOf(f, fn),
     model: f.model,
@@ -190,6 +207,9 @@ export function countRows(f: Form): number | undefined {
   const limit = Number(f.limit)
   return limit > 0 ? Math.min(limit, rows ?? limit) : rows
 }
+
+// sentRows returns the number of rows on the button that submits the form; 0 if the number is not known.
+export const sentRows = (f: Form) => (f.source === 'url' || (f.source === 'file' && f.fileRows === undefined) ? 0 : (countRows(f) ?? 0))
 
 // prioritySized returns 1 for a job that has, or may have, more rows than priority 0 takes.
 export function prioritySized(f: Form, quotas: Quota[]): '0' | '1' {

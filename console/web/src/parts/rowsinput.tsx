@@ -1,7 +1,9 @@
+import { useState } from 'react'
 import { Checkbox, NativeSelect, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { Link } from 'wouter'
-import type { Fn } from '../api/types'
-import { plural } from '../lib/format'
+import { useGet } from '../api/hooks'
+import type { Fn, StoredFile } from '../api/types'
+import { bytes, plural } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
 import { rowsOf } from '../lib/rows'
 import { FileInput } from './fileinput'
@@ -13,7 +15,8 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
   const { seen } = form
   const file = form.source === 'file' || form.source === 'url'
   const columns = seen?.columns ?? []
-  const unknown = file ? unknownColumns(form.prompt, columns) : []
+  const several = form.source !== 'rows' && !!form.several
+  const unknown = file && several ? unknownColumns(form.prompt, columns) : []
   return (
     <>
       <SegmentedControl
@@ -27,7 +30,7 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
           The {form.jobRows == null ? 'stored rows' : plural(form.jobRows, 'stored row')} of <Link href={`/jobs/${form.job}`}>{form.jobName}</Link> {form.jobRows === 1 ? 'runs' : 'run'} again{form.where && <>, if <code>{form.where}</code></>}.
         </p>
       )}
-      {form.missing && !form.rows && !form.url && !form.fileID && (
+      {form.missing && !form.rows && !form.url && !form.fileID && !form.hiddenURL && (
         <p className="warning" role="note"><Link href={`/jobs/${form.job}`}>{form.jobName}</Link> ended before it read its input. Choose the rows again.</p>
       )}
       {form.source === 'rows' && (
@@ -43,28 +46,29 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
           error={fn && rowsOf(form.rows, true) === null && 'A line begins with { but is not a JSON object.'}
         />
       )}
-      {form.source === 'file' && (
-        <FileInput
-          fileID={form.fileID}
-          name={form.fileName}
-          known={!!seen}
-          uploaded={(fileID) => set({ fileID })}
-          peeked={(p, name) => {
-            const fileName = name.slice(0, nameSize)
-            const edited = form.name && form.name !== form.fileName
-            const column = likelyPrompts(p)
-            const idColumn = p.columns.find((c) => c.toLowerCase() === 'id' && c !== column) ?? ''
-            set({ seen: p, column, idColumn, fileRows: p.rows, fileName, ...(!edited && { name: fileName }) })
-          }}
+      {form.source === 'file' && <File form={form} set={set} />}
+      {form.source === 'url' && (
+        <TextInput
+          label="URL of a file"
+          type="url"
+          description={form.hiddenURL && `The URL of ${form.jobName} was ${form.hiddenURL}. The hidden parts may be secrets. Paste the whole URL.`}
+          placeholder="https://…"
+          value={form.url}
+          onChange={(e) => set({ url: e.currentTarget.value })}
         />
       )}
-      {form.source === 'url' && (
-        <TextInput label="URL of a file" type="url" placeholder="https://…" value={form.url} onChange={(e) => set({ url: e.currentTarget.value })} />
+      {file && !fn && (
+        <SegmentedControl
+          aria-label="Columns with the prompts"
+          value={several ? 'several' : 'one'}
+          onChange={(columns) => set({ several: columns === 'several' })}
+          data={[{ value: 'one', label: 'One column' }, { value: 'several', label: 'Several columns' }]}
+        />
       )}
-      {(file || (form.source === 'job' && !!form.prompt)) && !fn && (
+      {several && !fn && (
         <Textarea
-          label="Prompt from several columns"
-          description={`The value of the column replaces {{column}}.${columns.length > 0 && unknown.length === 0 ? ` Columns: ${columns.join(', ')}.` : ''} ${file ? 'Without this prompt, one column has the prompts.' : ''}`}
+          label="Prompt"
+          description={`The value of the column replaces {{column}}.${columns.length > 0 && unknown.length === 0 ? ` Columns: ${columns.join(', ')}.` : ''}`}
           placeholder="Positive or negative? {{title}}: {{body}}"
           autosize
           minRows={2}
@@ -78,7 +82,7 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
         <div className="fields">
           {fn ? (
             <p className="small">Its columns must have the names of the Function’s fields: {fn.inputs.map((i) => i.name).join(', ')}.</p>
-          ) : form.prompt.trim() ? null : columns.length > 0 ? (
+          ) : several ? null : columns.length > 0 ? (
             <NativeSelect label="Prompt column" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} data={columns} />
           ) : (
             <TextInput label="Prompt column" placeholder="first column" value={form.column} onChange={(e) => set({ column: e.currentTarget.value })} />
@@ -102,21 +106,58 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
         )}
       </div>
       {form.reuse && !form.limit && <Checkbox label={`Reuse the answers of ${form.reuse.from} to equal rows`} checked={!form.noReuse} onChange={(e) => set({ noReuse: !e.currentTarget.checked })} />}
-      {!fn && (form.source === 'rows' ? form.chats : file && !form.prompt.trim()) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
+      {!fn && (form.source === 'rows' ? form.chats : file && !several) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
       {file && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
-      {form.source === 'file' && !fn && seen && <FirstPrompts seen={seen} column={form.column} prompt={form.prompt} />}
+      {form.source === 'file' && !fn && seen && <FirstPrompts form={form} seen={seen} />}
+    </>
+  )
+}
+
+// File uploads a file, or chooses an uploaded file.
+function File({ form, set }: { form: Form; set: (change: Partial<Form>) => void }) {
+  const [chosen, setChosen] = useState(0) // a choice ends the upload
+  const files = useGet<{ data: StoredFile[] }>('/v1/files?purpose=user_data&limit=50', { fresh: 30_000 }).data?.data ?? []
+  return (
+    <>
+      <FileInput
+        key={chosen}
+        fileID={form.fileID}
+        name={form.fileName}
+        known={!!form.seen}
+        uploaded={(fileID) => set({ fileID })}
+        peeked={(p, name) => {
+          const fileName = name.slice(0, nameSize)
+          const edited = form.name && form.name !== form.fileName
+          const column = !form.seen && p.columns.includes(form.column) ? form.column : likelyPrompts(p)
+          const idColumn = p.columns.find((c) => c.toLowerCase() === 'id' && c !== column) ?? ''
+          set({ seen: p, column, idColumn: p.columns.includes(form.idColumn) && !form.seen ? form.idColumn : idColumn, fileRows: p.rows, fileName, ...(!edited && { name: fileName }) })
+        }}
+      />
+      {files.length > 0 && (
+        <div className="fields">
+          <NativeSelect
+            label="Or choose an uploaded file"
+            value={files.some((f) => f.id === form.fileID) ? form.fileID : ''}
+            onChange={(e) => {
+              setChosen(chosen + 1)
+              set({ fileID: e.currentTarget.value, seen: undefined })
+            }}
+            data={[{ value: '', label: 'none' }, ...files.map((f) => ({ value: f.id, label: `${f.filename}, ${bytes(f.bytes)}` }))]}
+          />
+        </div>
+      )}
     </>
   )
 }
 
 // FirstPrompts shows the first rows to be sent.
-function FirstPrompts({ seen, column, prompt }: { seen: Peek; column: string; prompt: string }) {
-  if ((!prompt.trim() && !seen.columns.includes(column)) || seen.first.length === 0) return null
+function FirstPrompts({ form, seen }: { form: Form; seen: Peek }) {
+  if ((form.several ? !form.prompt.trim() : !seen.columns.includes(form.column)) || seen.first.length === 0) return null
   return (
     <div className="small">
       The first of {seen.rows === undefined ? 'its rows' : `its ${plural(seen.rows, 'row')}`}:
       <ol className="firstrows" start={0}>
-        {seen.first.map((row, i) => <li key={i}>{promptOf(row, seen, column, prompt)}</li>)}
+        {seen.first.map((row, i) => <li key={i}>{promptOf(row, seen, form)}</li>)}
       </ol>
     </div>
   )

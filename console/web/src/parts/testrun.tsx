@@ -57,10 +57,10 @@ export const wholeCost = ({ job_cost: cost, num_rows: n, input_rows: all }: Job)
 // TestButton runs a few rows of a submission. The full run then reuses their answers.
 export function TestButton<F>({ of: { rows, setRows, begin, busy }, ready }: { of: ReturnType<typeof useTestRuns<F>>; ready: boolean }) {
   return (
-    <>
+    <span className="joined">
       <Button variant="default" disabled={!ready} loading={busy} onClick={begin}>Test {testRows} rows</Button>
-      <NativeSelect aria-label="Rows to test" value={rows} onChange={(e) => setRows(e.currentTarget.value)} data={[{ value: 'first', label: 'first rows' }, { value: 'random', label: 'random rows' }]} />
-    </>
+      <NativeSelect aria-label="Rows to test" value={rows} onChange={(e) => setRows(e.currentTarget.value)} data={[{ value: 'first', label: 'the first' }, { value: 'random', label: 'random' }]} />
+    </span>
   )
 }
 
