@@ -28,7 +28,8 @@ type PartProgress struct {
 
 // A NextSteps lists the steps that the caller must start now. Next returns each step once.
 type NextSteps struct {
-	Failed  int64        // number of failed rows if the job tolerates fewer; then all other fields are zero
+	Failed  int64        // number of failed rows if the job tolerates fewer; then all other fields except MayFail are zero
+	MayFail int64        // number of failed rows that the job tolerates; only with Failed
 	Record  *PartBatch   // a batch to record; the caller then calls MarkRecorded
 	Merge   []int        // shards whose parts to merge; the caller then calls Merged for each shard
 	Join    []ShardRange // pieces to join; the caller then calls MarkJoined for each piece
@@ -127,7 +128,7 @@ func (p *PartProgress) Next() (next NextSteps) {
 	}
 	if failed := p.ledger.Totals.Failed; failed > p.survives || failed > 0 && failed >= p.ledger.Rows && p.survives != SurvivesAll {
 		p.failed = true
-		return NextSteps{Failed: failed}
+		return NextSteps{Failed: failed, MayFail: p.survives}
 	}
 	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.completesJob()) {
 		p.recording = true

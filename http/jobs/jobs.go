@@ -189,7 +189,7 @@ func (j *Jobs) WithWaitReason(job *rowmill.Job, account string) *rowmill.Job {
 // waitReason returns the reason why an open job waits, if the record does not contain it; else "".
 func (j *Jobs) waitReason(job *rowmill.Job, account string) string {
 	if job.Paused {
-		return "Paused. Rows that already run finish first. Then no row runs until the pause ends."
+		return "Paused. No new row starts until the pause ends."
 	}
 	return j.Service.WaitReason(job, account)
 }

@@ -25,7 +25,7 @@ export async function accounts({ model }) {
       await page.getByText('This job belongs to the account guests.').waitFor()
       await page.getByRole('heading', { name: 'Failures' }).waitFor()
       await page.getByText('created', { exact: true }).waitFor()
-      for (const name of ['Resume', 'Delete data', 'Cancel', /^Retry/])
+      for (const name of ['More actions', 'Delete data', 'Cancel job', /^Retry/])
         if (await page.getByRole('button', { name }).count()) throw new Error(`the job of another account has the button ${name}`)
       for (const name of ['See rows', 'JSON', 'New job like this'])
         if (await page.getByRole('link', { name, exact: true }).count()) throw new Error(`the job of another account has the link ${name}`)

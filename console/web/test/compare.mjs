@@ -66,7 +66,11 @@ export async function comparison({ model }) {
     const [download] = await Promise.all([page.waitForEvent('download'), parquet.click()])
     if (readFileSync(await download.path()).subarray(0, 4).toString() !== 'PAR1') throw new Error('the file is not Parquet')
     await page.getByRole('region', { name: 'Jobs', exact: true }).getByRole('link', { name: other }).click()
-    await page.getByRole('link', { name: '2 jobs on the same rows' }).click()
+    const set = page.getByRole('region', { name: 'Job 2 of 2 on the same rows' })
+    await set.getByText('this job').waitFor()
+    await set.getByRole('link', { name: model }).waitFor()
+    await check(page, 'a job of a set')
+    await set.getByRole('link', { name: 'Compare the 2 jobs' }).click()
     await first.waitFor()
   }, /\/v1\/(me$|jobs\/compare)/)
 
@@ -111,8 +115,11 @@ export async function comparison({ model }) {
     const again = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[1]}`, name: 'again' })).results
     await ended(again)
     await page.goto(at(`jobs/${again}`))
+    await page.getByRole('button', { name: 'More actions' }).click()
     await page.getByRole('button', { name: 'Compare with…' }).click()
-    await page.getByRole('region', { name: 'Jobs with the same input' }).getByRole('link', { name: 'strict' }).click()
+    await page.getByRole('region', { name: 'Jobs with the same input' }).getByRole('link', { name: 'strict' }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('link', { name: 'Compare with strict' }).click()
     await page.waitForURL(`**/compare?jobs=${jobs[1]},${again}`) // the older job comes first
     await settle(page)
   })

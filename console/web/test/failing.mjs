@@ -76,7 +76,7 @@ export async function failing({ model }) {
     await page.getByLabel('New max_tokens').waitFor()
     await check(page, 'failures with cut answers')
     const whole = await ended(job)
-    if (whole.status === 'failed') await page.locator('.problem').getByRole('button', { name: /^Retry \d failed rows?( and run \d more)?$/ }).waitFor()
+    if (whole.status === 'failed') await page.locator('.problem').getByRole('button', { name: /^Retry \d failed rows?( and run \d more)? with max_tokens 256$/ }).waitFor()
     await page.setViewportSize({ width: 320, height: 640 })
     await check(page, 'failures with cut answers, 320 pixels wide')
     await page.setViewportSize({ width: 1280, height: 860 })

@@ -392,12 +392,18 @@ export async function newJob({ model }) {
     }
     const sample = await jobOf(page)
     same(await tableOf(sample), { town: ['Bergen', 'Porto'], country: ['Norway', 'Portugal'] }, 'the sample')
-    await page.getByRole('button', { name: 'Resume' }).click()
-    await page.getByLabel('Rows to run').getByText('all other rows of the input').waitFor({ state: 'attached' })
-    await page.getByRole('button', { name: 'Start the new job' }).click()
+    const other = page.getByRole('button', { name: 'Run the other row', exact: true })
+    await other.click()
     await page.waitForURL((url) => !url.href.includes(sample))
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     same(await tableOf(await jobOf(page)), { town: ['Bergen', 'Porto', 'Lyon'], country: ['Norway', 'Portugal', 'France'] }, 'the whole')
+    await page.getByRole('heading', { name: 'towns.csv (2)', exact: true }).waitFor()
+    await page.goto(at(`jobs/${sample}`))
+    await other.click()
+    await page.getByRole('dialog').getByRole('link', { name: 'towns.csv (2)' }).waitFor()
+    await check(page, 'another run of the other rows')
+    await page.getByRole('button', { name: 'Run the other row once more' }).click()
+    await page.waitForURL((url) => !url.href.includes(sample))
   })
 
   await step('the form says before the submission that a quota is exceeded', async (page) => {

@@ -196,6 +196,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.goto(at(`jobs/${results}`))
     await logIn(page)
     await page.getByRole('link', { name: 'Parquet' }).waitFor()
+    await page.getByRole('button', { name: 'More actions' }).click()
     await page.getByRole('button', { name: 'Delete data' }).click()
     await page.getByRole('button', { name: 'Delete the data' }).click()
     await page.getByText('The data is deleted.').waitFor()

@@ -1,24 +1,23 @@
 import { useState, type JSX, type ReactNode } from 'react'
-import { Button, Checkbox, Modal, NativeSelect } from '@mantine/core'
-import { useDisclosure } from '@mantine/hooks'
+import { Button, Checkbox } from '@mantine/core'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
-import { apiURL, query, send } from '../api/client'
-import { useAct, useCan, useGet } from '../api/hooks'
-import type { Job, Preview, PreviewRow, Progress, Submitted } from '../api/types'
-import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
+import { apiURL, query } from '../api/client'
+import { useGet } from '../api/hooks'
+import type { Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
+import { compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
-import { CompareWith } from '../parts/comparewith'
-import { Confirm } from '../parts/confirm'
+import { SetOf } from '../parts/comparewith'
 import { Code } from '../parts/copy'
 import { Curve } from '../parts/curve'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
 import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, State, titleOf, whyStopped } from '../parts/job'
+import { Actions, Continue } from '../parts/jobactions'
 import { Load } from '../parts/load'
-import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
-import { canResume, ContinuedBy, Retry } from '../parts/retry'
+import { Card, Facts, Page, Table } from '../parts/page'
+import { ContinuedBy } from '../parts/retry'
 import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
@@ -32,13 +31,19 @@ export default function JobPage() {
   return <Load query={job} title="Job">{({ job }) => <Detail job={job} />}</Load>
 }
 
+// jobTitle names the model of a job of a set, because all jobs of the set may have one name.
+function jobTitle(job: Job) {
+  const title = titleOf(job)
+  return job.set && !title.includes(job.model) ? `${title}, ${job.model}` : title
+}
+
 function Detail({ job }: { job: Job }) {
   const other = useIsOther()(job.account)
   const estimate = isEstimate(job)
   const timeline = useTimeline(job)
   const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // undefined until loaded
   return (
-    <Page title={titleOf(job)} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
+    <Page title={jobTitle(job)} actions={!other && <Actions job={job} gone={gone} />} lead={job.description}>
       {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
       {job.failure_reason && (
         <div className="problem" role="note">
@@ -52,6 +57,7 @@ function Detail({ job }: { job: Job }) {
         </div>
       )}
       {estimate ? <EstimateResult job={job} own={gone === false && !other} /> : <Now job={job} gone={gone || other} />}
+      {job.set && !other && <SetOf job={job} />}
       {job.warnings.length > 0 && (
         <div className="warning" role="note">
           {job.warnings.map((w) => (
@@ -63,7 +69,7 @@ function Detail({ job }: { job: Job }) {
       {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
       {!estimate && gone === false && !other && <FirstAnswers job={job} />}
       {!estimate && !gone && !other && <Downloads job={job} />}
-      {!estimate && job.status === 'running' && <Where job={job} />}
+      {!estimate && job.status === 'running' && !job.paused && <Where job={job} />}
       <div className="two">
         <Events job={job} />
         <Specification job={job} />
@@ -85,7 +91,8 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const cost = job.job_cost ?? p?.cost_so_far
   const counted = job.num_rows != null
   const timeline = useTimeline(job)
-  const pausedAt = job.paused ? timeline.data?.events.findLast((e) => e.what === 'paused')?.at : undefined
+  const events = timeline.data?.events ?? []
+  const pausedAt = job.paused ? events.findLast((e) => e.what === 'paused')?.at : undefined
   return (
     <Card>
       <div className="now">
@@ -105,7 +112,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
-          ...(job.paused && !pausedAt ? [] : ([['Elapsed', duration(pausedAt ? (Date.parse(pausedAt) - Date.parse(job.datetime_created)) / 1000 : p?.elapsed_seconds)]] as [string, string][])),
+          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', duration(ranFor(job, events))]] as [string, string][]) : []),
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused
             ? []
@@ -122,6 +129,17 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
       />
     </Card>
   )
+}
+
+// ranFor returns how many seconds passed from the creation of a paused job to its last pause, without
+// earlier pauses.
+function ranFor(job: Job, events: Timeline['events']) {
+  let [seconds, since] = [0, Date.parse(job.datetime_created)]
+  for (const { what, at } of events) {
+    if (what === 'paused') seconds += (Date.parse(at) - since) / 1000
+    if (what === 'pause_ended') since = Date.parse(at)
+  }
+  return seconds
 }
 
 // Deadline shows the deadline of a job beside its forecast, and warns if the job is late or will be late.
@@ -178,9 +196,9 @@ function Where({ job }: { job: Job }) {
   return (
     <Card title="Progress by node">
       {p.nodes == null ? (
-        <p className="small">{job.paused ? 'No row runs while the job is paused.' : 'The owner of the job does not answer.'}</p>
+        <p className="small">The owner of the job does not answer.</p>
       ) : (
-        <Table label="Rows by node" heads={['Node', 'Done', 'Not done yet']} less={[]}>
+        <Table label="Rows by node" heads={['Node', 'Done', 'Assigned, not done yet']} less={[]}>
           {p.nodes.map((n, i) => (
             <tr key={i}>
               <td>{n.node}</td>
@@ -188,10 +206,17 @@ function Where({ job }: { job: Job }) {
               <td className="number">{number(n.rows_assigned)}</td>
             </tr>
           ))}
+          {job.num_rows != null && (
+            <tr>
+              <td>no node yet</td>
+              <td className="number">{none}</td>
+              <td className="number">{number(Math.max(0, job.num_rows - job.rows_done - p.nodes.reduce((sum, n) => sum + n.rows_assigned, 0)))}</td>
+            </tr>
+          )}
         </Table>
       )}
-      {p.nodes && <p className="small">Counted since this node took the job.</p>}
-      {p.shards && p.shards.total > 1 && <p className="small">{number(p.shards.complete)} of {number(p.shards.total)} shards of the input are complete.</p>}
+      {p.nodes && <p className="small">The column Done begins at 0 when another node takes the job.</p>}
+      {p.shards && p.shards.total > 1 && <p className="small">The service cuts a long input into parts: {number(p.shards.complete)} of {number(p.shards.total)} are complete.</p>}
     </Card>
   )
 }
@@ -225,112 +250,11 @@ function Left({ progress: p }: { progress?: Progress }) {
   )
 }
 
-function Actions({ job, gone }: { job: Job; gone?: boolean }) {
-  const can = useCan()
-  const ended = over(job.status)
-  const path = `/v1/jobs/${job.job_id}`
-  const cancel = useAct(() => send<{ message: string }>('POST', `${path}/cancel`), { done: (r) => r.message, paths: ['/v1/'] })
-  const release = useAct(() => send('POST', `${path}/release`), { done: () => 'The job runs again.', paths: ['/v1/'] })
-  const reschedule = useAct((change: { paused?: boolean; job_priority?: number }) => send('PATCH', path, change), { paths: ['/v1/'] })
-  const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
-  return (
-    <>
-      {job.run_type === 'FULL' && !gone && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason || job.paused ? 'default' : 'filled'}>See rows</LinkButton>}
-      {job.run_type === 'FULL' && !gone && <CompareWith job={job} />}
-      {can.act && job.parked_until && (
-        <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>
-          Run now
-        </Button>
-      )}
-      {can.act && !ended && (
-        <Button variant={job.paused ? 'filled' : 'default'} size="sm" loading={reschedule.isPending} onClick={() => reschedule.mutate({ paused: !job.paused })}>
-          {job.paused ? 'Continue' : 'Pause'}
-        </Button>
-      )}
-      {can.act && !ended && job.job_priority > 0 && (
-        <Confirm button="Raise priority" color="cyan.9" title="Raise the priority" act={() => reschedule.mutate({ job_priority: 0 })} busy={reschedule.isPending}>
-          The job gets priority 0, so its rows run before the rows of other jobs. Rows that servers run already finish first.
-        </Confirm>
-      )}
-      {can.act && !ended && (
-        <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
-          Finished rows are kept. You can download them, and Resume reuses them.
-        </Confirm>
-      )}
-      {!job.failure_reason && <Continue job={job} gone={gone} />}
-      {can.act && ended && !gone && (
-        <Confirm button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
-          This permanently deletes the input, results and errors. The job stays in the list with its counts and cost.
-        </Confirm>
-      )}
-    </>
-  )
-}
-
-// Continue has the actions that make another job of the rows of a job. They are beside the reason of
-// a failed job.
-function Continue({ job, gone }: { job: Job; gone?: boolean }) {
-  const can = useCan()
-  if (!can.act) return null
-  const ended = over(job.status) && !gone
-  const cuts = job.failure_reason?.code === 'row_too_long' && job.truncate_rows === false
-  const retries = ended && !!job.failure_reason && job.failed_rows > 0 && canResume(job)
-  return (
-    <>
-      {retries && <Retry job={job} primary />}
-      {cuts && <LinkButton href={`/jobs/new?like=${job.job_id}&cut`} size="sm">Run again, and cut long rows</LinkButton>}
-      {ended && <Resume job={job} />}
-      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !retries && !cuts ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
-    </>
-  )
-}
-
 // Culprit leads to the row that the reason of a failed job names.
 function Culprit({ job }: { job: Job }) {
   const row = job.failure_reason?.message.match(/\brow (\d+)\b/i)?.[1]
   if (!row || !job.datetime_started) return null // without a start, no row is stored
   return <Link href={`/jobs/${job.job_id}/rows?row=${row}`}>Show row {number(Number(row))}</Link>
-}
-
-function Resume({ job }: { job: Job }) {
-  const [open, { open: ask, close }] = useDisclosure()
-  const [, go] = useLocation()
-  const others = (job.input_rows ?? 0) > (job.num_rows ?? 0)
-  const [rows, setRows] = useState(others ? 'rest' : job.status === 'succeeded' || job.failure_reason?.code === 'too_many_failed_rows' ? 'failed' : 'missing')
-  const resume = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows, again: !!job.continued_by }), {
-    done: (r) => r.metadata.message,
-    paths: ['/v1/list-jobs', '/v1/jobs'],
-  })
-  if (!canResume(job) || isEstimate(job) || (job.status === 'succeeded' && job.failed_rows === 0 && !others)) return null
-  return (
-    <>
-      <Button variant="default" size="sm" onClick={ask}>
-        Resume
-      </Button>
-      <Modal opened={open} onClose={close} title="Resume in a new job">
-        <div className="stack">
-          <ContinuedBy job={job}>Another job runs these rows again, and they cost again.</ContinuedBy>
-          <NativeSelect
-            label="Rows to run"
-            data-autofocus
-            value={rows}
-            onChange={(e) => setRows(e.currentTarget.value)}
-            data={[
-              ...(others ? [{ value: 'rest', label: 'all other rows of the input' }] : []),
-              { value: 'missing', label: 'rows not run yet' },
-              { value: 'failed', label: 'rows not run yet, and failed rows' },
-            ]}
-          />
-          <Button
-            loading={resume.isPending}
-            onClick={() => resume.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })}
-          >
-            {job.continued_by ? 'Start another job' : 'Start the new job'}
-          </Button>
-        </div>
-      </Modal>
-    </>
-  )
 }
 
 function Downloads({ job }: { job: Job }) {

@@ -7,7 +7,7 @@ import { useEvery } from '../live'
 import { over, recordPath, testRows } from './job'
 import { Load } from './load'
 import { Card, Long, Table } from './page'
-import { Retry, RetryLonger, truncatedCode } from './retry'
+import { mostTruncated, Retry, RetryLonger, truncatedCode } from './retry'
 
 // Failures shows the failed rows of a job by error code.
 export function Failures({ job, other }: { job: Job; other: boolean }) {
@@ -22,7 +22,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
       actions={
         !other && <>
           <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
-          {over(job.status) && !job.failure_reason && <Retry job={job} />}
+          {over(job.status) && !job.failure_reason && counts.data && !mostTruncated(counts.data) && <Retry job={job} size="xs" />}
         </>
       }
     >
@@ -54,7 +54,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                 </tr>
               ))}
             </Table>
-            {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} />}
+            {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} primary={!job.failure_reason && mostTruncated(c)} />}
             {c.counted < c.failed_rows && (
               <p className="small">
                 {number(c.counted)} of {plural(c.failed_rows, 'failure')} are counted.

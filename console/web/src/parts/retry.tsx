@@ -1,12 +1,14 @@
 import { useState } from 'react'
 import { Button, NumberInput } from '@mantine/core'
 import { Link, useLocation } from 'wouter'
-import { send } from '../api/client'
-import { useAct, useCan } from '../api/hooks'
-import type { Job, Submitted } from '../api/types'
+import { query, send } from '../api/client'
+import { useAct, useCan, useGet } from '../api/hooks'
+import type { ErrorCounts, Job, Submitted } from '../api/types'
 import { number, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 import { Confirm } from './confirm'
+import { titleOf } from './job'
+import { nextName } from './jobform'
 
 // truncatedCode is the error code of rows that max_tokens cut off.
 export const truncatedCode = 'output_truncated'
@@ -14,10 +16,12 @@ export const truncatedCode = 'output_truncated'
 // ContinuedBy says which job continues a job.
 export function ContinuedBy({ job, children }: { job: Job; children?: string }) {
   const isOther = useIsOther()
+  const account = isOther(job.account) ? job.account : undefined
+  const later = useGet<{ job: Job }>(`/v1/jobs/${job.continued_by}${query({ account })}`, { enabled: !!job.continued_by, fresh: 60_000 }).data?.job
   if (!job.continued_by) return null
   return (
     <p className="small" role="note">
-      A later job continues this job: <Link href={jobHref(job.continued_by, isOther(job.account) ? job.account : undefined)}>{job.continued_by}</Link>. {children}
+      A later job continues this job: <Link href={jobHref(job.continued_by, account)}>{later ? titleOf(later) : job.continued_by}</Link>. {children}
     </p>
   )
 }
@@ -27,21 +31,24 @@ const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exce
 
 export const canResume = (job: Job) => job.num_rows != null && !hopeless.includes(job.failure_reason?.code ?? '')
 
+type RetryProps = { job: Job; maxTokens?: number; disabled?: boolean; primary?: boolean; size?: 'xs' }
+
 // Retry runs the failed rows of a job again, in a new job, with the rows that did not run. If an earlier job
 // did this already, it asks before it pays for them again.
-export function Retry({ job, params, disabled, text = '', primary }: { job: Job; params?: { max_tokens: number }; disabled?: boolean; text?: string; primary?: boolean }) {
+export function Retry({ job, maxTokens, disabled, primary, size }: RetryProps) {
   const can = useCan()
   const [, go] = useLocation()
   const again = !!job.continued_by
-  const retry = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'failed', sampling_params: params, again }), {
+  const params = maxTokens ? { max_tokens: maxTokens } : undefined
+  const retry = useAct(() => send<Submitted>('POST', `/v1/jobs/${job.job_id}/resume`, { rows: 'failed', sampling_params: params, again, ...(job.name && { name: nextName(job.name) }) }), {
     done: (r) => r.metadata.message,
     paths: ['/v1/list-jobs', '/v1/jobs'],
   })
   if (!can.act) return null
   const others = (job.num_rows ?? 0) - job.rows_done
-  const label = `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${text}`
+  const label = `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${maxTokens ? ` with max_tokens ${number(maxTokens)}` : ''}`
   const run = () => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
-  const look = { size: primary ? 'sm' : 'xs', disabled, className: 'wraps' }
+  const look = { size: size ?? 'sm', disabled, className: 'wraps' }
   if (again)
     return (
       <Confirm {...look} button={label} title="Run these rows once more" color="cyan" act={run} busy={retry.isPending}>
@@ -57,11 +64,20 @@ export function Retry({ job, params, disabled, text = '', primary }: { job: Job;
 
 const leastLonger = 256 // tokens; a smaller limit often cuts the answers again
 
+const limitOf = (job: Job) => job.sampling_params.max_tokens as number | undefined
+
+// longer returns a larger max_tokens than the one of a job; undefined if the job has none.
+export const longer = (job: Job) => (limitOf(job) ? Math.max(leastLonger, limitOf(job)! * 2) : undefined)
+
+// mostTruncated reports whether max_tokens cut most of the failed rows, so that another run with the same
+// limit fails, too.
+export const mostTruncated = ({ counts, counted }: ErrorCounts) => (counts.find((e) => e.code === truncatedCode)?.rows ?? 0) * 2 > counted
+
 // RetryLonger is Retry with a larger max_tokens. truncated is the number of rows with truncatedCode.
-export function RetryLonger({ job, truncated }: { job: Job; truncated: number }) {
+export function RetryLonger({ job, truncated, primary }: { job: Job; truncated: number; primary: boolean }) {
   const can = useCan()
-  const was = job.sampling_params.max_tokens as number | undefined
-  const [limit, setLimit] = useState<number | string>(was ? Math.max(leastLonger, was * 2) : '')
+  const was = limitOf(job)
+  const [limit, setLimit] = useState<number | string>(longer(job) ?? '')
   if (!can.act) return null
   return (
     <div className="fields">
@@ -73,7 +89,7 @@ export function RetryLonger({ job, truncated }: { job: Job; truncated: number })
         value={limit}
         onChange={setLimit}
       />
-      <Retry job={job} params={{ max_tokens: Number(limit) }} disabled={!Number(limit)} text={Number(limit) ? ` with max_tokens ${number(Number(limit))}` : ' with this max_tokens'} />
+      <Retry job={job} maxTokens={Number(limit)} disabled={!Number(limit)} primary={primary} />
     </div>
   )
 }

@@ -100,7 +100,7 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
         </div>
       )}
       <div className="fields">
-        <TextInput label="Rows to run" type="number" min={1} placeholder="all" description="To run the other rows later, use Resume." value={form.limit} onChange={(e) => set({ limit: e.currentTarget.value })} />
+        <TextInput label="Rows to run" type="number" min={1} placeholder="all" description="Another job can run the other rows later." value={form.limit} onChange={(e) => set({ limit: e.currentTarget.value })} />
         {Number(form.limit) > 0 && (
           <NativeSelect label="Which rows" value={form.sample} onChange={(e) => set({ sample: e.currentTarget.value })} data={[{ value: 'first', label: 'The first' }, { value: 'random', label: 'Random' }]} />
         )}

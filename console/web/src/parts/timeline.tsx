@@ -3,7 +3,6 @@ import { useGet } from '../api/hooks'
 import type { Job, Timeline } from '../api/types'
 import { duration, plural, time } from '../lib/format'
 import { jobHref, useIsOther } from './account'
-import { compareHref } from './comparewith'
 import { isEstimate, recordPath } from './job'
 import { Load } from './load'
 import { Card } from './page'
@@ -34,7 +33,6 @@ export function Events({ job }: { job: Job }) {
           </ol>
         )}
       </Load>
-      {job.set && <p className="small">One of <Link href={compareHref(...job.set)}>{job.set.length} jobs on the same rows</Link></p>}
       {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
       {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
       {job.reuse && job.reuse.jobs.length > 0 && (
