@@ -52,7 +52,7 @@ export async function comparison({ model }) {
     await logIn(page)
     await page.getByLabel('One row per line').fill(inputs.slice(0, 7).join('\n'))
     await chooseModel(page, model)
-    await page.getByRole('button', { name: 'Run with another model, too' }).click()
+    await page.getByRole('button', { name: 'Add a model to compare' }).click()
     await page.getByRole('combobox', { name: 'Model 2' }).click()
     await page.getByRole('option').filter({ hasText: other }).first().click()
     await check(page, 'a new job with two models')

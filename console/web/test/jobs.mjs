@@ -259,8 +259,10 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('note').filter({ hasText: 'A later job continues this job' }).getByRole('link', { name: 'cut short' }).waitFor()
     await page.getByRole('link', { name: 'Open the later job' }).click()
     await page.waitForURL((url) => url.href.includes(first))
-    const origins = await page.getByRole('region', { name: 'Timeline' }).getByText(/continues/i).count()
-    if (origins > 1) throw new Error(`the timeline has the origin of the job ${origins} times`)
+    const origin = page.getByRole('region', { name: 'Timeline' }).getByText(/continues/i)
+    await origin.first().waitFor()
+    const origins = await origin.count()
+    if (origins !== 1) throw new Error(`the timeline has the origin of the job ${origins} times`)
     const dialog = page.getByRole('dialog')
 
     let sent

@@ -161,7 +161,7 @@ export async function newJob({ model }) {
     await all.waitFor()
     await check(page, 'New job with test runs')
     await page.getByLabel('Test runs').selectOption('Test run 1')
-    await page.getByRole('button', { name: 'Return to the settings of this test run' }).click()
+    await page.getByRole('button', { name: 'Restore these settings' }).click()
     if ((await page.getByLabel('System prompt').inputValue()) !== '') throw new Error('the settings of the first test run did not return')
     await all.click()
     const id = await jobOf(page)
@@ -381,7 +381,7 @@ export async function newJob({ model }) {
     await page.getByText('uploaded', { exact: false }).first().waitFor()
     await page.getByLabel('Prompt column').selectOption('town')
     await page.getByLabel('Rows to run').fill('2')
-    await page.getByText('Repeat the columns of the file').click()
+    await page.getByText('Copy the other columns of the file').click()
     await page.getByRole('button', { name: /^Submit \d[\d,]* rows?$/ }).click()
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     const tableOf = async (id) => {

@@ -92,7 +92,7 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
           ) : (
             <Button loading={run.isPending} onClick={start}>{label}</Button>
           )}
-          <span className="small">The new job keeps the answers of the sample.</span>
+          <span className="small">The new job reuses the answers of the sample, and runs only the other rows.</span>
         </div>
       )}
     </Card>

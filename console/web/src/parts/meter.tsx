@@ -21,7 +21,7 @@ export const InFlight = ({ name, rows, limit }: { name: string; rows: number; li
     <>{none}</>
   ) : (
     <>
-      <meter value={rows / limit} aria-label={`Rows in flight of ${name}`} />
+      <meter value={rows / limit} aria-label={`Rows running on ${name}`} />
       {number(rows)} of {number(limit)}
     </>
   )

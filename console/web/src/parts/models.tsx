@@ -68,7 +68,7 @@ export function OtherModels({ first, value, set, ...choice }: Choice & { first: 
       ))}
       {all.length < maxModels && first && (
         <div className="actions">
-          <Button variant="default" size="xs" onClick={() => set([...value, ''])} disabled={all.includes('')}>Run with another model, too</Button>
+          <Button variant="default" size="xs" onClick={() => set([...value, ''])} disabled={all.includes('')}>Add a model to compare</Button>
           <span className="small">{value.length > 0 ? 'Each model gets the same rows, and a job of its own. You can then compare the jobs.' : 'Runs the same rows with up to 4 models, and compares the answers.'}</span>
         </div>
       )}

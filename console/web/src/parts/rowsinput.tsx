@@ -107,7 +107,7 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
       </div>
       {form.reuse && !form.limit && <Checkbox label={`Reuse the answers of ${form.reuse.from} to equal rows`} checked={!form.noReuse} onChange={(e) => set({ noReuse: !e.currentTarget.checked })} />}
       {!fn && (form.source === 'rows' ? form.chats : file && !several) && <Checkbox label="The rows are chats: lists of messages with role and content" checked={form.chats} onChange={(e) => set({ chats: e.currentTarget.checked })} />}
-      {file && <Checkbox label="Repeat the columns of the file in the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
+      {file && <Checkbox label="Copy the other columns of the file into the results" checked={form.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} />}
       {form.source === 'file' && !fn && seen && <FirstPrompts form={form} seen={seen} />}
     </>
   )

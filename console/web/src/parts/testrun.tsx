@@ -107,7 +107,7 @@ function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: bool
       {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} />}
       {!current && (
         <div className="actions">
-          <Button variant="default" onClick={restore}>Return to the settings of this test run</Button>
+          <Button variant="default" onClick={restore}>Restore these settings</Button>
           <span className="small">The form has changed since this test run. A run of all rows reuses only the answers of a test run with the same settings.</span>
         </div>
       )}
