@@ -130,7 +130,7 @@ export async function comparison({ model }) {
     await page.goto(at(`jobs/${jobs[0]}`))
     await logIn(page)
     await page.getByRole('button', { name: 'Compare with…' }).click()
-    await page.getByRole('region', { name: 'Jobs on the same input' }).getByRole('link', { name: 'some' }).click()
+    await page.getByRole('region', { name: 'Jobs with the same input' }).getByRole('link', { name: 'some' }).click()
     await page.getByRole('note').filter({ hasText: 'Compares the 4 rows that both jobs have.' }).waitFor()
     await page.getByLabel('Only different rows').uncheck()
     await page.getByText('All 4 rows shown.').waitFor()
