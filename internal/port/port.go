@@ -1,4 +1,4 @@
-// Package port reserves ports of this machine for servers in tests.
+// Package port reserves ports of this machine for servers that may be down.
 package port
 
 import (
@@ -11,7 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rowmill/rowmill/internal/must"
 )
@@ -22,7 +23,8 @@ const first, last = 10_000, 32_000
 
 // A Reservation reserves a TCP port for a server that may be down. Its socket is bound
 // but never listens. So no other call of Reserve gets the port, but a server may listen
-// on it, because both sides set SO_REUSEADDR (Go's listeners do).
+// on it, because both sides set SO_REUSEADDR (servers in Go and Python do) or
+// SO_REUSEPORT (llama-server does).
 type Reservation struct {
 	Address string // IP:PORT
 	Port    int
@@ -66,14 +68,24 @@ func bind(host netip.Addr, port int) (release func(), err error) {
 	}
 	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // nothing was written, so a failed close loses no data
 	err = syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: host.As4()})
-	if err = errors.Join(err, syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)); err != nil {
+	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
+		err = errors.Join(err, syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, option, 1))
+	}
+	if err != nil {
 		release()
 	}
 	return release, err
 }
 
+// A Test is a running test: a testing.TB.
+type Test interface {
+	must.Test
+	Context() context.Context
+	Cleanup(func())
+}
+
 // ReserveForTest reserves a port of 127.0.0.1 until the test ends.
-func ReserveForTest(t testing.TB) *Reservation {
+func ReserveForTest(t Test) *Reservation {
 	t.Helper()
 	r := must.Get(Reserve(t.Context(), "127.0.0.1"))(t)
 	t.Cleanup(r.Release)

@@ -3,7 +3,10 @@ package port
 import (
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rowmill/rowmill/internal/must"
 )
@@ -21,10 +24,10 @@ func TestReserve(t *testing.T) {
 	if _, err := bind(host, r.Port); err == nil {
 		t.Error("a reserved port is reserved again")
 	}
-	for range 2 { // the server and its restart
-		listener, err := net.Listen("tcp4", r.Address)
+	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
+		listener, err := listenWithOption(t, r.Address, option)
 		if err != nil {
-			t.Fatalf("listen on the reserved port: %v", err)
+			t.Fatalf("listen on the reserved port with the socket option %d: %v", option, err)
 		}
 		if _, err := bind(host, r.Port); err == nil {
 			t.Error("the port of a server is reserved")
@@ -40,4 +43,16 @@ func TestReserve(t *testing.T) {
 	if _, err := Reserve(t.Context(), "::1"); err == nil {
 		t.Error("an address of IPv6 is taken")
 	}
+}
+
+// listenWithOption listens with only one of the two socket options that let a server share a port.
+func listenWithOption(t *testing.T, address string, option int) (net.Listener, error) {
+	t.Helper()
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(socket uintptr) {
+			must.Succeed(t, syscall.SetsockoptInt(int(socket), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)) // net sets it
+			must.Succeed(t, syscall.SetsockoptInt(int(socket), unix.SOL_SOCKET, option, 1))
+		})
+	}}
+	return config.Listen(t.Context(), "tcp4", address)
 }
