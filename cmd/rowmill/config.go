@@ -33,6 +33,7 @@ var settingFlags = []struct {
 	{"log-level", "log.level", false, "debug, info, warn or error (default info)"},
 	{"log-format", "log.format", false, "text, json or auto (default auto: text on a terminal)"},
 	{"engine", "engines", true, "URL of an OpenAI-compatible server; repeatable (default: servers found at the usual local ports)"},
+	{"run", "servers", true, "command of an inference server that the node starts and ends, with {port} for the port; repeatable (default: none)"},
 	{"join", "cluster.join", true, "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
 }
 

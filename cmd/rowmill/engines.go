@@ -34,6 +34,7 @@ type nodeEngines struct {
 	Engines   []engine.Engine // engines that Start has opened
 	Simulator *sim.Server     // the built-in simulated server; nil if this node does not run it
 
+	local      []settings.Engine         // servers that this node starts, set by localServers
 	named      map[string]*openai.Engine // configured engines and the built-in simulator, by display name
 	gpus       *gpu.Monitor
 	finder     *discover.Finder // looks for servers; nil if the settings forbid it
@@ -44,7 +45,7 @@ type nodeEngines struct {
 // Start chooses the first inference servers:
 //
 //	cluster.role is api ─────► no servers
-//	engines are configured ──► the configured engines
+//	engines are configured ──► the configured engines, and servers that this node starts
 //	--simulate ──────────────► the simulated engine
 //	otherwise look ─┬─ found ► the found servers
 //	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
@@ -62,13 +63,13 @@ func (e *nodeEngines) Start(ctx context.Context) error {
 	if err := e.openServerFinder(); err != nil {
 		return err
 	}
-	for _, named := range set.Engines {
+	for _, named := range e.configured() {
 		if err := e.openEngine(named); err != nil {
 			return err
 		}
 	}
 	switch {
-	case len(set.Engines) > 0:
+	case len(e.configured()) > 0:
 		return nil
 	case set.Simulator.Enabled == settings.Always:
 		return e.openSimulatedEngine(ctx, "--simulate or simulator.enabled asks for simulated outputs")
@@ -88,6 +89,11 @@ func (e *nodeEngines) Start(ctx context.Context) error {
 		return nil
 	}
 	return e.simulateOrAwaitServer(ctx)
+}
+
+// configured returns the engines of the settings, and the servers that this node starts.
+func (e *nodeEngines) configured() []settings.Engine {
+	return slices.Concat(e.Settings.Engines, e.local)
 }
 
 // loadCatalog reads the catalog from a file. If name is empty, it returns the embedded
@@ -238,13 +244,13 @@ func (e *nodeEngines) openServerFinder() error {
 	case settings.Never:
 		return nil
 	case settings.Auto:
-		if len(set.Engines) > 0 || set.Simulator.Enabled == settings.Always {
+		if len(e.configured()) > 0 || set.Simulator.Enabled == settings.Always {
 			return nil
 		}
 	}
 	addresses := slices.DeleteFunc(slices.Clone(set.Discover.Addresses), func(address string) bool {
 		return isOwnAddress(address, set.HTTP.Listen) || isOwnAddress(address, set.HTTP.AdminListen) ||
-			slices.ContainsFunc(set.Engines, func(e settings.Engine) bool { return e.Host() == address })
+			slices.ContainsFunc(e.configured(), func(e settings.Engine) bool { return e.Host() == address })
 	})
 	var err error
 	e.finder, err = discover.New(discover.Config{
@@ -315,7 +321,7 @@ func (e *nodeEngines) engineURL(name string) string {
 	if e.Simulator != nil && name == simulatorName {
 		return e.Simulator.URL()
 	}
-	for _, named := range e.Settings.Engines {
+	for _, named := range e.configured() {
 		if named.DisplayName() == name {
 			if strings.HasPrefix(named.URL, "https:") {
 				return "https://" + named.Host()

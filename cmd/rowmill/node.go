@@ -18,7 +18,7 @@ import (
 //	Catalog    │    Storage ◄─── DIR/rowmill.db or Redis, and their signing keys
 //	   │       │      │     ◄─── DIR/objects or S3
 //	   │       │      │
-//	   │    Engines ──┼──────► inference servers, named or found, or simulated
+//	   │    Engines ──┼──────► inference servers: named, found, simulated, or started by LocalServers
 //	   │       │      │
 //	   │       │      │  Members ◄─► other nodes
 //	   │       │      │      │ list of live nodes; requests between nodes
@@ -43,6 +43,7 @@ type NodeProcess struct {
 
 	Tracing      *tracingPart
 	Storage      *nodeStorage
+	LocalServers *localServers
 	Engines      *nodeEngines
 	Listeners    *listeners
 	Members      *clusterMembership
@@ -60,6 +61,7 @@ func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
 	n := newNodeEnv(set, log)
 	base := partBase{nodeEnv: n}
 	m := &NodeProcess{nodeEnv: n, Tracing: &tracingPart{partBase: base}, Storage: &nodeStorage{partBase: base}, Engines: &nodeEngines{partBase: base, GPUs: gpu.NvidiaSMI{}}}
+	m.LocalServers = &localServers{partBase: base, engines: m.Engines}
 	m.Listeners = &listeners{partBase: base, failed: make(chan error, 2)}
 	m.Members = &clusterMembership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
 	m.Pipeline = &jobPipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
@@ -75,7 +77,7 @@ func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
 
 // parts returns the parts of the node in the order in which Run starts them.
 func (m *NodeProcess) parts() []nodePart {
-	return []nodePart{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
+	return []nodePart{m.Tracing, m.Storage, m.LocalServers, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
 // Run starts the parts of the node and returns when the node answers requests. If a

@@ -74,7 +74,7 @@ Ollama, name their addresses:
 		serveCommand(term), jobs.RunCommand(jobs.Config{Options: service}, startLocalNode(term)), jobs.Command(jobs.Config{Options: service}),
 		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), nodes.Engines(service), nodes.GPUs(service), doctor.Command(service), bench.Command(service), functions.Command(service),
 		backups.Command(service), restoreCommand(term), migrateCommand(term),
-		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
+		simCommand(term), guardCommand(), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
 	)
 	for _, cmd := range root.Commands() {
 		wrapArgErrors(cmd)

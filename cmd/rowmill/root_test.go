@@ -18,7 +18,11 @@ import (
 	"github.com/rowmill/rowmill/internal/must"
 )
 
+// TestMain runs the tests, or a command with which a node in a test starts a server.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == guardName || os.Args[1] == "sim") {
+		main()
+	}
 	// The last probe of a closed cluster ends half a second later.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }

@@ -26,6 +26,8 @@ looks for servers at the usual local ports: 8000 (vLLM), 8080 (llama.cpp),
 11434 (Ollama), 30000 (SGLang). It does this at its start and again later. If it
 finds none, a built-in simulated server makes up the answers; on a machine with an
 NVIDIA GPU, jobs wait for a real server instead. --simulate changes this choice.
+With --run the node starts a server itself, starts it again after a crash, and ends it
+with the node.
 
 Nothing else needs to be installed: records and objects are in the data directory.
 Several nodes share records in Redis and objects in S3 instead (store.url,
@@ -48,6 +50,7 @@ that terminal ends it.
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
 		Example: `  rowmill serve
   rowmill serve --data /srv/rowmill --listen 0.0.0.0:8088 --engine http://127.0.0.1:8000
+  rowmill serve --run 'llama-server -m model.gguf --port {port}'
   rowmill serve --simulate
   rowmill serve --config rowmill.yaml --join 10.0.0.1:7946
   rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,

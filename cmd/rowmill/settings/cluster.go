@@ -329,8 +329,8 @@ func (s Settings) checkCluster(check requireFunc) {
 		return
 	}
 	check(!s.Store.IsEmbedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
-	check(c.Role != APIOnly || len(s.Engines) == 0 && s.Simulator.Enabled != Always, "cluster.role",
-		"is api, and such a node runs no rows: remove the engines (--engine, --simulate), or make the role both")
+	check(c.Role != APIOnly || len(s.Engines)+len(s.Servers) == 0 && s.Simulator.Enabled != Always, "cluster.role",
+		"is api, and such a node runs no rows: remove the engines (--engine, --run, --simulate), or make the role both")
 	for _, address := range []namedValue{
 		{"cluster.listen", c.Listen},
 		{"cluster.peer_listen", c.PeerListen},

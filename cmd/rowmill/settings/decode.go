@@ -191,9 +191,13 @@ func (d *decoder) decodeList(node *yaml.Node, into reflect.Value, path string) b
 	out := reflect.MakeSlice(into.Type(), 0, len(node.Content))
 	for i, item := range node.Content {
 		element := reflect.New(into.Type().Elem()).Elem()
-		// In a list of engines, a plain string is an engine's URL.
-		if engine, ok := element.Addr().Interface().(*Engine); ok && item.Kind == yaml.ScalarNode {
-			engine.URL = item.Value
+		if element.Kind() == reflect.Struct {
+			setDefaults(element)
+		}
+		// In a list of engines, a plain string is an engine's URL, and in a list of servers
+		// the command of a server.
+		if short, ok := element.Addr().Interface().(interface{ mainField() *string }); ok && item.Kind == yaml.ScalarNode {
+			*short.mainField() = item.Value
 		} else if !d.decodeValue(item, element, fmt.Sprintf("%s[%d]", path, i)) {
 			continue
 		}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
@@ -28,6 +30,35 @@ type Engine struct {
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 }
+
+func (e *Engine) mainField() *string { return &e.URL }
+
+// Server configures one inference server that the node starts, uses as an engine, and
+// ends.
+type Server struct {
+	// Run is the command that starts the server, for `sh -c`. The node writes the port of
+	// the server in place of {port}. Required.
+	Run string `yaml:"run"`
+	// Name is the name of the engine, and of the server's files. Default: server-1,
+	// server-2 and so on, by the place in the list.
+	Name string `yaml:"name"`
+	// GPUs is the number of GPUs of this machine that only this server uses. Default: 0,
+	// which leaves CUDA_VISIBLE_DEVICES as it is.
+	GPUs int `yaml:"gpus" min:"0"`
+	// Ready is the time after a start in which the server must answer. Default: 10m; a
+	// large model takes minutes to load.
+	Ready time.Duration `yaml:"ready" default:"10m" min:"1s"`
+	// Models is like Models of Engine.
+	Models map[string]string `yaml:"models"`
+}
+
+func (s *Server) mainField() *string { return &s.Run }
+
+// PortVariable is the text in Server.Run that stands for the port.
+const PortVariable = "{port}"
+
+// serverName matches the names of servers. They are names of files too.
+var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Discovery configures how the node finds inference servers that are not in the
 // settings. The node never sends a key to such servers.
@@ -110,12 +141,19 @@ func (e Engine) Host() string {
 
 // checkEngines checks the settings of inference servers against each other.
 func (s Settings) checkEngines(check requireFunc) {
-	names := map[string]bool{}
+	names, configured := map[string]bool{}, len(s.Engines)+len(s.Servers) > 0
 	for i, e := range s.Engines {
 		key := fmt.Sprintf("engines[%d]", i)
 		check(isBaseURL(e.URL), key+".url", "must be an http or https URL without query, such as http://127.0.0.1:8000, is %q", e.URL)
 		check(!names[e.DisplayName()], key+".name", "%q is used twice; give each engine a name of its own", e.DisplayName())
 		names[e.DisplayName()] = true
+	}
+	for i, e := range s.Servers {
+		key := fmt.Sprintf("servers[%d]", i)
+		check(strings.Contains(e.Run, PortVariable), key+".run", "must contain %s, such as vllm serve MODEL --port %s, is %q", PortVariable, PortVariable, e.Run)
+		check(serverName.MatchString(e.Name), key+".name", "must have only letters, digits and . _ -, and begin with a letter or a digit, because files get this name; is %q", e.Name)
+		check(!names[e.Name], key+".name", "%q is used twice; give each server and engine a name of its own", e.Name)
+		names[e.Name] = true
 	}
 	chosen := func(key string, c FeatureMode) {
 		check(slices.Contains([]FeatureMode{Auto, Always, Never}, c), key, "must be auto, always or never, is %q", c)
@@ -128,8 +166,8 @@ func (s Settings) checkEngines(check requireFunc) {
 		check(!slices.Contains(s.Discover.Addresses[:i], address), key, "%s is named twice", address)
 	}
 	check(len(s.Discover.Addresses) > 0, "discover.addresses", "names no address; to look nowhere, set discover.enabled to never")
-	check(s.Simulator.Enabled != Always || len(s.Engines) == 0, "simulator.enabled",
+	check(s.Simulator.Enabled != Always || !configured, "simulator.enabled",
 		"is always, but engines are configured: simulated and real outputs are never mixed; remove one of the two (--simulate=auto)")
-	check(s.Simulator.Enabled != Never || len(s.Engines) > 0 || s.Discover.Enabled != Never, "simulator.enabled",
+	check(s.Simulator.Enabled != Never || configured || s.Discover.Enabled != Never, "simulator.enabled",
 		"is never, as is discover.enabled, and no engine is configured: name one with --engine URL")
 }

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -222,6 +223,9 @@ func (s *Settings) fillDefaults(environ []string) error {
 	}
 	if s.Webhooks.Retries == nil {
 		s.Webhooks.Retries = defaultRetries()
+	}
+	for i := range s.Servers {
+		s.Servers[i].Name = cmp.Or(s.Servers[i].Name, fmt.Sprintf("server-%d", i+1))
 	}
 	s.Cluster.fillDefaults()
 	return s.mergeQuotas()

@@ -67,6 +67,7 @@ type Settings struct {
 	Sources map[string]Source `yaml:"sources"`
 
 	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
+	Servers []Server `yaml:"servers"` // servers that the node starts, and uses like Engines
 
 	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
 	// of prompts and answers, this node sends to an engine that has no limits of its

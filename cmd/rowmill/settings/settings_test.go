@@ -79,6 +79,9 @@ sources: {lake: {url: 's3://lake/raw', credentials: file, profile: lake, account
 engines:
 - http://127.0.0.1:8000
 - {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
+servers:
+- llama-server -m x.gguf --port {port}
+- {run: 'vllm serve a/b --port {port} -tp 4', name: big, gpus: 4, ready: 1h, models: {a: a/b}}
 discover: {enabled: always, addresses: ['127.0.0.1:8000', 'gpu2:9000']}
 simulator: {enabled: never}
 webhooks: {retries: [1s, 90m]}
@@ -94,6 +97,10 @@ quotas: [{priority: 1, row_quota: 7}]
 	want.Engines = []Engine{
 		{URL: "http://127.0.0.1:8000"},
 		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
+	}
+	want.Servers = []Server{
+		{Run: "llama-server -m x.gguf --port {port}", Name: "server-1", Ready: 10 * time.Minute},
+		{Run: "vllm serve a/b --port {port} -tp 4", Name: "big", GPUs: 4, Ready: time.Hour, Models: map[string]string{"a": "a/b"}},
 	}
 	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the two defaults are replaced
 	want.Simulator.Enabled = Never
@@ -126,6 +133,10 @@ func TestListsFromEnvironmentAndFlags(t *testing.T) {
 	must.Succeed(t, err)
 	if len(s.Engines) != 2 || s.Engines[1].URL != "http://y" {
 		t.Error("flags did not replace the engines:", s.Engines)
+	}
+	s = valid(t, "servers: ['a {port}']", nil, Flag{"--run", "servers", []string{"b, {port}", "c {port}"}}, Flag{"--simulate", "simulator.enabled", []string{"never"}}, Flag{"--set", "discover.enabled", []string{"never"}})
+	if len(s.Servers) != 2 || s.Servers[0].Run != "b, {port}" || s.Servers[1].Name != "server-2" || s.Servers[1].Ready != 10*time.Minute {
+		t.Error("flags did not replace the servers:", s.Servers)
 	}
 	const lake = "{lake: {url: 'file:///srv/lake', write: true, accounts: [acme]}}"
 	for _, from := range []string{"a flag", "the environment"} {
@@ -176,6 +187,11 @@ func TestComplaints(t *testing.T) {
 		{name: "quota", file: "quotas: [{priority: 1, token_quota: 0}]", want: []string{"quotas[1].token_quota: must be at least 1"}},
 		{name: "engine URL", file: "engines: [localhost]", want: []string{"engines[0].url"}},
 		{name: "engine twice", file: "engines: ['http://a', 'http://a']", want: []string{"engines[1].name", "used twice"}},
+		{name: "server without a port", file: "servers: [vllm serve]", want: []string{`servers[0].run: must contain {port}, such as vllm serve MODEL --port {port}, is "vllm serve"`}},
+		{name: "names of servers", file: "engines: [{url: 'http://a', name: a}]\nservers: [{run: '{port}', name: a}, {run: '{port}', name: ../b}]", want: []string{`servers[0].name: "a" is used twice`, "servers[1].name: must have only letters"}},
+		{name: "bounds of a server", file: "servers: [{run: '{port}', gpus: -1, ready: 0s}]", want: []string{"servers[0].gpus: must be at least 0, is -1", "servers[0].ready: must be at least 1s, is 0s"}},
+		{name: "simulated, and a server", file: "servers: ['{port}']", flag: Flag{"--simulate", "simulator.enabled", []string{"always"}}, want: []string{"simulator.enabled: is always, but engines are configured"}},
+		{name: "servers of a node that runs no rows", file: "servers: ['{port}']\nstore: {url: 'redis://a:6379'}\ncluster: {listen: '10.0.0.1:7946', role: api}", want: []string{"cluster.role: is api"}},
 		{name: "choice", file: "simulator: {enabled: yes}", want: []string{`simulator.enabled: must be auto, always or never, is "yes"`}},
 		{name: "port alone", file: "discover: {addresses: [':8000']}", want: []string{"discover.addresses[0]: must be HOST:PORT"}},
 		{name: "address twice", file: "discover: {addresses: ['a:1', 'b:1', 'a:1']}", want: []string{"discover.addresses[2]: a:1 is named twice"}},
