@@ -62,8 +62,11 @@ func newNode(t *testing.T, engine, extra string) *node {
 func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	t.Helper()
 	must.Succeed(t, os.MkdirAll(n.data, 0o755))
-	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\nengines: ['%s']\n%s\n",
-		n.data, address, strings.Join(n.engines, "', '"), n.extra)
+	engines := "[]"
+	if len(n.engines) > 0 {
+		engines = "['" + strings.Join(n.engines, "', '") + "']"
+	}
+	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\nengines: %s\n%s\n", n.data, address, engines, n.extra)
 	config := filepath.Join(t.TempDir(), "rowmill.yaml")
 	must.Succeed(t, os.WriteFile(config, []byte(settings), 0o600))
 	command := exec.Command(binary, "serve", "--config", config)
@@ -106,9 +109,13 @@ func (n *node) start(t *testing.T) *node {
 }
 
 // gone reports whether the process has ended by itself.
-func (n *node) gone() bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.process.Process.Pid))
-	return err != nil || bytes.Contains(data, []byte(") Z "))
+func (n *node) gone() bool { return !runs(n.process.Process.Pid) }
+
+// runs reports whether a process runs. A process that has ended does not run, even if
+// nobody has waited for it.
+func runs(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(data, []byte(") Z "))
 }
 
 // kill kills the process, like a power cut.
