@@ -90,7 +90,7 @@ func lockPIDFile(path string, over <-chan struct{}) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; told = true {
+	for said := false; ; said = true {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return file, nil
@@ -98,7 +98,7 @@ func lockPIDFile(path string, over <-chan struct{}) (*os.File, error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
 		}
-		if !told {
+		if !said {
 			fmt.Fprintf(os.Stderr, "the server of another node, or of this node before its restart, still runs: waiting for the lock of %s\n", path)
 		}
 		select {
