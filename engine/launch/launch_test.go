@@ -198,6 +198,9 @@ func TestGuardContinuesAfterSignals(t *testing.T) {
 	}
 	must.Succeed(t, os.WriteFile(filepath.Join(f.folder, "go"), nil, 0o600))
 	f.waitForLog("the server ended with code 7")
+	if strings.Contains(f.logged(), "the guard of the server was ended") {
+		t.Error("a signal ended the guard")
+	}
 }
 
 // The next start ends the server that a killed guard left.
