@@ -60,7 +60,7 @@ export async function rowList({ model, failed }) {
     const labels = ['good', 'bad', 'mixed']
     const { results: id } = await api('POST', '/v1/batch-inference', {
       model, inputs: Array.from({ length: 300 }, (_, i) => `Review ${i}`),
-      json_schema: { type: 'object', properties: { label: { enum: labels }, score: { type: 'integer', minimum: 0, maximum: 1000 } }, required: ['label', 'score'] },
+      json_schema: { type: 'object', properties: { label: { enum: labels }, score: { type: 'integer', minimum: 0, maximum: 1000 }, grade: { type: 'integer', minimum: 1, maximum: 14 } }, required: ['label', 'score', 'grade'] },
     })
     await ended(id)
     const { outputs } = (await api('POST', '/v1/job-results', { job_id: id })).results
@@ -81,6 +81,14 @@ export async function rowList({ model, failed }) {
     await first.getByText(answers[0].label, { exact: true }).waitFor()
     await first.getByText(String(answers[0].score), { exact: true }).waitFor()
     await check(page, 'rows with values')
+
+    const grades = [...new Set(answers.map((a) => a.grade))].toSorted((a, b) => a - b)
+    const shown = page.getByRole('group', { name: 'grade' })
+    if (grades.length < 13) throw new Error(`the simulator gave the grades ${grades}`)
+    await shown.getByRole('button', { name: `${grades.length - 10} more values` }).click()
+    const named = (await shown.locator('button .cell').allTextContents()).map(Number)
+    if (named.join() !== grades.join()) throw new Error(`the grades are ${named}, want ${grades}`)
+    if (await page.evaluate(() => document.documentElement.scrollHeight > innerHeight + 200)) throw new Error('the page scrolls beside the list')
 
     const of = (label) => answers.flatMap((a, i) => (a.label === label ? [i] : []))
     const label = labels.find((l) => of(l).length > 2)
@@ -111,13 +119,27 @@ export async function rowList({ model, failed }) {
 
   await step('rows have their IDs', async (page) => {
     const file = await upload('skus.csv', 'user_data', 'sku,text\nA-1,Hello\nA-2,Good night\n')
-    const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: `file:${file}`, column_name: 'text', id_column_name: 'sku' })
+    const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: `file:${file}`, column_name: 'text', id_column_name: 'sku', system_prompt: 'Be brief.' })
     await ended(id)
     await page.goto(at(`jobs/${id}/rows`))
     await logIn(page)
     const list = page.getByRole('region', { name: 'Rows' })
     await list.locator('.rowheads').getByText('ID', { exact: true }).waitFor()
-    await list.getByText('A-2', { exact: true }).waitFor()
+    await list.getByText('A-2', { exact: true }).click()
+    const dialog = page.getByRole('dialog', { name: 'Row 1' })
+    await dialog.getByText('A-2', { exact: true }).waitFor()
+    await dialog.getByText('Prompt of the job').click()
+    await dialog.getByRole('region', { name: 'System prompt' }).getByText('Be brief.').waitFor()
+    await dialog.getByRole('region', { name: 'Answer' }).waitFor()
+    await check(page, 'a row with an ID')
+    await dialog.getByRole('link', { name: 'Run this row in a new job' }).click()
+    await page.getByLabel('One row per line').waitFor()
+    if ((await page.getByLabel('One row per line').inputValue()) !== 'Good night') throw new Error('the new job has another row')
+    await page.goto(at(`jobs/${id}/rows`))
+    await page.setViewportSize({ width: 390, height: 844 })
+    await list.getByText('Good night', { exact: true }).waitFor()
+    if (await list.getByText('A-2', { exact: true }).isVisible()) throw new Error('the IDs take the place of texts on a phone')
+    await check(page, 'rows on a phone')
   })
 }
 

@@ -4,8 +4,8 @@ import { useHotkeys } from '@mantine/hooks'
 import { useQueries } from '@tanstack/react-query'
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { Link, useParams, useSearchParams } from 'wouter'
-import { get } from '../api/client'
-import { useGet } from '../api/hooks'
+import { get, query } from '../api/client'
+import { useCan, useGet } from '../api/hooks'
 import type { Job, Preview, PreviewRow } from '../api/types'
 import { number } from '../lib/format'
 import { useEvery } from '../live'
@@ -13,7 +13,7 @@ import { FailedRows } from '../parts/failedrows'
 import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
 import { isMissing, NoJob, over, titleOf } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Page } from '../parts/page'
+import { LinkButton, Page } from '../parts/page'
 import { headHeight, layoutOf, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
 import { WholeRow } from '../parts/wholerow'
 
@@ -24,6 +24,7 @@ const pageSize = 100
 
 export default function Rows() {
   const { id } = useParams<{ id: string }>()
+  const can = useCan()
   const job = useGet<{ job: Job }>(`/v1/jobs/${id}`)
   const [search, setSearch] = useSearchParams()
   const failed = search.get('failed') === '1'
@@ -48,8 +49,8 @@ export default function Rows() {
     <Load query={job} title="Rows">
       {({ job }) => (
         <Page
-          title="Rows"
-          lead={<>of <Link href={`/jobs/${id}`}>{titleOf(job)}</Link>: {number(job.rows_done)} of {number(job.num_rows)} done, {number(job.failed_rows)} failed</>}
+          title={`Rows of ${titleOf(job)}`}
+          lead={<>{number(job.rows_done)} of {number(job.num_rows)} done, {number(job.failed_rows)} failed. <Link href={`/jobs/${id}`}>Open the job</Link></>}
         >
           {failed ? (
             <>
@@ -70,6 +71,7 @@ export default function Rows() {
                 <div className="actions">
                   <Button size="xs" variant="default" disabled={neighbour(-1) === undefined} onClick={() => step(-1)}>Previous</Button>
                   <Button size="xs" variant="default" disabled={neighbour(1) === undefined} onClick={() => step(1)}>Next</Button>
+                  {can.act && <LinkButton size="xs" variant="default" href={`/jobs/new${query({ like: id, rows: whole })}`}>Run this row in a new job</LinkButton>}
                 </div>
                 <WholeRow job={job} row={whole} />
               </div>

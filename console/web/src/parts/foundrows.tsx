@@ -83,10 +83,7 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
             {groups.map((p) => (
               <fieldset key={p.property}>
                 <legend>{p.property || 'Answer'}</legend>
-                {p.values.map((v) => {
-                  const where = `${p.property}=${v.value}`
-                  return <Value key={v.value} name={v.value} rows={v.rows} all={p.rows} pressed={search.has('where', where)} press={() => toggle('where', where)} />
-                })}
+                <Frequent of={p} isChosen={(where) => search.has('where', where)} toggle={(where) => toggle('where', where)} />
                 {p.bins.map((b) => (
                   <Value key={b.from} name={`${bound(b.from)} to ${bound(b.to)}`} rows={b.rows} all={p.rows} />
                 ))}
@@ -114,6 +111,28 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
           <Button size="xs" variant="subtle" onClick={() => change((s) => parameters.forEach((name) => s.delete(name)))}>Remove the filter</Button>
         </p>
       )}
+    </>
+  )
+}
+
+const shownValues = 10
+
+type FrequentProps = { of: PropertyCounts['properties'][number]; isChosen: (where: string) => boolean; toggle: (where: string) => void }
+
+// Frequent shows the values of a property: numbers in their order, others by their frequency. The rest of
+// a long list is behind a button.
+function Frequent({ of: p, isChosen, toggle }: FrequentProps) {
+  const [all, showAll] = useState(p.values.length <= shownValues + 2)
+  const values = p.values.every((v) => v.value && !isNaN(Number(v.value))) ? p.values.toSorted((a, b) => Number(a.value) - Number(b.value)) : p.values
+  const others = p.rows - p.values.reduce((sum, v) => sum + v.rows, 0)
+  return (
+    <>
+      {(all ? values : values.slice(0, shownValues)).map((v) => {
+        const where = `${p.property}=${v.value}`
+        return <Value key={v.value} name={v.value} rows={v.rows} all={p.rows} pressed={isChosen(where)} press={() => toggle(where)} />
+      })}
+      {!all && <button type="button" className="link small" onClick={() => showAll(true)}>{values.length - shownValues} more values</button>}
+      {all && p.values.length > 0 && others > 0 && <Value name="(other values)" rows={others} all={p.rows} />}
     </>
   )
 }

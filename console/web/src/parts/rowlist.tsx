@@ -14,7 +14,7 @@ export const headHeight = 28 // of the heads, which stay at the top of the list
 const shownProperties = 6
 
 // Columns says which columns a list of rows has, besides the fixed columns.
-export type Columns = { hasIDs: boolean; properties: string[]; counts?: PropertyCounts }
+export type Columns = { rows: number; hasIDs: boolean; properties: string[]; counts?: PropertyCounts }
 
 // withIDs adds the column for IDs if a row has an ID.
 export const withIDs = (columns: Columns, rows: (PreviewRow | undefined)[]): Columns => ({ ...columns, hasIDs: rows.some((r) => r?.id != null) })
@@ -26,7 +26,7 @@ export function useColumns(job: Job): Columns {
   const every = useEvery(10_000)
   const counts = useGet<PropertyCounts>(`/v1/jobs/${job.job_id}/preview/counts`, { every: over(job.status) ? false : every }).data
   const names = counts?.properties.filter((p) => p.property !== '' && p.rows * 2 > counts.counted - job.failed_rows).map((p) => p.property) ?? []
-  return { hasIDs: false, properties: search.get('view') === 'text' ? [] : names.slice(0, shownProperties), counts }
+  return { rows: job.num_rows ?? 0, hasIDs: false, properties: search.get('view') === 'text' ? [] : names.slice(0, shownProperties), counts }
 }
 
 // Layout describes the columns of a list of rows: their widths, the smallest width of the list, the
@@ -34,17 +34,18 @@ export function useColumns(job: Job): Columns {
 export type Layout = { grid: string; wide: string; small: string; smallWide?: string; heads: ReactNode }
 
 // layoutOf returns the layout of a list of answers.
-export function layoutOf({ hasIDs, properties }: Columns): Layout {
+export function layoutOf({ rows, hasIDs, properties }: Columns): Layout {
+  const numbers = `${1 + number(rows).length * 0.5}rem`
   const answers = properties.length ? properties.map(() => 'minmax(6rem, 1fr)').join(' ') : '3fr'
   return {
-    grid: `4.5rem ${hasIDs ? '7rem ' : ''}7.5rem minmax(8rem, 2fr) ${answers} 4rem 5.5rem`,
-    wide: `${45 + properties.length * 5}rem`,
-    small: `2.5rem ${hasIDs ? '4rem ' : ''}.7rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1.4fr)'}`,
+    grid: `${numbers} ${hasIDs ? '7rem ' : ''}.7rem minmax(8rem, ${properties.length ? 3 : 2}fr) ${answers} 4rem 5.5rem`,
+    wide: `${38 + properties.length * 5}rem`,
+    small: `${numbers} .7rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1.4fr)'}`,
     smallWide: properties.length ? `${20 + properties.length * 6.5}rem` : undefined,
     heads: (
       <>
         <span className="n">Row</span>
-        {hasIDs && <span>ID</span>}
+        {hasIDs && <span className="less">ID</span>}
         <span className="dot">State</span>
         <span>Input</span>
         {properties.length ? properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
@@ -79,16 +80,16 @@ export function Line({ job, n, at, position, size, row, columns, show }: LinePro
     <div role="listitem" aria-setsize={size} aria-posinset={position} style={{ transform: `translateY(${at}px)` }}>
       <button type="button" onClick={() => show(n)} disabled={!ended}>
         <span className="n">{number(n)}</span>
-        {columns.hasIDs && <span className="cell" dir="auto">{row?.id}</span>}
-        <span className="status dot" data-is={row?.status ?? 'pending'}>
-          {row ? rowState(job, row.status) : '…'}
+        {columns.hasIDs && <span className="cell less" dir="auto">{row?.id}</span>}
+        <span className="status dot" data-is={row?.status ?? 'pending'} title={row && rowState(job, row.status)}>
+          {ended && row.status}
         </span>
         <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
         {value ? (
           columns.properties.map((p) => <span key={p} className="cell" dir="auto">{cell(value[p])}</span>)
         ) : (
           <span className="cell" dir="auto" style={columns.properties.length ? { gridColumn: `span ${columns.properties.length}` } : undefined}>
-            {row?.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300)}
+            {ended ? row.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300) : <span className="small">{row ? rowState(job, row.status) : '…'}</span>}
           </span>
         )}
         <span className="n less">{ended ? tokens(row.output_tokens, row.status === 'failed') : ''}</span>

@@ -1,8 +1,6 @@
 import { Fragment } from 'react'
-import { Link } from 'wouter'
-import { query } from '../api/client'
-import { useCan, useGet } from '../api/hooks'
-import type { Job, Row } from '../api/types'
+import { useGet } from '../api/hooks'
+import type { Job, Preview, Row } from '../api/types'
 import { indent, splitAnswer } from '../lib/answer'
 import { clock, day, none, number, text, tokens, took } from '../lib/format'
 import { Code } from './copy'
@@ -13,11 +11,13 @@ import { SimulatedAnswer } from './simulated'
 
 export function WholeRow({ job, row }: { job: Job; row: number }) {
   const whole = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${row}`)
+  const id = useGet<Preview>(`/v1/jobs/${job.job_id}/preview?offset=${row}&limit=1`, { fresh: 60_000 }).data?.rows[0]?.id
   return (
     <Load query={whole}>
       {(r) => (
         <div className="stack">
-          {r.error && <Failure job={job} row={row} error={r.error} />}
+          {id && <p>ID <strong dir="auto">{id}</strong></p>}
+          {r.error && <Failure error={r.error} />}
           <SimulatedAnswer output={r.output} />
           <h3>Input</h3>
           <Code label="Input" text={text(r.input)} />
@@ -27,6 +27,15 @@ export function WholeRow({ job, row }: { job: Job; row: number }) {
               <h3>Raw answer of the server</h3>
               <Code label="Raw answer" text={indent(r.error.raw_output)} />
             </>
+          )}
+          {(job.prompt || job.system_prompt) && (
+            <details>
+              <summary>Prompt of the job</summary>
+              <div className="stack tight">
+                {job.system_prompt && <Code label="System prompt" text={job.system_prompt} />}
+                {job.prompt && <Code label="Prompt" text={job.prompt} />}
+              </div>
+            </details>
           )}
           <Facts
             facts={([
@@ -65,7 +74,7 @@ function Attempts({ row }: { row: Row }) {
             )}
             <tr>
               <td className="number">
-                {clock(a.at)} <span className="id">{day(a.at)}</span>
+                {clock(a.at)} {(i === 0 || day(a.at) !== day(kept[i - 1]!.at)) && <span className="id">{day(a.at)}</span>}
               </td>
               <td className="number">{took(a.duration_seconds)}</td>
               <td>
@@ -94,20 +103,16 @@ function Attempts({ row }: { row: Row }) {
   )
 }
 
-function Failure({ job, row, error }: { job: Job; row: number; error: NonNullable<Row['error']> }) {
-  const can = useCan()
-  return (
-    <div className="problem" role="note">
-      <p>
-        <strong>{error.message}</strong>
-      </p>
-      <p className="small">
-        Code <code>{error.code}</code>. The row has no output.{' '}
-        {can.act && <Link href={`/jobs/new${query({ like: job.job_id, rows: row })}`}>Test this row</Link>}
-      </p>
-    </div>
-  )
-}
+const Failure = ({ error }: { error: NonNullable<Row['error']> }) => (
+  <div className="problem" role="note">
+    <p>
+      <strong>{error.message}</strong>
+    </p>
+    <p className="small">
+      Code <code>{error.code}</code>. The row has no answer.
+    </p>
+  </div>
+)
 
 function Answer({ output }: { output: Row['output'] }) {
   const { reasoning, answer } = splitAnswer(text(output))
@@ -119,8 +124,8 @@ function Answer({ output }: { output: Row['output'] }) {
           <Code label="Reasoning" text={reasoning} />
         </>
       )}
-      <h3>Output</h3>
-      <Code label="Output" text={indent(answer)} />
+      <h3>Answer</h3>
+      <Code label="Answer" text={indent(answer)} />
     </>
   )
 }
