@@ -25,7 +25,7 @@ export async function comparison({ model }) {
     await page.getByLabel('Mark kind').check()
     await page.getByRole('link', { name: 'Compare 2 jobs' }).click()
     await page.waitForURL(`**/compare?jobs=${jobs}`) // the older job comes first
-    await page.getByText(`${equal} of 12 (`).waitFor()
+    await page.getByRole('paragraph').filter({ hasText: `${equal} of 12 rows ${equal === 1 ? 'is' : 'are'} equal (` }).waitFor()
     await page.getByRole('region', { name: 'Values of the answer' }).getByRole('cell', { name: '"yes"' }).waitFor()
     await page.getByRole('region', { name: 'Difference' }).getByText('Be strict.').waitFor()
     const rows = page.getByRole('region', { name: 'Rows', exact: true }).locator('tbody tr')
@@ -96,6 +96,8 @@ export async function comparison({ model }) {
     const heads = page.getByRole('region', { name: 'Rows', exact: true }).getByRole('columnheader')
     await heads.first().waitFor()
     if ((await note.boundingBox()).y > (await page.getByRole('region', { name: 'Jobs', exact: true }).boundingBox()).y) throw new Error('the warning is below the jobs')
+    if (await page.getByRole('heading', { name: 'Agreement' }).count()) throw new Error('free texts have a card of agreement')
+    await page.getByText(`“${model}”, “${other}”`, { exact: true }).waitFor()
     if ((await heads.allTextContents()).join() !== `Row,Input,${model},${other}`) throw new Error(`the columns are ${await heads.allTextContents()}`)
     await check(page, 'a comparison of different inputs')
   })
@@ -111,7 +113,7 @@ export async function comparison({ model }) {
     await page.getByRole('heading', { name: 'Jobs with the same number of rows. Their inputs may differ' }).waitFor()
     if (await page.getByRole('heading', { name: 'Jobs with the same input' }).count()) throw new Error('jobs with their own rows are on the same input')
     await offered.last().click()
-    await page.getByText(`${equal} of 12 (`).waitFor()
+    await page.getByRole('paragraph').filter({ hasText: `${equal} of 12 rows ${equal === 1 ? 'is' : 'are'} equal (` }).waitFor()
     const again = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[1]}`, name: 'again' })).results
     await ended(again)
     await page.goto(at(`jobs/${again}`))

@@ -12,7 +12,7 @@ import { Cut } from '../parts/cut'
 import { Diff } from '../parts/diff'
 import { JobLink, over, rowState, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Card, Facts, LinkButton, More, Page, Table } from '../parts/page'
+import { Card, LinkButton, More, Page, Table } from '../parts/page'
 
 const route = '/v1/jobs/compare'
 const smallInput = 1_000 // rows that a node compares quickly
@@ -51,7 +51,7 @@ function Comparison({ jobs }: { jobs: string }) {
   return (
     <Load query={summary} title="Compare jobs">
       {(s) => (
-        <Page title="Compare jobs" lead={columns(s.jobs).join(', ')}>
+        <Page title="Compare jobs" lead={columns(s.jobs).map((name) => `“${name}”`).join(', ')}>
           {s.different_inputs > 0 && (
             <p className="warning" role="note">
               The inputs of these jobs differ in {number(s.different_inputs)} of {plural(s.counted, 'row')}. The answers of these rows cannot be compared.
@@ -59,8 +59,8 @@ function Comparison({ jobs }: { jobs: string }) {
           )}
           {s.jobs.some((j) => j.num_rows !== s.num_rows) && <p role="note">Compares the {plural(s.num_rows, 'row')} that {s.jobs.length === 2 ? 'both' : 'all'} jobs have.</p>}
           <Heads jobs={s.jobs} />
-          <Agreement summary={s} />
           <Prompts jobs={s.jobs} />
+          {s.properties.length > 0 && <Agreement summary={s} />}
           {!models.isPending && <Rows summary={s} ids={jobs} isText={!s.jobs.some((j) => models.data?.data.some((m) => m.id === j.model && m.kind === 'embedding'))} />}
         </Page>
       )}
@@ -103,13 +103,7 @@ function Heads({ jobs }: { jobs: ComparedJob[] }) {
 function Agreement({ summary: s }: { summary: ComparisonSummary }) {
   return (
     <Card title="Agreement">
-      <Facts
-        facts={[
-          ['Equal rows', `${number(s.equal)} of ${number(s.counted)} (${percent(s.equal, s.counted)})`],
-          ['Different rows', number(s.different)],
-          [s.jobs.every((j) => over(j.status)) ? 'Rows not run' : 'Pending rows', number(s.pending)],
-        ]}
-      />
+      <p>{number(s.equal)} of {plural(s.counted, 'row')} {s.equal === 1 ? 'is' : 'are'} equal ({percent(s.equal, s.counted)}).</p>
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
       {s.properties.map((f) => (
         <details key={f.property} open={s.properties.length === 1}>
@@ -161,16 +155,16 @@ function Prompts({ jobs }: { jobs: ComparedJob[] }) {
   const to = others.find((j) => j.job_id === search.get('prompt')) ?? others[0]!
   const names = columns(jobs)
   return (
-    <Card title="Prompts">
+    <Card title="Models and prompts">
       {others.length > 1 && (
-        <NativeSelect
+        <div className="fields"><NativeSelect
           label={`Compare ${names[0]} with`}
           value={to.job_id}
           onChange={(e) => set('prompt', e.currentTarget.value)}
           data={others.map((j, i) => ({ value: j.job_id, label: names[i + 1]! }))}
-        />
+        /></div>
       )}
-      <Diff from={written(jobs[0]!)} to={written(to)} />
+      {written(jobs[0]!) === written(to) ? <p className="small">The models and the prompts are equal.</p> : <div className="short"><Diff from={written(jobs[0]!)} to={written(to)} /></div>}
     </Card>
   )
 }
@@ -204,7 +198,7 @@ function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isT
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
     <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded' && j.num_rows === num_rows) && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
-      <Switch label="Only different rows" checked={different} description={`${number(equal)} of ${plural(counted, 'row')} ${equal === 1 ? 'is' : 'are'} equal.`} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '0')} />
+      <Switch label="Only different rows" checked={different} description={`${number(equal)} of ${plural(counted, 'row')} ${equal === 1 ? 'is' : 'are'} equal.${counts.pending ? ` ${number(counts.pending)} ${running ? 'are pending' : 'did not run'}.` : ''}`} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '0')} />
       <Load query={pages}>
         {() => (
           <>

@@ -49,11 +49,11 @@ function EstimateFacts({ job, costless }: { job: Job; costless?: boolean }) {
     <Facts
       facts={[
         ...(costless && cost ? [] : ([['Would cost', cost ? [cost.amount, cost.range].filter(Boolean).join(', ') : 'the model has no price']] as [string, string][])),
-        ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 1 ? duration(e.seconds) : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
+        ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 2 ? duration(e.seconds) : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: the service has only read the input'],
-        ['Tokens in', compact(e.input_tokens)],
-        ['Tokens out', compact(e.output_tokens)],
+        ['Tokens in, all rows', compact(e.input_tokens)],
+        ['Tokens out, all rows', compact(e.output_tokens)],
       ]}
     />
   )
