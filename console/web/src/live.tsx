@@ -5,6 +5,7 @@ import { useRoute, useSearch } from 'wouter'
 import { apiURL, lastAnswer, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
 import type { Job, JobPage } from './api/types'
+import { over } from './parts/job'
 
 // on: events arrive. polling: the stream is down, so pages ask every 5 s. off: switched
 // off, or the tab is hidden. silentSince is the time of the node's last answer, if the node
@@ -105,13 +106,14 @@ function useSilence(client: QueryClient, active: boolean) {
 }
 
 // take puts a job into every cached answer that contains it. If the job's status has
-// changed, it reads the job's other data again. It reads lists again if the job is new
+// changed, or the job has ended, it reads the job's other data again: a request may have read the new
+// status before the event. It reads lists again if the job is new
 // to them or may have moved.
 function take(client: QueryClient, job: Job, read: (path: string) => void) {
   const path = `/v1/jobs/${job.job_id}`
   const before = client.getQueryData<{ job: Job }>([path])?.job
   if (before) client.setQueryData([path], { job })
-  if (before && before.status !== job.status) read(`${path}/`)
+  if (before && (before.status !== job.status || over(job.status))) read(`${path}/`)
   let known = false
   const put = <P extends JobPage>(page: P): P => {
     const at = page.jobs.findIndex((j) => j.job_id === job.job_id)

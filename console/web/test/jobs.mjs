@@ -82,8 +82,7 @@ export async function jobPages({ job, failed, model }) {
   }, /\/v1\/(me|events)/)
 
   await step('a job is paused, runs first and continues', async (page) => {
-    const json_schema = { type: 'object', properties: { why: { type: 'string', minLength: 8000 } }, required: ['why'] } // answers take long, so rows are left at the pause
-    const { results: id } = await api('POST', '/v1/batch-inference', { model, json_schema, inputs: Array.from({ length: 900 }, (_, i) => `A row that is paused ${i}`), name: 'a paused job', job_priority: 1 })
+    const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 900 }, (_, i) => `[[sim:delay=500ms]] A row that is paused ${i}`), name: 'a paused job', job_priority: 1 })
     await api('PATCH', `/v1/jobs/${id}`, { paused: true })
     await page.goto(at(`jobs/${id}`))
     await logIn(page)

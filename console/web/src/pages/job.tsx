@@ -4,7 +4,7 @@ import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
-import { compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
+import { about, compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
@@ -112,7 +112,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
-          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', duration(ranFor(job, events))]] as [string, string][]) : []),
+          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', about(ranFor(job, events))]] as [string, string][]) : []),
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused
             ? []
@@ -193,6 +193,7 @@ function AnswerColumns({ job, rows }: { job: Job; rows: PreviewRow[] }) {
 function Where({ job }: { job: Job }) {
   const { data: p } = useGet<Progress>(recordPath(job, 'progress'))
   if (!p) return null
+  const unassigned = (p.num_rows ?? 0) - p.rows_done - (p.nodes ?? []).reduce((sum, n) => sum + n.rows_assigned, 0)
   return (
     <Card title="Progress by node">
       {p.nodes == null ? (
@@ -206,11 +207,11 @@ function Where({ job }: { job: Job }) {
               <td className="number">{number(n.rows_assigned)}</td>
             </tr>
           ))}
-          {job.num_rows != null && (
+          {unassigned > 0 && (
             <tr>
               <td>no node yet</td>
               <td className="number">{none}</td>
-              <td className="number">{number(Math.max(0, job.num_rows - job.rows_done - p.nodes.reduce((sum, n) => sum + n.rows_assigned, 0)))}</td>
+              <td className="number">{number(unassigned)}</td>
             </tr>
           )}
         </Table>

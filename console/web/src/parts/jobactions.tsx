@@ -20,7 +20,7 @@ export function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const { act } = useCan()
   const ended = over(job.status)
   const withRows = job.run_type === 'FULL' && !gone
-  const comparesSource = ended && withRows && !!job.input_of
+  const comparesSource = ended && withRows && !!job.input_of && !job.set // jobs of a set are compared below
   return (
     <>
       {withRows && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason || job.paused ? 'default' : 'filled'}>See rows</LinkButton>}

@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { Checkbox, NativeSelect, SegmentedControl, Textarea, TextInput } from '@mantine/core'
+import { Checkbox, Input, NativeSelect, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { Link } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { Fn, StoredFile } from '../api/types'
@@ -58,12 +58,15 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
         />
       )}
       {file && !fn && (
-        <SegmentedControl
-          aria-label="Columns with the prompts"
-          value={several ? 'several' : 'one'}
-          onChange={(columns) => set({ several: columns === 'several' })}
-          data={[{ value: 'one', label: 'One column' }, { value: 'several', label: 'Several columns' }]}
-        />
+        <Input.Wrapper label="The prompts come from" labelElement="div">
+          <SegmentedControl
+            fullWidth
+            aria-label="The prompts come from"
+            value={several ? 'several' : 'one'}
+            onChange={(columns) => set({ several: columns === 'several' })}
+            data={[{ value: 'one', label: 'One column' }, { value: 'several', label: 'Several columns' }]}
+          />
+        </Input.Wrapper>
       )}
       {several && !fn && (
         <Textarea
