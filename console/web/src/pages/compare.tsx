@@ -6,7 +6,7 @@ import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary, Model } from '../api/types'
 import { csv, save } from '../lib/csv'
 import { diff, join, words, type Piece } from '../lib/diff'
-import { about, beginning, compact, none, number, percent, plural, text, usd } from '../lib/format'
+import { beginning, compact, duration, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Cut } from '../parts/cut'
 import { Diff } from '../parts/diff'
@@ -93,7 +93,7 @@ function Heads({ jobs }: { jobs: ComparedJob[] }) {
           <td className="number">{usd(j.cost)}</td>
           <td className="number">{compact(j.input_tokens)}</td>
           <td className="number">{compact(j.output_tokens)}</td>
-          <td className="number">{about(j.seconds)}</td>
+          <td className="number">{duration(j.seconds)}</td>
         </tr>
       ))}
     </Table>

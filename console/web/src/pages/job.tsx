@@ -4,7 +4,7 @@ import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
-import { about, compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
@@ -112,7 +112,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
-          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', about(ranFor(job, events))]] as [string, string][]) : []),
+          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', duration(ranFor(job, events))]] as [string, string][]) : []),
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused
             ? []
