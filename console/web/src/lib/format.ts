@@ -62,8 +62,6 @@ export const duration = (seconds: number | null | undefined) => {
 export const took = (seconds: number) =>
   seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)
 
-// about formats an estimated duration.
-
 // withoutRoutes drops sentences of a message that say where the API lists rows. The console has a page for it.
 export const withoutRoutes = (message: string) => message.replace(/ (GET \/v1\S* lists them|The errors of the job (list them|say why))\./g, '')
 
