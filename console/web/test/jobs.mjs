@@ -65,10 +65,10 @@ export async function jobPages({ job, failed, model }) {
     await page.getByRole('button', { name: /^Run all 300 rows once more/ }).waitFor()
   })
 
-  await step('a running job has a curve of its rate', async (page) => {
+  await step('a running job has a curve of its rate, and says how many rows no node has', async (page) => {
     let rows_per_second = 0
     await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', rows_done: 100 } }))
-    await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', rows_per_second: (rows_per_second += 2) }))
+    await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', rows_done: 100, rows_per_second: (rows_per_second += 2), nodes: [{ node: 'one', rows_done: 100, rows_assigned: 50, rows_per_second: 2 }] }))
     await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${job}`))
     await logIn(page)
@@ -77,6 +77,7 @@ export async function jobPages({ job, failed, model }) {
     await page.waitForFunction(() => document.querySelector('.curve polyline')?.points.numberOfItems >= 3)
     const heights = await curve.locator('polyline').evaluate((line) => Array.from(line.points, (p) => p.y))
     if (heights.some((y, i) => i > 0 && y >= heights[i - 1])) throw new Error(`the rate rises, and the curve has the heights ${heights}`)
+    await page.getByRole('region', { name: 'Rows by node' }).getByRole('row', { name: /^no node yet 151$/ }).waitFor()
     await check(page, 'a job with a curve')
     await page.unrouteAll({ behavior: 'wait' })
   }, /\/v1\/(me|events)/)

@@ -4,7 +4,7 @@ import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
-import { compact, duration, none, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
@@ -199,7 +199,7 @@ function Where({ job }: { job: Job }) {
       {p.nodes == null ? (
         <p className="small">The owner of the job does not answer.</p>
       ) : (
-        <Table label="Rows by node" heads={['Node', 'Done', 'Assigned, not done yet']} less={[]}>
+        <Table label="Rows by node" heads={['Node', 'Done', 'Assigned, not done yet']} less={[]} foot={unassigned > 0 && <tr><td>no node yet</td><td /><td className="number">{number(unassigned)}</td></tr>}>
           {p.nodes.map((n, i) => (
             <tr key={i}>
               <td>{n.node}</td>
@@ -207,13 +207,6 @@ function Where({ job }: { job: Job }) {
               <td className="number">{number(n.rows_assigned)}</td>
             </tr>
           ))}
-          {unassigned > 0 && (
-            <tr>
-              <td>no node yet</td>
-              <td className="number">{none}</td>
-              <td className="number">{number(unassigned)}</td>
-            </tr>
-          )}
         </Table>
       )}
       {p.nodes && <p className="small">The column Done begins at 0 when another node takes the job.</p>}
