@@ -102,7 +102,7 @@ func (r *committer) startNextSteps(c actor.Context) {
 	next := r.progress.Next()
 	if next.Failed > 0 {
 		c.Send(r.owner, jobError{rowmill.Failf(rowmill.CodeTooManyFailedRows,
-			"%d of %d rows failed, more than a job may have: this job fails if all its rows fail, or more than %d. The errors of the job list them.", next.Failed, r.job.manifest.Rows, next.MayFail)})
+			"%d of %d rows failed: a job of %[2]d rows fails when %d or more of its rows fail. The errors of the job list them.", next.Failed, r.job.manifest.Rows, min(next.MayFail+1, r.job.manifest.Rows))})
 	}
 	if next.Record != nil {
 		r.commitBatch(c, next.Record)

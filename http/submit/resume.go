@@ -126,7 +126,7 @@ func (a resumeRequest) String() string {
 // resumeAnswer returns the answer to a request that resumed a job with record. repeated is
 // true if an earlier request created the record.
 func resumeAnswer(record store.Record, repeated bool) gin.H {
-	message := "The job was created. It reuses the committed rows of the other job and runs the other rows."
+	message := "The job was created. It keeps the finished rows of the job before, and runs the other rows."
 	if repeated {
 		message = "An earlier request created this job; nothing was created now."
 	}

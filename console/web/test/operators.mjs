@@ -200,7 +200,7 @@ export async function operators({ model, team, ofTeam }) {
     await service.getByText('1 node', { exact: true }).waitFor()
     await service.getByText('Rows of a job').waitFor()
     await service.getByText(/rowmill\.db$/).waitFor()
-    await service.getByRole('button', { name: 'Copy for a report' }).click()
+    await service.getByRole('button', { name: 'Copy for a bug report' }).click()
     await service.getByRole('button', { name: 'Copied' }).waitFor()
     await check(page, 'about')
   })

@@ -69,7 +69,7 @@ function Service({ me }: { me: Me }) {
   ]
   const report = [...groups.flatMap(([, facts]) => facts), ['Browser', navigator.userAgent]].filter(([, text]) => text)
   return (
-    <Card title="This service" actions={<Copy label="Copy for a report" text={report.map(([name, text]) => `${name}: ${text}`).join('\n')} />}>
+    <Card title="This service" actions={<Copy label="Copy for a bug report" text={report.map(([name, text]) => `${name}: ${text}`).join('\n')} />}>
       <p className="small">The copied text contains no keys, no prompts and no answers.</p>
       {groups.map(([name, facts]) => facts.some(([, text]) => text) && (
         <section key={name} aria-label={name}>
@@ -86,7 +86,7 @@ function Service({ me }: { me: Me }) {
 // configuration.
 const settings: Fact[] = [
   ['Rows of a job', 'inputs.max_rows'],
-  ['Size of an input', 'inputs.max_bytes'],
+  ['Largest input', 'inputs.max_bytes'],
   ['Size of a row', 'inputs.max_row_bytes'],
   ['Attempts at a row', 'jobs.max_attempts'],
   ['Running jobs of a node', 'jobs.max_active'],

@@ -18,6 +18,7 @@ import { beyond, blank, deadlineOf, json, marksField, messagesAt, prioritySized,
 import { Load, Problem } from '../parts/load'
 import { isServed, ModelSelect, OtherModels } from '../parts/models'
 import { Card, Page } from '../parts/page'
+import { longer } from '../parts/retry'
 import { RowsInput } from '../parts/rowsinput'
 import { TestButton, TestRuns, useTestRuns, wholeCost } from '../parts/testrun'
 
@@ -51,6 +52,7 @@ export default function NewJob() {
     ...(search.has('file') && { source: 'file', fileID: search.get('file')! }),
     ...(like.data ? settingsOf(like.data.job) : { model: search.get('model') ?? '' }),
     ...(search.has('cut') && { noCut: false }),
+    ...(search.has('longer') && like.data && { params: JSON.stringify({ ...like.data.job.sampling_params, max_tokens: longer(like.data.job) }, null, 2) }),
     ...(rows.data && { source: 'rows', prompt: '', limit: '', reuse: undefined, rows: linesOf(rows.data), chats: rows.data.every(isChat) }),
   }
   const draft = `newjob:${me?.account}?${search}:`

@@ -238,22 +238,27 @@ function RunningJob({ job, said }: { job: Job; said: boolean }) {
 const shownFailures = 5
 const shownFinished = 3
 
-const useEnded = () => useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
+function useEnded() {
+  const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
+  const last = useMemo(() => ended.data?.jobs.toSorted((a, b) => Date.parse(b.datetime_completed!) - Date.parse(a.datetime_completed!)) ?? [], [ended.data])
+  return { ended, last }
+}
 
 // Failing lists failed jobs, and succeeded jobs with failed rows.
 function Failing() {
-  const ended = useEnded()
-  if (ended.data?.jobs.every((j) => !isFailing(j))) return null
+  const { ended, last } = useEnded()
+  const failing = last.filter(isFailing)
+  if (ended.data && failing.length === 0) return null
   return (
     <Card title="Recent failures" actions={<Link href="/jobs?status=failed">All failed jobs</Link>}>
       <Load query={ended}>
-        {({ jobs }) => (
+        {() => (
           <ul className="list ended">
-            {jobs.filter(isFailing).slice(0, shownFailures).map((j) => (
+            {failing.slice(0, shownFailures).map((j) => (
               <li key={j.job_id}>
                 <JobLink job={j} />
                 <Status is={j.status}>{j.failure_reason?.code ?? j.status}</Status>
-                <span className="small grow"><FailedLink job={j} /> {j.failure_reason && withoutRoutes(j.failure_reason.message)}</span>
+                <span className="small grow"><FailedLink job={j} /> {j.failure_reason && j.failure_reason.code !== 'too_many_failed_rows' && withoutRoutes(j.failure_reason.message)}</span>
                 <span className="small"><Ago t={j.datetime_completed} /></span>
               </li>
             ))}
@@ -266,7 +271,7 @@ function Failing() {
 
 // Finished lists the last succeeded jobs, with their results.
 function Finished() {
-  const finished = useEnded().data?.jobs.filter((j) => j.status === 'succeeded' && !isEstimate(j)) ?? []
+  const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isEstimate(j))
   if (finished.length === 0) return null
   return (
     <Card title="Recently finished" actions={<Link href="/jobs?status=succeeded">All succeeded jobs</Link>}>

@@ -116,7 +116,7 @@ function table(u: Usage, by: string) {
 // OfKey links to the daily usage of a line's key.
 function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
   const search = new URLSearchParams(useSearch())
-  if (!key_id) return <span className="small">unknown: the key in the configuration, or an old job without a recorded key</span>
+  if (!key_id) return <span className="small">unknown: the key of the configuration, or an older job</span>
   search.set('key', key_id)
   search.delete('by')
   return (
@@ -139,7 +139,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
     return {
       times: days.map((d) => d / 1000),
       tokens: [{ name: 'tokens a day', values: sums((l) => l.input_tokens + l.output_tokens), color: '--busy', bars: true }],
-      costs: [{ name: 'cost a day, USD', values: sums((l) => l.cost_usd), color: '--good', bars: true }],
+      costs: [{ name: 'cost per day, USD', values: sums((l) => l.cost_usd), color: '--good', bars: true }],
     }
   }, [usage, from, to])
   const apart = columnsOf(by)

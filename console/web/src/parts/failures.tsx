@@ -46,7 +46,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                   <td className="wide">{e.message}</td>
                   {act && (
                     <td>
-                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join() })}`} aria-label={`Test these rows: ${e.code}`}>
+                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join(), longer: e.code === truncatedCode || undefined })}`} aria-label={`Test these rows: ${e.code}`}>
                         Test these rows
                       </Link>
                     </td>

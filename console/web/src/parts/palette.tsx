@@ -3,7 +3,7 @@ import { Button, Kbd, Modal, TextInput } from '@mantine/core'
 import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
-import type { Fn, JobPage } from '../api/types'
+import type { Fn, Job, JobPage } from '../api/types'
 import { titleOf } from './job'
 import { useMenu } from './menu'
 
@@ -16,6 +16,7 @@ const keys: [string, string][] = [
 ]
 
 const shownJobs = 8
+const readJobs = 50 // the newest jobs that match, of which the best are shown
 
 // Palette opens with Ctrl-K. It goes to a page, a Function, a job by name or id, or a row: "job#47". It
 // also handles the keys of lists.
@@ -79,7 +80,7 @@ function Finder({ close }: { close: () => void }) {
       <TextInput
         data-autofocus
         aria-label="Page, Function, job or row"
-        placeholder="Page, Function, job, or job#row"
+        placeholder="Page, Function or job; job#12 is its row 12"
         value={typed}
         onChange={(e) => setTyped(e.currentTarget.value)}
         role="combobox"
@@ -119,7 +120,7 @@ function useTasks(): Place[] {
 function usePlaces(typed: string): Place[] {
   const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
   const [wanted] = useDebouncedValue(text, 200)
-  const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${shownJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
+  const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
   const places: Place[] = [
     ...useMenu().flatMap(([, entries]) => entries).map(({ to, name }) => ({ to, name })),
@@ -127,9 +128,11 @@ function usePlaces(typed: string): Place[] {
     ...(text ? functions : []).map((f) => ({ to: `/functions/${f.name}`, name: f.name, note: 'Function' })),
   ].filter((p) => row === undefined && p.name.toLowerCase().includes(text.toLowerCase()))
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
+  // distance orders jobs: names that begin with the text come first, then the shortest names.
+  const distance = (j: Job) => titleOf(j).length + (titleOf(j).toLowerCase().startsWith(text.toLowerCase()) ? 0 : 1_000)
   return [
     ...places,
-    ...found.map((j) => ({
+    ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map((j) => ({
       to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
       name: titleOf(j),
       note: row === undefined ? `job, ${j.status}, ${j.job_id}` : `row ${row} of ${j.job_id}`,

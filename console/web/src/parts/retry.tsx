@@ -31,11 +31,11 @@ const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exce
 
 export const canResume = (job: Job) => job.num_rows != null && !hopeless.includes(job.failure_reason?.code ?? '')
 
-type RetryProps = { job: Job; maxTokens?: number; disabled?: boolean; primary?: boolean; size?: 'xs' }
+type RetryProps = { job: Job; maxTokens?: number; label?: string; disabled?: boolean; primary?: boolean; size?: 'xs' }
 
 // Retry runs the failed rows of a job again, in a new job, with the rows that did not run. If an earlier job
 // did this already, it asks before it pays for them again.
-export function Retry({ job, maxTokens, disabled, primary, size }: RetryProps) {
+export function Retry({ job, maxTokens, label: short, disabled, primary, size }: RetryProps) {
   const can = useCan()
   const [, go] = useLocation()
   const again = !!job.continued_by
@@ -46,7 +46,7 @@ export function Retry({ job, maxTokens, disabled, primary, size }: RetryProps) {
   })
   if (!can.act) return null
   const others = (job.num_rows ?? 0) - job.rows_done
-  const label = `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${maxTokens ? ` with max_tokens ${number(maxTokens)}` : ''}`
+  const label = short ?? `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${maxTokens ? ` with max_tokens ${number(maxTokens)}` : ''}`
   const run = () => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
   const look = { size: size ?? 'sm', disabled, className: 'wraps' }
   if (again)
@@ -83,13 +83,13 @@ export function RetryLonger({ job, truncated, primary }: { job: Job; truncated: 
     <div className="fields">
       <NumberInput
         label="New max_tokens"
-        description={`${number(truncated)} ${truncated === 1 ? 'answer was' : 'answers were'} cut at ${was ? `max_tokens ${number(was)}` : 'the limit of the server'}. Answers of other rows stay.`}
+        description={`${number(truncated)} ${truncated === 1 ? 'answer was' : 'answers were'} cut at ${was ? `max_tokens ${number(was)}` : 'the limit of the server'}. Rows that did not fail keep their answers.`}
         min={1}
         allowDecimal={false}
         value={limit}
         onChange={setLimit}
       />
-      <Retry job={job} maxTokens={Number(limit)} disabled={!Number(limit)} primary={primary} />
+      <Retry job={job} maxTokens={Number(limit)} label={`Retry ${plural(job.failed_rows, 'row')} with this limit`} disabled={!Number(limit)} primary={primary} />
     </div>
   )
 }

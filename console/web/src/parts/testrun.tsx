@@ -5,7 +5,7 @@ import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Job, Preview, Submitted } from '../api/types'
 import { useDraft } from '../lib/draft'
-import { number, usd } from '../lib/format'
+import { number, usd, withoutRoutes } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Answers } from './answers'
 import { nameSize, over, testRows } from './job'
@@ -100,8 +100,8 @@ function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: bool
         <p className="small" role="status">{job?.message ?? 'The page sends the rows.'}</p>
       ) : (
         <p className="small" role="status">
-          {job.failure_reason ? <>No answers: {job.failure_reason.message}</> : `${number(job.input_tokens)} tokens in, ${number(job.output_tokens)} out${job.job_cost == null ? '' : `, ${usd(job.job_cost)}`}`};{' '}
-          <Link href={`/jobs/${run.job}`}>open this test run</Link>
+          {job.failure_reason ? <>No answers: {withoutRoutes(job.failure_reason.message)} </> : `${number(job.input_tokens)} tokens in, ${number(job.output_tokens)} out${job.job_cost == null ? '' : `, ${usd(job.job_cost)}`}. `}
+          <Link href={`/jobs/${run.job}`}>Open this test run</Link>
         </p>
       )}
       {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} />}
