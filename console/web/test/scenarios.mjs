@@ -125,7 +125,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('row', { name: /^\d+ \w{3} \d{4} / }).getByRole('cell', { name: '2', exact: true }).waitFor()
     await page.getByRole('button', { name: 'Show all keys' }).click()
     await page.getByLabel('By', { exact: true }).selectOption('API key')
-    await page.getByRole('row', { name: /^unknown: the key in the configuration/ }).waitFor()
+    await page.getByRole('row', { name: /^unknown: the key of the configuration/ }).waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
     const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')
     if (!heads.startsWith('key_id,key_name,rows,') || !lines.some((l) => l.startsWith(`${team.id},of the team,2,0,`))) throw new Error(`the file is ${[heads, ...lines]}`)

@@ -201,7 +201,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
           <td>
             {!isEstimate(j) && <Done job={j} />}
             <span className="rowcount">
-              {isEstimate(j) ? `sample of an input of ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : j.num_rows == null ? 'not counted' : `${number(j.rows_done)} of ${number(j.num_rows)}`}
+              {isEstimate(j) ? `estimate, ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : j.num_rows == null ? 'not counted' : `${number(j.rows_done)} of ${number(j.num_rows)}`}
               {j.failed_rows > 0 && <> <FailedLink job={j} /></>}
             </span>
           </td>
