@@ -64,11 +64,23 @@ func TestPages(t *testing.T) {
 		} else if clients && len(blocks) < 5 {
 			t.Errorf("%s: %d blocks only", page, len(blocks))
 		}
+		if page == recipes {
+			continue
+		}
 		t.Run(strings.TrimPrefix(page, "docs/"), func(t *testing.T) {
 			t.Parallel()
 			read(t, page, string(text))
 		})
 	}
+}
+
+// recipes is the page with programs that take long to start.
+const recipes = "docs/clients/recipes.md"
+
+// TestRecipes follows the page recipes. It does not run beside other tests of this package, because its
+// programs need the processors for themselves to end in time.
+func TestRecipes(t *testing.T) {
+	read(t, recipes, string(must.Get(os.ReadFile(filepath.Join("..", recipes)))(t)))
 }
 
 // pages returns all pages of the repository with instructions.
