@@ -22,8 +22,8 @@ type servingNode struct {
 
 const servingSettings = "jobs: {probe_interval: 250ms, part_interval: 250ms, shard_rows: 64}\n"
 
-// newServingNode makes a node whose server has a child. command starts the server; MARKER in
-// it stands for the marker.
+// newServingNode makes a node whose server has a child. command starts the server. The marker
+// replaces MARKER in command.
 func newServingNode(t *testing.T, command, extra string) *servingNode {
 	t.Helper()
 	n := &servingNode{node: newNode(t, "", ""), marker: filepath.Join(t.TempDir(), "marker")}

@@ -32,7 +32,7 @@ func (r *rig) rowsOf(t *testing.T, rec *store.Record, m shard.Manifest) (rows []
 	return rows
 }
 
-// TestKnownFiles runs a job that reuses rows over files of which a finished job has read some. It must
+// TestKnownFiles runs a job that reuses rows. A finished job has read some of its files. The new job must
 // have the rows of a job without reuse, and read no file that the finished job has read.
 func TestKnownFiles(t *testing.T) {
 	t.Parallel()

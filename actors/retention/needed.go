@@ -13,10 +13,10 @@ import (
 // maxOpenJobs limits how many open jobs of an account neededJobs reads.
 const maxOpenJobs = 10_000
 
-// errNeeded means that an open job reads data whose retention has ended. The removal is tried again later.
+// errNeeded means that an open job still reads the data, so the janitor keeps the data and tries again later.
 var errNeeded = errors.New("an open job reads the data")
 
-// neededJobs returns the ids of the jobs whose input, answers or rows an open job of the account reads.
+// neededJobs returns the ids of jobs. An open job of the account reads their input, answers or rows.
 // An open job may wait for a long time before it reads them. If the account has maxOpenJobs open jobs or
 // more, neededJobs returns an error.
 func (j *Janitor) neededJobs(ctx context.Context, account string, now time.Time) (map[string]bool, error) {

@@ -24,8 +24,8 @@ func endGroup(group int, grace time.Duration) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
-// groupRuns reports whether a process of the group runs. Ended processes that nobody has
-// waited for do not count, on Linux.
+// groupRuns reports whether a process of the group runs. On Linux, an ended process does not
+// count, even if its parent has not waited for it.
 func groupRuns(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false

@@ -84,7 +84,7 @@ func (s *Submissions) createWithForecast(ctx context.Context, who caller.Princip
 	return s.Create(ctx, who, job, idem)
 }
 
-// cancelEstimate cancels an estimate for whose end no request waits.
+// cancelEstimate cancels an estimate that took too long, because no request waits for it any more.
 func (s *Submissions) cancelEstimate(ctx context.Context, id, reason string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
 	defer done()
@@ -108,7 +108,7 @@ func noForecastError(estimate, reason string) error {
 		WithField("estimate_job_id", estimate).WithField("forecast", nil)
 }
 
-// notMetError returns the error for a submission whose forecast misses the deadline.
+// notMetError returns the error for a submission if the forecast misses the deadline.
 func notMetError(estimate string, forecast *rowmill.Forecast) error {
 	return request.Errorf(http.StatusConflict, "deadline_not_met",
 		`the job was not created, because it would end at about %s, after its deadline %s; send a later deadline or leave admit out, with a new %s; or resume the estimate %s with {"rows": %q} to run all rows without a deadline`,

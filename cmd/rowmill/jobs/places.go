@@ -126,8 +126,8 @@ func (r *runCommand) findOutput() error {
 	return nil
 }
 
-// SourcesSetting returns the setting sources of the node, or an empty text if the run needs none. The
-// variables and the credentials are those of the programs of AWS.
+// SourcesSetting returns the setting sources of the node, or an empty text if the run needs none. It uses
+// the variables and the credentials file of AWS.
 func (o LocalNodeOptions) SourcesSetting(getenv func(string) string) (string, error) {
 	all := map[string]map[string]any{}
 	for name, address := range map[string]string{inputSource: o.Input, outputSource: o.Output} {

@@ -54,7 +54,7 @@ type Server struct {
 
 func (s *Server) mainField() *string { return &s.Run }
 
-// PortVariable is the text in Server.Run that stands for the port.
+// PortVariable is the text in Server.Run that the node replaces by the port.
 const PortVariable = "{port}"
 
 // serverName matches the names of servers. They are names of files too.
