@@ -267,6 +267,7 @@ func TestRun_Files(t *testing.T) {
 		`other.csv has no column "text"`:        {"day=1/rows.csv", "other.csv"},
 		"more.csv has more columns than":        {"day=1/rows.csv", "more.csv"},
 		"No file with content matches nothing*": {"nothing*"},
+		"nowhere/*.csv: stat":                   {"nowhere/*.csv"},
 		"several inputs must all be files":      {"a.jsonl", "http://127.0.0.1:9/b.jsonl"},
 		"missing.csv: no such file":             {"a.jsonl", "missing.csv"},
 	} {

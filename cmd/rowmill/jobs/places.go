@@ -69,6 +69,9 @@ func (r *runCommand) listInput(ctx context.Context, arg string) (versions []byte
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(folder.Path); err != nil {
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	}
 	place := sources.Source{Name: inputSource, Place: sources.NewFolder(folder.Path, nil)}
 	files, err := sources.New([]sources.Source{place}).Find("", inputSource+":"+r.pattern)
 	if err != nil {
