@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -22,7 +23,7 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Config describes one server. All fields are required.
+// Config describes one server. All fields but MayRestart and Changed are required.
 type Config struct {
 	Name    string                      // name of the server, in logs and of its files
 	Command string                      // command for `sh -c`; it stays in the foreground
@@ -32,14 +33,45 @@ type Config struct {
 	Ready   time.Duration               // time after a start in which the server must answer
 	Probe   func(context.Context) error // asks the server; nil means that the server runs rows
 	Logger  *slog.Logger
+
+	// MayRestart decides after each end of the server whether the server starts again. answered
+	// reports whether the server answered in its last run. Default: always.
+	MayRestart func(answered bool) bool
+	// Changed is called in another goroutine after each change of State. Default: nothing.
+	Changed func()
 }
 
-// A Server is an inference server that this process starts again and again until Stop.
+// A Server is an inference server that this process starts again and again until Stop, or
+// until Config.MayRestart returns false.
 type Server struct {
 	Config
 	start  func() (process, error)
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the server has ended for good
+
+	mu    sync.Mutex
+	state State
+}
+
+// A State is the present state of a server.
+type State struct {
+	Answers bool  // the process runs and has answered
+	Over    bool  // the server has ended for good
+	Err     error // why the last run of the server ended; nil before
+}
+
+// State returns the present state.
+func (s *Server) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func (s *Server) change(set func(*State)) {
+	s.mu.Lock()
+	set(&s.state)
+	s.mu.Unlock()
+	s.Changed()
 }
 
 // A process is one start of a server.
@@ -58,6 +90,12 @@ func Start(ctx context.Context, config Config) *Server {
 
 func newServer(config Config) *Server {
 	config.Logger = config.Logger.With("server", config.Name)
+	if config.MayRestart == nil {
+		config.MayRestart = func(bool) bool { return true }
+	}
+	if config.Changed == nil {
+		config.Changed = func() {}
+	}
 	return &Server{Config: config, done: make(chan struct{})}
 }
 
@@ -79,16 +117,23 @@ func (s *Server) Stop(ctx context.Context) {
 
 // keepRunning starts the server until ctx ends, with a pause after each end of the server.
 func (s *Server) keepRunning(ctx context.Context) {
+	defer s.change(func(state *State) { state.Over = true })
 	defer close(s.done)
-	var plan restartPlan
+	var plan RestartPlan
 	for {
 		answered, err := s.runOnce(ctx)
 		if ctx.Err() != nil {
-			s.Logger.Info("the server was ended, because the node ends", "result", err)
+			s.Logger.Info("the node ended the server", "result", err)
 			return
 		}
-		pause := plan.next(answered)
-		s.Logger.Warn("the server ended, and starts again after a pause", "err", err, "pause", pause.String(), "last_line", lastLine(s.outputFile()), "output", s.outputFile())
+		s.change(func(state *State) { *state = State{Err: err} })
+		ended := []any{"err", err, "last_line", LastLine(s.outputFile()), "output", s.outputFile()}
+		if !s.MayRestart(answered) {
+			s.Logger.Warn("the server ended", ended...)
+			return
+		}
+		pause := plan.Next(answered)
+		s.Logger.Warn("the server ended, and starts again after a pause", append(ended, "pause", pause.String())...)
 		select {
 		case <-ctx.Done():
 			return
@@ -125,6 +170,7 @@ func (s *Server) runOnce(ctx context.Context) (answered bool, err error) {
 				answered = true
 				late.Stop()
 				probes.Stop()
+				s.change(func(state *State) { state.Answers = true })
 				s.Logger.Info("the server answers", "after", time.Since(began).Round(time.Second).String())
 			}
 		}

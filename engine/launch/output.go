@@ -15,9 +15,9 @@ import (
 const (
 	// maxOutput is the size in bytes above which openOutput begins a new file.
 	maxOutput = 10 << 20
-	// tailBytes is the length of a file's end that lastLine reads.
+	// tailBytes is the length of a file's end that LastLine reads.
 	tailBytes = 4 << 10
-	// lineBytes is the longest line that lastLine returns.
+	// lineBytes is the longest line that LastLine returns.
 	lineBytes = 300
 )
 
@@ -32,9 +32,9 @@ func openOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// lastLine returns the last line of a file that is not blank, for a message to people. It
+// LastLine returns the last line of a file that is not blank, for a message to people. It
 // returns the reason if the file cannot be read.
-func lastLine(path string) string {
+func LastLine(path string) string {
 	tail, err := readTail(path)
 	if err != nil {
 		return err.Error()

@@ -8,16 +8,16 @@ const (
 	longestPause = time.Minute
 )
 
-// A restartPlan decides how long a server that ended stays down. The zero value is the
+// A RestartPlan decides how long a server that ended stays down. The zero value is the
 // plan of a new server.
-type restartPlan struct {
+type RestartPlan struct {
 	pause time.Duration // before the last start; 0 if the server has not ended yet
 }
 
-// next returns the pause before the next start. answered reports whether the server
+// Next returns the pause before the next start. answered reports whether the server
 // answered in its last run. Each pause is twice the pause before; after a run with
 // answers, the pauses begin again at their shortest.
-func (r *restartPlan) next(answered bool) time.Duration {
+func (r *RestartPlan) Next(answered bool) time.Duration {
 	if answered {
 		r.pause = 0
 	}
