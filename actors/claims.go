@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/store"
@@ -24,6 +25,7 @@ type ownedJob struct {
 	fence           store.Fence
 	writes          *sync.WaitGroup // tasks of the actor that may write objects
 	log             *slog.Logger    // has the job's ID
+	demand          nodes.Demand    // the job's unfinished rows; zero before the job has reported them
 }
 
 // claims holds the jobs of a node: owned jobs, jobs with a claim in progress, and
@@ -76,7 +78,7 @@ func (s *claims) beginClaim(o store.OrphanJob, stage poison.Stage, now time.Time
 // markOwned notes that a claim has succeeded.
 func (s *claims) markOwned(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup, log *slog.Logger) {
 	job := fence.JobID
-	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes, log}
+	s.owned[job] = ownedJob{OrphanJob: s.claiming[job], pid: pid, fence: fence, writes: writes, log: log}
 	delete(s.claiming, job)
 	delete(s.unsureClaims, job)
 }
@@ -115,6 +117,25 @@ func (w *slotWaits) message(node, account string) string {
 		return ""
 	}
 	return fmt.Sprintf("Waiting for a place: node %s runs as many jobs as it may (jobs.max_active), %d of them of this account.", node, has)
+}
+
+// setDemand stores what a job has reported about its unfinished rows.
+func (s *claims) setDemand(m jobDemand) {
+	if o, owned := s.owned[m.id]; owned {
+		o.demand = m.demand
+		s.owned[m.id] = o
+	}
+}
+
+// demand returns the unfinished rows of the owned jobs, by model.
+func (s *claims) demand() []nodes.Demand {
+	var all []nodes.Demand
+	for _, o := range sortedByKey(s.owned) {
+		if o.demand.Tokens > 0 {
+			all = append(all, o.demand)
+		}
+	}
+	return nodes.SumDemand(all)
 }
 
 // isIdle reports whether no job is owned or being claimed.

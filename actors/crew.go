@@ -58,6 +58,15 @@ func newJobWorkers(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []en
 // hasEngine reports whether at least one engine can run the job now.
 func (w *jobWorkers) hasEngine() bool { return slices.ContainsFunc(w.engines, w.canUse) }
 
+// canStartServer reports whether a node can start a server of the model, when its turn on the
+// GPUs comes.
+func (w *jobWorkers) canStartServer() bool {
+	return slices.ContainsFunc(w.engines, func(e engineView) bool {
+		_, has := e.info.FindModel(w.spec.Model)
+		return e.startable && has
+	})
+}
+
 // defaultSlots is how many rows a server is assumed to run at the same time if it does not say
 // so: the default of vLLM's max_num_seqs.
 const defaultSlots = 256

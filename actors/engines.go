@@ -27,6 +27,7 @@ type engineView struct {
 	info      engine.ServerInfo
 	resting   map[engine.Route]string // by route that gets no rows for a while: the reason
 	err       error                   // why the engine is down; nil if it is up
+	startable bool                    // the node starts the server when its turn on the GPUs comes; then up is false
 }
 
 // servedModel reports whether the engine runs rows of a job now, and returns the model as
@@ -46,6 +47,8 @@ func (v engineView) unusableReason(spec *rowmill.Spec) string {
 	switch {
 	case !has:
 		return ""
+	case v.startable:
+		return fmt.Sprintf("%s starts when its turn on the GPUs comes.", v.name)
 	case v.up && why != "":
 		return fmt.Sprintf("%s takes no rows now: %s.", v.name, why)
 	case !v.up && v.err != nil:
@@ -77,6 +80,8 @@ type engineLoad interface {
 	// Load returns how many rows may be in flight at the engine (limit), how many are
 	// in flight, and how many wait for the engine on this node.
 	Load() (limit, inFlight, queued int)
+	// AnsweredTokens returns the number of tokens of all answered requests.
+	AnsweredTokens() int64
 	// RateLimitMessage names the limit per minute that rows wait for now, and until when they
 	// wait; empty if they do not wait for a limit.
 	RateLimitMessage() string
@@ -113,6 +118,7 @@ type engines struct {
 	remote     []engineView            // engines of other nodes
 	lastStates map[string]peerState    // last state of each other node, by node ID
 	entries    map[string]*engineEntry // data about the engines in own, by engine name
+	stopped    []nodes.Engine          // servers that this node can start, and that do not run
 }
 
 // An engineEntry holds data of an engine of this node that only the node actor needs,
@@ -252,7 +258,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	out := make([]engineView, 0, len(said.Engines))
 	for _, e := range said.Engines {
 		out = append(out, engineView{
-			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining,
+			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining && !e.Stopped, startable: !said.Draining && e.Stopped,
 			info: engine.ServerInfo{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
 		})
 	}
@@ -260,7 +266,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 }
 
 func sameView(a, b engineView) bool {
-	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.EqualIgnoringVersion(b.info) && maps.Equal(a.resting, b.resting)
+	return a.name == b.name && a.address == b.address && a.up == b.up && a.startable == b.startable && a.info.EqualIgnoringVersion(b.info) && maps.Equal(a.resting, b.resting)
 }
 
 // usableEngines returns the engines that jobs of this node may use: the engines of other
@@ -269,7 +275,11 @@ func (e *engines) usableEngines(draining bool) []engineView {
 	if draining {
 		return slices.Clone(e.remote)
 	}
-	return slices.Concat(e.own, e.remote)
+	usable := slices.Concat(e.own, e.remote)
+	for _, s := range e.stopped {
+		usable = append(usable, engineView{name: s.Name, localName: s.Name, info: engine.ServerInfo{Kind: s.Kind, Simulated: s.Simulated, Models: s.Models}, startable: true})
+	}
+	return usable
 }
 
 // status returns the state of the node's own engines, for the API.
@@ -282,7 +292,8 @@ func (e *engines) status() []EngineStatus {
 	return out
 }
 
-// states returns the node's own engines that other nodes may use.
+// states returns the node's own engines that other nodes may use, and servers that this node
+// can start.
 func (e *engines) states() (out []nodes.Engine) {
 	for _, v := range e.own {
 		if v.up {
@@ -290,7 +301,7 @@ func (e *engines) states() (out []nodes.Engine) {
 			out = append(out, nodes.Engine{Name: v.name, Kind: v.info.Kind, Simulated: v.info.Simulated, Window: limit, InFlight: inFlight, Models: v.info.Models, Resting: v.resting})
 		}
 	}
-	return out
+	return append(out, e.stopped...)
 }
 
 // briefFault returns the fault of a server in words that every client may read. It

@@ -27,6 +27,7 @@ func (n named) Name() string { return n.name }
 type full struct{}
 
 func (full) Load() (limit, inFlight, queued int) { return 8, 3, 1 }
+func (full) AnsweredTokens() int64               { return 99 }
 func (full) RateLimitMessage() string            { return "" }
 
 // gpu returns the view of an engine after a probe.

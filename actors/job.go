@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster/peer"
@@ -104,6 +105,9 @@ type job struct {
 	merging  gateWaiters       // merges of the job that wait for their turn
 	waits    lastingWaitReason // why this job waits for other jobs
 	rests    lastingWaitReason // the model, while no engine serves it
+
+	reported      nodes.Demand // the last demand sent to the node
+	withoutEngine time.Time    // since when no engine serves the model; zero if an engine serves it
 }
 
 // A jobPhase is a phase in the life of a job actor.
@@ -242,6 +246,10 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 			j.tasks.runAndSend(c, "end the job", j.in.unsampledEstimator(spec))
 			return
 		}
+		if j.crew.canStartServer() {
+			j.timers.sendAfter(c, j.cfg.Servers.Wait, waitTimer)
+			return
+		}
 		j.failJob(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.own.rec.Spec.Model.ID, j.cfg.Servers.Wait))
 	case gatherTimer:
@@ -254,6 +262,7 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 func (j *job) onStarted(c actor.Context) {
 	j.node = c.Parent()
 	j.closing.node = j.node
+	j.reportDemand(c)
 	j.timers.sendAfter(c, recordInterval, recordTimer)
 	if _, away := j.storage.ObjectsOutage(); away {
 		j.updateMessage(c)
@@ -277,6 +286,7 @@ func (j *job) onStarted(c actor.Context) {
 // tryToStart moves a job that waits for an engine forward. It records the number of rows
 // once they are counted, and status running once an engine serves the model.
 func (j *job) tryToStart(c actor.Context) {
+	j.reportDemand(c)
 	if j.own.updating || j.draining && !j.in.whole {
 		return
 	}

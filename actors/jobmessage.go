@@ -14,8 +14,9 @@ import (
 // This file makes the message in a job's record, which tells the client what the job
 // does, or why it waits.
 
-// updateMessage updates the message in the record if it has changed.
+// updateMessage updates the message in the record if it has changed, and the job's demand.
 func (j *job) updateMessage(c actor.Context) {
+	j.reportDemand(c)
 	message, waits := j.message()
 	same := message == j.own.rec.Job.Message && (!waits || !j.own.rec.HasOwnersClaim())
 	if j.own.updating || j.phase >= jobEnds || same {

@@ -105,11 +105,14 @@ func (n *node) Receive(c actor.Context) {
 		n.jobs.onJobOver(c, m)
 	case jobHarmless:
 		n.jobs.onJobHarmless(c, m)
+	case jobDemand:
+		n.jobs.claims.setDemand(m)
+		n.publishState()
 	case leaseChanged:
 		n.jobs.onLeaseChanged(c, m)
 	case workerEnded:
 		n.work.onEnded(c, m)
-	case attachEngine, detachEngine, engineChanged, engineLeft:
+	case attachEngine, detachEngine, engineChanged, engineLeft, stoppedServers:
 		n.onEngine(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
@@ -240,7 +243,7 @@ func (n *node) publish() {
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
-		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.bucketState(),
+		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Demand: n.jobs.claims.demand(), Objects: n.reach.bucketState(),
 	}
 	n.published.state.Store(&s)
 	if n.cfg.Peers == nil || n.lastSentState != nil && s.IsCloseTo(*n.lastSentState) {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/loglimit"
@@ -16,8 +17,9 @@ import (
 
 // Messages that the node actor receives about its engines.
 type (
-	attachEngine struct{ server engine.Engine } // from the System: take this engine into use
-	detachEngine struct{ name string }          // from the System: take this engine out of use
+	attachEngine   struct{ server engine.Engine } // from the System: take this engine into use
+	detachEngine   struct{ name string }          // from the System: take this engine out of use
+	stoppedServers struct{ list []nodes.Engine }  // from the System: the servers that this node can start, and that do not run
 )
 
 func (n *node) onEngine(c actor.Context, message any) {
@@ -36,6 +38,9 @@ func (n *node) onEngine(c actor.Context, message any) {
 		n.announceEngines(c)
 	case engineLeft:
 		n.onEngineLeft(c, m)
+	case stoppedServers:
+		n.engines.stopped = m.list
+		n.jobs.announceEngines(c)
 	}
 	n.publish()
 }

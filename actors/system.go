@@ -203,6 +203,12 @@ func (s *System) Attach(e engine.Engine) { s.actors.Root.Send(s.node, attachEngi
 // Detach after Start.
 func (s *System) Detach(name string) { s.actors.Root.Send(s.node, detachEngine{name}) }
 
+// SetStoppedServers sets the servers that this node can start, and that do not run now. Jobs
+// of their models wait for them, without the limit of ServerConfig.Wait.
+func (s *System) SetStoppedServers(list []nodes.Engine) {
+	s.actors.Root.Send(s.node, stoppedServers{list})
+}
+
 // Engines returns the state of the node's inference servers.
 func (s *System) Engines() []EngineStatus { return *s.published.engines.Load() }
 

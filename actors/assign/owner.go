@@ -389,6 +389,9 @@ func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 // HasAssignedRows reports whether a worker has rows that are not in a reported part.
 func (o *Owner) HasAssignedRows() bool { return o.states.assignedCount > 0 }
 
+// CountOpenRows returns the number of rows that are not committed.
+func (o *Owner) CountOpenRows() int64 { return o.rows - o.states.committed.Count() }
+
 // CountFreeRows returns the number of free rows in all shards that the owner knows.
 func (o *Owner) CountFreeRows() int64 { return o.states.free.Count() }
 

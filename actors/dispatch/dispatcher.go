@@ -75,6 +75,7 @@ type Dispatcher struct {
 	workers           int            // number of goroutines: the largest limit that the window has had
 	waiting           int            // number of goroutines that wait for work and were not woken
 	answered          time.Time      // when the server last answered a row
+	answeredTokens    int64          // tokens of all answered requests, prompts and answers
 	reportedFull      bool           // Hooks.Filled was called since the gauges were last read
 	paused            bool
 	closed            bool
@@ -220,6 +221,14 @@ func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return max(d.window.RowLimit(false), d.inFlight), d.inFlight, d.queued
+}
+
+// AnsweredTokens returns the number of tokens of all requests that the server has answered,
+// of prompts and answers.
+func (d *Dispatcher) AnsweredTokens() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.answeredTokens
 }
 
 // demand returns how many rows of queue q should be at this Dispatcher, in flight and
@@ -378,6 +387,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	switch {
 	case seen.answered:
 		d.answered, r.answered, r.hasRepeatedRefusal = now, now, false
+		d.answeredTokens += seen.prompts + seen.tokens
 		r.breaker.recordAnswer()
 		d.latency.recordAnswer(rows, seen.tokens, seen.took, now)
 		d.window.RecordAnswers(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)

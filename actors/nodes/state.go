@@ -18,6 +18,7 @@ type State struct {
 	Draining bool      `json:"draining,omitempty"`
 	Jobs     int       `json:"jobs"` // number of jobs that the node owns
 	Engines  []Engine  `json:"engines,omitempty"`
+	Demand   []Demand  `json:"demand,omitempty"` // unfinished rows of the jobs that the node owns, by model
 
 	// Objects says whether the node can use the bucket: Reached or Away; empty if unknown.
 	Objects string `json:"objects,omitempty"`
@@ -51,6 +52,9 @@ type Engine struct {
 
 	// Resting has the routes that are not in use, and the reason for each.
 	Resting map[engine.Route]string `json:"resting,omitempty"`
+
+	// Stopped means that the server does not run, and that its node can start it.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // DecodeState decodes the last state that a member has sent; ok is false if there is none.
@@ -66,7 +70,8 @@ const loadStep = 0.25
 // IsCloseTo reports whether a node need not send its state s to nodes that have its earlier
 // state sent. This is true if only the load has changed, and only a little.
 func (s State) IsCloseTo(sent State) bool {
-	return s.Draining == sent.Draining && s.Objects == sent.Objects && s.Jobs == sent.Jobs && slices.EqualFunc(s.Engines, sent.Engines, Engine.isCloseTo)
+	return s.Draining == sent.Draining && s.Objects == sent.Objects && s.Jobs == sent.Jobs && slices.EqualFunc(s.Engines, sent.Engines, Engine.isCloseTo) &&
+		slices.EqualFunc(s.Demand, sent.Demand, Demand.IsCloseTo)
 }
 
 // isCloseTo reports whether an engine differs from its earlier state sent only by a small
@@ -74,6 +79,6 @@ func (s State) IsCloseTo(sent State) bool {
 func (e Engine) isCloseTo(sent Engine) bool {
 	step := loadStep * float64(sent.Window)
 	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }
-	return e.Name == sent.Name && e.Kind == sent.Kind && e.Simulated == sent.Simulated && slices.Equal(e.Models, sent.Models) && maps.Equal(e.Resting, sent.Resting) &&
+	return e.Name == sent.Name && e.Stopped == sent.Stopped && e.Kind == sent.Kind && e.Simulated == sent.Simulated && slices.Equal(e.Models, sent.Models) && maps.Equal(e.Resting, sent.Resting) &&
 		(e.InFlight == 0) == (sent.InFlight == 0) && !far(e.InFlight, sent.InFlight) && !far(e.Window, sent.Window)
 }

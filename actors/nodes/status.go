@@ -14,7 +14,8 @@ type Status struct {
 	ID, Name, API, Peer, Version  string
 	Self, Engines, Owns, Draining bool
 	Models                        []string  // names of all models of the node's engines, sorted
-	Servers                       []Engine  // the node's engines
+	Servers                       []Engine  // the node's engines, and servers that it can start
+	Demand                        []Demand  // unfinished rows of the node's jobs, by model
 	Jobs                          int       // number of jobs that the node owns
 	Window, InFlight              int       // rows allowed and rows in flight, over all engines
 	Since                         time.Time // start time of the node
@@ -24,7 +25,7 @@ type Status struct {
 func StatusOf(m cluster.Member, s State) Status {
 	st := Status{
 		ID: m.ID, Name: m.Node, API: m.API, Peer: m.Peer, Self: m.Self, Engines: m.Engines, Owns: m.Owns,
-		Version: s.Version, Since: s.Since, Draining: s.Draining, Jobs: s.Jobs, Servers: s.Engines,
+		Version: s.Version, Since: s.Since, Draining: s.Draining, Jobs: s.Jobs, Servers: s.Engines, Demand: s.Demand,
 	}
 	for _, e := range s.Engines {
 		st.Window += e.Window
