@@ -29,13 +29,14 @@ func simCommand(term *terminal.IO) *cobra.Command {
 	set, logs := settings.Defaults().Simulator, settings.Defaults().Log
 	config := sim.Config{Profile: sim.DefaultProfile()}
 	var address, catalogFile, witness string
+	var models []string
 	var gpu gpuFlags
 	var faults faultFlags
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a simulated inference server",
 		Long: `Run a simulated inference server: it speaks the OpenAI dialect like vLLM, serves
-every model of the catalog, and makes up its answers from the prompt and the seed.
+the models of the catalog, and makes up its answers from the prompt and the seed.
 A node without a server can run the same simulator inside, see rowmill serve
 --simulate.
 
@@ -56,15 +57,14 @@ running server takes the same rates by POST /sim/faults.`,
   rowmill sim --die-after 1m --revive-after 30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			models, err := loadCatalog(catalogFile)
-			err = errors.Join(err, logs.Validate(), gpu.applyTo(&config, cmd.Flags()), faults.applyTo(&config.Faults))
+			err := errors.Join(chooseModels(&config, catalogFile, models), logs.Validate(), gpu.applyTo(&config, cmd.Flags()), faults.applyTo(&config.Faults))
 			if err != nil {
 				return exit.WithCode(exit.Usage, err)
 			}
 			if set.Slots < 1 {
 				return exit.WithCode(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
-			config.Models, config.Logger = fillModelDefaults(models.All()), newLogger(term, logs)
+			config.Logger = newLogger(term, logs)
 			config.Profile = applySimSettings(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -80,6 +80,7 @@ running server takes the same rates by POST /sim/faults.`,
 	flags := cmd.Flags()
 	flags.StringVar(&address, "listen", defaultSimListen, "address, HOST:PORT")
 	flags.StringVar(&catalogFile, "catalog", "", "YAML file of models (default: the built-in catalog)")
+	flags.StringSliceVar(&models, "model", nil, "model that the server serves, by its id in the catalog; repeat for several (default: all)")
 	flags.DurationVar(&set.TTFT, "ttft", set.TTFT, "time to the first token")
 	flags.DurationVar(&set.PerToken, "per-token", set.PerToken, "time of each further token")
 	flags.IntVar(&set.Slots, "slots", set.Slots, "requests that run at once")
@@ -99,6 +100,28 @@ running server takes the same rates by POST /sim/faults.`,
 	flags.StringVar(&logs.Level, "log-level", logs.Level, "debug, info, warn or error")
 	flags.StringVar(&logs.Format, "log-format", logs.Format, "text, json or auto")
 	return cmd
+}
+
+// chooseModels sets the models of the simulated server: the models of the catalog with these ids, or
+// all without ids.
+func chooseModels(config *sim.Config, catalogFile string, ids []string) error {
+	known, err := loadCatalog(catalogFile)
+	if err != nil {
+		return err
+	}
+	config.Models = known.All()
+	if len(ids) > 0 {
+		config.Models = nil
+	}
+	for _, id := range ids {
+		m, found := known.Find(id)
+		if !found {
+			return fmt.Errorf("--model: the catalog has no %q", id)
+		}
+		config.Models = append(config.Models, m)
+	}
+	config.Models = fillModelDefaults(config.Models)
+	return nil
 }
 
 // gpuFlags holds the values of the flags that choose a simulated GPU.

@@ -251,3 +251,23 @@ func TestQueueLimit(t *testing.T) {
 	<-second
 	eventually(t, "the server works again", func() bool { return c.must("POST", chatPath, body("plain", "x")).status == 200 })
 }
+
+// A sleeping server answers probes, and refuses rows until it wakes up.
+func TestSleepMode(t *testing.T) {
+	t.Parallel()
+	c := start(t, Config{})
+	for _, asleep := range []bool{true, false} {
+		path, status := "/wake_up", 200
+		if asleep {
+			path, status = "/sleep?level=1", 503
+		}
+		c.must("POST", path, "")
+		if got, err := c.send(t.Context(), "POST", chatPath, body("plain", "x")); err != nil || got.status != status {
+			t.Errorf("after %s a row gets HTTP %d, error %v", path, got.status, err)
+		}
+		if got := string(c.must("GET", "/is_sleeping", "").body); !strings.Contains(got, fmt.Sprintf(`"is_sleeping":%v`, asleep)) {
+			t.Errorf("after %s: %s", path, got)
+		}
+		c.must("GET", "/v1/models", "")
+	}
+}

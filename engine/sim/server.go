@@ -40,6 +40,7 @@ type Server struct {
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
 	dead     atomic.Bool
+	asleep   atomic.Bool // the server sleeps, see POST /sleep
 	mu       sync.Mutex
 	life     deathTimer
 	listener *listener // nil until Start
@@ -243,12 +244,27 @@ var endpoints = map[string][]route{
 	"/health":              {{http.MethodGet, constantHandler(map[string]any{"status": "ok", "simulated": true}), false}},
 	"/version":             {{http.MethodGet, constantHandler(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
 	"/metrics":             {{http.MethodGet, (*Server).serveMetrics, false}},
+	"/sleep":               {{http.MethodPost, sleepHandler(true), true}},
+	"/wake_up":             {{http.MethodPost, sleepHandler(false), true}},
+	"/is_sleeping":         {{http.MethodGet, (*Server).isSleeping, false}},
 	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
 }
 
 // constantHandler returns a handler that sends the same value as JSON to every request.
 func constantHandler(value any) func(*Server, *httpExchange) {
 	return func(s *Server, x *httpExchange) { s.replyJSON(x, value) }
+}
+
+// sleepHandler returns the handler of vLLM's sleep mode. A sleeping server runs no rows.
+func sleepHandler(asleep bool) func(*Server, *httpExchange) {
+	return func(s *Server, x *httpExchange) {
+		s.asleep.Store(asleep)
+		s.replyOK(x, typeJSON, nil)
+	}
+}
+
+func (s *Server) isSleeping(x *httpExchange) {
+	s.replyJSON(x, map[string]any{"is_sleeping": s.asleep.Load(), "simulated": true})
 }
 
 // serve answers one request.
@@ -268,6 +284,10 @@ func (s *Server) serve(x *httpExchange) {
 		}
 		if wait := s.faults.startupRemaining(); wait > 0 && !r.always {
 			s.replyError(x, &apiError{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
+			return
+		}
+		if s.asleep.Load() && r.method == http.MethodPost && !r.always {
+			s.replyError(x, &apiError{status: 503, kind: "ServiceUnavailableError", text: "the simulated server sleeps; wake it with POST /wake_up"})
 			return
 		}
 		r.serve(s, x)
