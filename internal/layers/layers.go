@@ -67,7 +67,7 @@ func RowmillRules() ImportRules {
 			"internal/columnar": 0, "internal/port": 0, "internal/shard": 0, "internal/retry": 0, "tokenize": 0, "engine/sim": 0, "console": 0,
 			"blob": 1, "client": 1, "cluster": 1, "engine": 1, "engine/catalog": 1, "engine/schema": 1, "http/oidc": 1,
 			"input": 1, "internal/tracing": 1, "store": 1,
-			"engine/served": 2, "http/webhook": 2, "input/function": 2, "input/sources": 2, "results": 2, "store/backup": 2, "store/deployment": 2,
+			"engine/fleet": 2, "engine/served": 2, "http/webhook": 2, "input/function": 2, "input/sources": 2, "results": 2, "store/backup": 2, "store/deployment": 2,
 			"actors": 3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
