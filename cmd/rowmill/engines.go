@@ -63,7 +63,7 @@ func (e *nodeEngines) Start(ctx context.Context) error {
 	if err := e.openServerFinder(); err != nil {
 		return err
 	}
-	for _, named := range e.configured() {
+	for _, named := range set.Engines {
 		if err := e.openEngine(named); err != nil {
 			return err
 		}

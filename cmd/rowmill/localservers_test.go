@@ -61,17 +61,17 @@ func TestNodeStartsServers(t *testing.T) {
 	}
 }
 
-// A machine with fewer GPUs than the servers need starts no server, and no node.
+// A machine with fewer GPUs than a server needs starts no server, and no node.
 func TestNodeWithTooFewGPUs(t *testing.T) {
 	t.Parallel()
 	for name, gpus := range map[string]machine{"1": gpuBox, "0": nil} {
 		data := t.TempDir()
 		m := prepare(t, data, func(s *settings.Settings) {
 			s.Simulator.Enabled = settings.Auto
-			s.Servers = []settings.Server{simulatedServer(t, "a", filepath.Join(data, "a"), 1), simulatedServer(t, "b", filepath.Join(data, "b"), 1)}
+			s.Servers = []settings.Server{simulatedServer(t, "a", filepath.Join(data, "a"), 1), simulatedServer(t, "b", filepath.Join(data, "b"), 2)}
 		})
 		m.Engines.GPUs = gpus
-		if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "servers: gpus is 2 in total, and this machine has fewer NVIDIA GPUs: "+name+";") {
+		if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "servers: a server needs 2 GPUs (gpus), and this machine has fewer NVIDIA GPUs: "+name+";") {
 			t.Errorf("%s GPUs: error %v", name, err)
 		}
 		if _, err := os.Stat(filepath.Join(data, "servers")); !os.IsNotExist(err) {

@@ -18,7 +18,7 @@ import (
 //	Catalog    │    Storage ◄─── DIR/rowmill.db or Redis, and their signing keys
 //	   │       │      │     ◄─── DIR/objects or S3
 //	   │       │      │
-//	   │    Engines ──┼──────► inference servers: named, found, simulated, or started by LocalServers
+//	   │    Engines ──┼──────► inference servers: named, found, simulated, or started by Placement
 //	   │       │      │
 //	   │       │      │  Members ◄─► other nodes
 //	   │       │      │      │ list of live nodes; requests between nodes
@@ -48,6 +48,7 @@ type NodeProcess struct {
 	Listeners    *listeners
 	Members      *clusterMembership
 	Pipeline     *jobPipeline
+	Placement    *serverPlacement
 	Discovery    *serverDiscovery
 	Meter        *metricsSampler
 	API          *apiPart
@@ -61,10 +62,11 @@ func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
 	n := newNodeEnv(set, log)
 	base := partBase{nodeEnv: n}
 	m := &NodeProcess{nodeEnv: n, Tracing: &tracingPart{partBase: base}, Storage: &nodeStorage{partBase: base}, Engines: &nodeEngines{partBase: base, GPUs: gpu.NvidiaSMI{}}}
-	m.LocalServers = &localServers{partBase: base, engines: m.Engines}
+	m.LocalServers = &localServers{partBase: base, engines: m.Engines, storage: m.Storage}
 	m.Listeners = &listeners{partBase: base, failed: make(chan error, 2)}
 	m.Members = &clusterMembership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
 	m.Pipeline = &jobPipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
+	m.Placement = &serverPlacement{partBase: base, servers: m.LocalServers, pipeline: m.Pipeline}
 	m.Discovery = &serverDiscovery{partBase: base, engines: m.Engines, pipeline: m.Pipeline}
 	m.Meter = &metricsSampler{partBase: base, read: func(now time.Time) (metricsSample, error) { return readMetrics(now, n.Registry, m.Pipeline.Engines()) }}
 	m.Secrets, m.Certificates = &secretReloader{partBase: base}, &certificateMonitor{base}
@@ -77,7 +79,7 @@ func newNodeProcess(set settings.Settings, log *slog.Logger) *NodeProcess {
 
 // parts returns the parts of the node in the order in which Run starts them.
 func (m *NodeProcess) parts() []nodePart {
-	return []nodePart{m.Tracing, m.Storage, m.LocalServers, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
+	return []nodePart{m.Tracing, m.Storage, m.LocalServers, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Placement, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
 // Run starts the parts of the node and returns when the node answers requests. If a

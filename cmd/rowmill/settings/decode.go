@@ -210,6 +210,9 @@ func (d *decoder) decodeList(node *yaml.Node, into reflect.Value, path string) b
 // decodeMap decodes a mapping whose keys may be any names, such as accounts, and adds its
 // entries to the map.
 func (d *decoder) decodeMap(node *yaml.Node, into reflect.Value, path string) bool {
+	if node.Kind == yaml.SequenceNode && into.Type().Elem().Kind() == reflect.String {
+		node = mapOfNames(node)
+	}
 	if node.Kind != yaml.MappingNode {
 		d.addError(node, "%s must be a mapping of names", path)
 		return false
@@ -224,6 +227,16 @@ func (d *decoder) decodeMap(node *yaml.Node, into reflect.Value, path string) bo
 		}
 	}
 	return true
+}
+
+// mapOfNames returns a mapping that has each name of a list with an empty value.
+func mapOfNames(list *yaml.Node) *yaml.Node {
+	names := *list
+	names.Kind, names.Content = yaml.MappingNode, nil
+	for _, name := range list.Content {
+		names.Content = append(names.Content, name, &yaml.Node{Kind: yaml.ScalarNode, Line: name.Line, Column: name.Column})
+	}
+	return &names
 }
 
 func parseScalar(text string, t reflect.Type) (any, error) {

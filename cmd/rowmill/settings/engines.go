@@ -42,14 +42,40 @@ type Server struct {
 	// Name is the name of the engine, and of the server's files. Default: server-1,
 	// server-2 and so on, by the place in the list.
 	Name string `yaml:"name"`
-	// GPUs is the number of GPUs of this machine that only this server uses. Default: 0,
-	// which leaves CUDA_VISIBLE_DEVICES as it is.
+	// GPUs is the number of GPUs of this machine that only this server uses while it runs. If
+	// the servers need more GPUs than there are, they take turns, by the rows that wait.
+	// Default: 0, which leaves CUDA_VISIBLE_DEVICES as it is.
 	GPUs int `yaml:"gpus" min:"0"`
 	// Ready is the time after a start in which the server must answer. Default: 10m; a
 	// large model takes minutes to load.
 	Ready time.Duration `yaml:"ready" default:"10m" min:"1s"`
-	// Models is like Models of Engine.
+	// Idle is how long the server runs without rows before it stops. Default: 0, which means
+	// that it runs until another server needs its GPUs.
+	Idle time.Duration `yaml:"idle" min:"0s"`
+	// Sleep makes the server sleep in place of stopping: it keeps the weights in the memory of
+	// the machine, and is back in seconds. Only vLLM with --enable-sleep-mode can do this.
+	// Default: false.
+	Sleep bool `yaml:"sleep"`
+	// Models is like Models of Engine, or a list of model IDs of the catalog. Default: the node
+	// starts the server once and asks it.
 	Models map[string]string `yaml:"models"`
+}
+
+// Placement configures how servers that the node starts share its GPUs.
+type Placement struct {
+	// GPUs has the indices of the GPUs that servers use. Default: all NVIDIA GPUs of this
+	// machine. Two nodes on one machine need different GPUs.
+	GPUs []int `yaml:"gpus" min:"0"`
+	// Hold is the shortest time for which a server with rows runs, except when rows of
+	// priority 0 wait for another server. Default: 2m, so that loading does not take most of
+	// the time.
+	Hold time.Duration `yaml:"hold" default:"2m" min:"0s"`
+	// MaxWait is how long rows of a model wait until a server with rows of another model makes
+	// room. Default: 30m; until then the order is chosen so that all rows are done soonest.
+	MaxWait time.Duration `yaml:"max_wait" default:"30m" min:"1s"`
+	// Drain is how long a server that makes room may run the rows that it has. Then these rows
+	// run again. Default: 20s, enough for most answers.
+	Drain time.Duration `yaml:"drain" default:"20s" min:"0s"`
 }
 
 func (s *Server) mainField() *string { return &s.Run }

@@ -69,6 +69,8 @@ type Settings struct {
 	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
 	Servers []Server `yaml:"servers"` // servers that the node starts, and uses like Engines
 
+	Placement Placement `yaml:"placement"`
+
 	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
 	// of prompts and answers, this node sends to an engine that has no limits of its
 	// own. Default: 0, no limit. They are for servers that cost money or have a quota.
