@@ -219,6 +219,34 @@ func (m *machine) SetStopped(list []StoppedServer) {
 	}
 }
 
+// is calls a function that reads or changes the machine.
+func (m *machine) is(do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	do()
+}
+
+func (m *machine) isAttached(name string) (attached bool) {
+	m.is(func() { attached = m.attached[name] != nil })
+	return attached
+}
+
+func (m *machine) stoppedNames() (names []string) {
+	m.is(func() { names = m.stopped })
+	return names
+}
+
+func (m *machine) started() (starts []string) {
+	m.is(func() { starts = slices.Clone(m.starts) })
+	return starts
+}
+
+// process returns the last process of a server.
+func (m *machine) process(name string) (r *run) {
+	m.is(func() { r = m.runs[name] })
+	return r
+}
+
 // wants sets the demand: MODEL has this many tokens.
 func (m *machine) wants(demand map[string]float64) {
 	m.mu.Lock()
@@ -270,19 +298,19 @@ func TestServersTakeTurns(t *testing.T) {
 		m := newMachine(t, values, "n", 1, serverOf("a"), serverOf("b"))
 		defer m.run()()
 		m.expect(time.Minute, stopped, stopped)
-		if want := []string{"s-a", "s-b"}; !slices.Equal(m.stopped, want) {
-			t.Errorf("jobs know the stopped servers %v, want %v", m.stopped, want)
+		if want := []string{"s-a", "s-b"}; !slices.Equal(m.stoppedNames(), want) {
+			t.Errorf("jobs know the stopped servers %v, want %v", m.stoppedNames(), want)
 		}
 		m.wants(map[string]float64{"a": 1e6, "b": 1e5})
 		m.expect(2*time.Second, stopped, loading)
 		m.expect(loads+2*time.Second, stopped, running)
-		if m.attached["s-b"] == nil || !slices.Equal(m.stopped, []string{"s-a"}) {
-			t.Errorf("attached %v, stopped %v", m.attached, m.stopped)
+		if !m.isAttached("s-b") || !slices.Equal(m.stoppedNames(), []string{"s-a"}) {
+			t.Errorf("stopped %v", m.stoppedNames())
 		}
 		m.wants(map[string]float64{"a": 1e6})
 		m.expect(loads+6*time.Second, running, stopped)
-		if m.attached["s-b"] != nil || len(m.starts) != 2 || m.starts[0] != "s-b[CUDA_VISIBLE_DEVICES=0]" {
-			t.Errorf("attached %v, starts %v", m.attached, m.starts)
+		if m.isAttached("s-b") || len(m.started()) != 2 || m.started()[0] != "s-b[CUDA_VISIBLE_DEVICES=0]" {
+			t.Errorf("starts %v", m.started())
 		}
 		all := must.Get(List(t.Context(), values))(t)
 		if len(all) != 2 || all[0].Node != "n" || all[0].Phase != running || all[0].Load < loads || !slices.Equal(all[0].On, []int{0}) || !slices.Equal(all[0].Models, []string{"a"}) {
@@ -298,7 +326,7 @@ func TestServerDrainsBeforeItStops(t *testing.T) {
 		defer m.run()()
 		m.wants(map[string]float64{"a": 1e6})
 		m.expect(loads+3*time.Second, running, stopped)
-		m.busy["s-a"] = true
+		m.is(func() { m.busy["s-a"] = true })
 		m.wants(map[string]float64{"b": 1e6})
 		m.expect(10*time.Second, stopping, stopped)
 		m.expect(12*time.Second, stopped, loading)
@@ -311,7 +339,7 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		values := newMemory()
 		m := newMachine(t, values, "n", 1, onDemand("a"))
 		defer m.run()()
-		m.fails["s-a"] = true
+		m.is(func() { m.fails["s-a"] = true })
 		m.expect(1500*time.Millisecond, stopped)
 		m.wants(map[string]float64{"a": 1e6})
 		m.expect(loads+time.Second, stopped)
@@ -320,12 +348,10 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := len(m.starts); n < 6 || n > 15 {
+		if n := len(m.started()); n < 6 || n > 15 {
 			t.Errorf("%d starts in ten minutes", n)
 		}
-		m.mu.Lock()
-		m.fails["s-a"] = false
-		m.mu.Unlock()
+		m.is(func() { m.fails["s-a"] = false })
 		m.expect(2*time.Minute, running)
 		if all := must.Get(List(t.Context(), values))(t); all[0].Error != "" {
 			t.Errorf("the record says %+v", all)
@@ -341,13 +367,13 @@ func TestServerThatCrashes(t *testing.T) {
 		defer m.run()()
 		m.wants(map[string]float64{"a": 1e6})
 		m.expect(loads+2*time.Second, running)
-		r := m.runs["s-a"]
+		r := m.process("s-a")
 		if !r.config.MayRestart(true) || r.config.MayRestart(false) {
 			t.Error("a crash must restart the server, and a failed start must not")
 		}
 		r.change(launch.State{Err: errors.New("segmentation fault")})
 		m.expect(0, loading)
-		if m.attached["s-a"] == nil {
+		if !m.isAttached("s-a") {
 			t.Error("the crash has detached the engine")
 		}
 		r.change(launch.State{Answers: true})
@@ -355,11 +381,11 @@ func TestServerThatCrashes(t *testing.T) {
 		r.change(launch.State{Over: true, Err: errors.New("segmentation fault")})
 		m.wants(nil)
 		m.expect(lostAfter-2*time.Second, stopped)
-		if m.attached["s-a"] == nil {
+		if !m.isAttached("s-a") {
 			t.Error("the engine is detached too soon")
 		}
 		m.expect(4*time.Second, stopped)
-		if m.attached["s-a"] != nil {
+		if m.isAttached("s-a") {
 			t.Error("rows still wait for the server")
 		}
 	})
@@ -405,26 +431,22 @@ func TestNodesDecideOnce(t *testing.T) {
 		}
 		time.Sleep(loads + 5*time.Second)
 		synctest.Wait()
-		if len(nodes[0].starts)+len(nodes[1].starts) != 1 {
-			t.Errorf("starts on the nodes: %v and %v", nodes[0].starts, nodes[1].starts)
+		if len(nodes[0].started())+len(nodes[1].started()) != 1 {
+			t.Errorf("starts on the nodes: %v and %v", nodes[0].started(), nodes[1].started())
 		}
 		lost := 0 // the node with the server
-		if len(nodes[1].starts) == 1 {
+		if len(nodes[1].started()) == 1 {
 			lost = 1
 		}
 		second := nodes[1-lost]
 		stops[lost]()
 		defer stops[1-lost]()
-		second.mu.Lock()
-		second.live = []string{second.name}
-		second.mu.Unlock()
+		second.is(func() { second.live = []string{second.name} })
 		second.expect(loads+5*time.Second, running, stopped)
 		if all := must.Get(List(t.Context(), values))(t); len(all) != 2 || all[0].Node != second.name {
 			t.Errorf("the record has the lost node: %+v", all)
 		}
-		second.mu.Lock()
-		second.live = nil
-		second.mu.Unlock()
+		second.is(func() { second.live = nil })
 		second.wants(map[string]float64{"b": 1e6})
 		second.expect(10*time.Minute, running, stopped)
 	})
@@ -467,11 +489,11 @@ func TestSleepMode(t *testing.T) {
 		}
 	}
 	act(placement.Start)
-	m.runs["s-a"].change(launch.State{Answers: true})
+	m.process("s-a").change(launch.State{Answers: true})
 	see(running)
 	act(placement.Sleep)
 	see(sleeping)
-	if len(s.on) != 1 || s.run == nil || m.runs["s-a"].config.MayRestart(true) {
+	if len(s.on) != 1 || s.run == nil || m.process("s-a").config.MayRestart(true) {
 		t.Error("the sleeping server has lost its process, or would start again")
 	}
 	act(placement.Wake)
@@ -480,13 +502,13 @@ func TestSleepMode(t *testing.T) {
 	act(placement.Sleep)
 	see(stopped)
 	act(placement.Start)
-	m.runs["s-a"].change(launch.State{Answers: true})
+	m.process("s-a").change(launch.State{Answers: true})
 	see(running)
 	act(placement.Sleep)
 	see(stopped)
 	broken = "/wake_up"
 	act(placement.Start)
-	m.runs["s-a"].change(launch.State{Answers: true})
+	m.process("s-a").change(launch.State{Answers: true})
 	see(running)
 	act(placement.Sleep)
 	see(sleeping)
@@ -510,8 +532,8 @@ func TestModes(t *testing.T) {
 		m.expect(loads+6*time.Second, stopped, running)
 		must.Succeed(t, SetMode(t.Context(), values, "n", "s-b", placement.Off))
 		m.expect(time.Minute, stopped, stopped)
-		if len(m.stopped) > 0 {
-			t.Errorf("jobs wait for %v, which must not run", m.stopped)
+		if len(m.stoppedNames()) > 0 {
+			t.Errorf("jobs wait for %v, which must not run", m.stoppedNames())
 		}
 		if err := SetMode(t.Context(), values, "n", "s-c", placement.Off); !errors.Is(err, rowmill.ErrNotFound) {
 			t.Errorf("no such server: %v", err)
