@@ -135,6 +135,9 @@ func New(cfg Config) *Fleet {
 // Run decides about the servers again and again until ctx ends. It leaves the servers
 // running; call Stop afterwards.
 func (f *Fleet) Run(ctx context.Context) {
+	if err := launch.EndOrphans(ctx, f.cfg.Folder); err != nil { // they would use the GPUs
+		f.cfg.Logger.Error("servers that an earlier node has left may still run", "err", err)
+	}
 	ticker := time.NewTicker(decideInterval)
 	defer ticker.Stop()
 	for {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -157,4 +158,19 @@ func exitCode(err error) int {
 		return signalled + int(status.Signal())
 	}
 	return exit.ExitCode()
+}
+
+// EndOrphans ends the servers that earlier nodes have left in a folder (see Config.Folder). A
+// server whose guard still runs ends by itself; EndOrphans waits for it. It returns early if
+// ctx ends.
+func EndOrphans(ctx context.Context, folder string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "*.pid"))
+	for _, path := range files {
+		file, failure := lockPIDFile(path, ctx.Done())
+		if file != nil {
+			failure = errors.Join(killOrphan(file), file.Close())
+		}
+		err = errors.Join(err, failure)
+	}
+	return err
 }

@@ -219,6 +219,23 @@ func TestGuardIsKilled(t *testing.T) {
 	}
 }
 
+// EndOrphans ends the server that a killed guard left, and waits for a server whose guard lives.
+func TestEndOrphans(t *testing.T) {
+	f := newFixture(t)
+	s := f.start("sleep 1000 & echo $! >> child; echo $$ >> leader; echo $PPID > guard; wait")
+	leader, child := f.pid("leader"), f.pid("child")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if must.Succeed(t, EndOrphans(ctx, f.folder)); !runs(leader) {
+		t.Fatal("a server with a guard was ended")
+	}
+	must.Succeed(t, syscall.Kill(f.pid("guard"), syscall.SIGKILL))
+	must.Succeed(t, EndOrphans(t.Context(), f.folder))
+	f.waitForEnd(leader, child)
+	s.Stop(t.Context())
+	must.Succeed(t, EndOrphans(t.Context(), t.TempDir()))
+}
+
 // The file names a process that has ended, and its number now has another process.
 func TestForeignProcessIsNotEnded(t *testing.T) {
 	f := newFixture(t)
