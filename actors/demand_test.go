@@ -25,7 +25,7 @@ func TestJobWaitsForServerThatCanStart(t *testing.T) {
 		lost := b.submit(rowmill.Spec{Model: rowmill.Model{ID: "embedder", Kind: rowmill.KindEmbedding, Dimension: 2}, Priority: 1, Inline: numbered(3)})
 		waits := b.submit(rowmill.Spec{Priority: 1, Inline: numbered(250)})
 		b.await(waits, func(r store.Record) bool {
-			return r.Job.Message == "Waiting for an engine that serves writer. gpu starts when its turn on the GPUs comes."
+			return r.Job.Message == "Waiting for an engine that serves writer. gpu starts when its turn comes."
 		})
 		demand := b.system.Nodes()[0].Demand
 		if len(demand) != 2 || demand[1].Model != "writer" || demand[1].Tokens < 250 || demand[1].Since.IsZero() || demand[1].Urgent {

@@ -48,7 +48,7 @@ func (v engineView) unusableReason(spec *rowmill.Spec) string {
 	case !has:
 		return ""
 	case v.startable:
-		return fmt.Sprintf("%s starts when its turn on the GPUs comes.", v.name)
+		return fmt.Sprintf("%s starts when its turn comes.", v.name)
 	case v.up && why != "":
 		return fmt.Sprintf("%s takes no rows now: %s.", v.name, why)
 	case !v.up && v.err != nil:

@@ -42,6 +42,9 @@ type ServerConfig struct {
 	Idle    time.Duration                 // an idle server stops after this time; 0: never
 	Sleep   bool                          // the server has vLLM's sleep mode
 	Open    func() (engine.Engine, error) // returns a new adapter for the server
+
+	// Adapters has the paths of LoRA adapters, by the name of the model that each makes.
+	Adapters map[string]string
 }
 
 // An EngineState is the state of a server in the pipeline.
@@ -195,6 +198,7 @@ func (f *Fleet) decide(ctx context.Context) error {
 	defer f.mu.Unlock()
 	for _, s := range f.servers {
 		s.observe(now)
+		s.loadAdapters(ctx, demand, now)
 		s.mode = shared.Modes[modeKey(f.cfg.Node, s.set.Name)]
 	}
 	f.tellStopped()
@@ -221,12 +225,16 @@ func (f *Fleet) decide(ctx context.Context) error {
 	return nil
 }
 
-// tellStopped tells the pipeline which servers can start, if the list has changed.
+// tellStopped tells the pipeline which servers and adapters can start, if the list has changed.
 func (f *Fleet) tellStopped() {
 	var list []StoppedServer
 	for _, s := range f.servers {
-		if s.attached == nil && s.phase != placement.Running && s.mode != placement.Off && len(s.facts.Models) > 0 {
-			list = append(list, StoppedServer{Name: s.set.Name, Info: s.facts.info()})
+		switch {
+		case s.mode == placement.Off:
+		case s.attached != nil:
+			list = append(list, s.unloadedAdapters()...)
+		case len(s.served()) > 0:
+			list = append(list, StoppedServer{Name: s.set.Name, Info: s.info()})
 		}
 	}
 	same := func(a, b StoppedServer) bool { return a.Name == b.Name && a.Info.EqualIgnoringVersion(b.Info) }
@@ -257,6 +265,9 @@ func (f *Fleet) environ(s ServerConfig, gpus []int) []string {
 	}
 	if s.Sleep { // vLLM accepts the requests to sleep and to wake only in this mode
 		environ = append(environ, "VLLM_SERVER_DEV_MODE=1")
+	}
+	if len(s.Adapters) > 0 {
+		environ = append(environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True")
 	}
 	return environ
 }

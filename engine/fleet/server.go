@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type server struct {
 	plan      launch.RestartPlan
 	retryAt   time.Time // the server does not start before
 	mode      placement.Mode
+	adapters  map[string]time.Time // by adapter: time of the last attempt to load it into this process
 }
 
 func newServer(f *Fleet, set ServerConfig, now time.Time) *server {
@@ -88,7 +90,7 @@ func (s *server) observeProcess(now time.Time) {
 
 // begin begins the phase Running.
 func (s *server) begin(now time.Time) {
-	s.err, s.plan, s.idleSince, s.pace = nil, launch.RestartPlan{}, now, pace{}
+	s.err, s.plan, s.idleSince, s.pace, s.adapters = nil, launch.RestartPlan{}, now, pace{}, map[string]time.Time{}
 	s.enter(placement.Running, now)
 	s.saveFacts()
 	if s.attached != nil { // the server has crashed, and its rows wait
@@ -192,7 +194,7 @@ func (s *server) goToSleep(ctx context.Context, wanted bool) error {
 	if !wanted {
 		return errNoSleep
 	}
-	err := s.post(ctx, "/sleep?level=1")
+	err := s.post(ctx, "/sleep?level=1", nil)
 	if err != nil {
 		s.fleet.cfg.Logger.Warn("the server does not sleep, and is ended", "server", s.set.Name, "err", err)
 	}
@@ -201,7 +203,7 @@ func (s *server) goToSleep(ctx context.Context, wanted bool) error {
 
 // wakeUp wakes a sleeping server. A server that does not wake up is ended.
 func (s *server) wakeUp(ctx context.Context) {
-	err := s.post(ctx, "/wake_up")
+	err := s.post(ctx, "/wake_up", nil)
 	s.fleet.mu.Lock()
 	run := s.run
 	if err == nil && s.phase == placement.Loading && run != nil {
@@ -217,22 +219,23 @@ func (s *server) wakeUp(ctx context.Context) {
 	run.Stop(context.WithoutCancel(ctx)) // observeProcess then sees its end
 }
 
-// post sends a request of vLLM's sleep mode.
-func (s *server) post(ctx context.Context, path string) error {
+// post sends a request of vLLM's sleep mode, or of its adapters with a JSON body.
+func (s *server) post(ctx context.Context, path string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, sleepTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.set.URL+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.set.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20))
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 300))
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: HTTP %d; vLLM needs --enable-sleep-mode", path, answer.StatusCode)
+		return fmt.Errorf("%s: HTTP %d %s; vLLM needs --enable-sleep-mode to sleep, and --enable-lora for adapters", path, answer.StatusCode, said)
 	}
 	return nil
 }
@@ -251,7 +254,7 @@ func (s *server) probe(ctx context.Context) error {
 // describe returns the entry of the server in the record.
 func (s *server) describe() serverEntry {
 	e := serverEntry{
-		Name: s.set.Name, Served: s.facts.Models, GPUs: s.set.GPUs, Phase: s.phase, Since: s.since, On: slices.Clone(s.on),
+		Name: s.set.Name, Served: s.served(), GPUs: s.set.GPUs, Phase: s.phase, Since: s.since, On: slices.Clone(s.on),
 		Load: s.facts.Load, Rate: s.facts.Rate, Always: s.always, Idle: s.set.Idle.Seconds(), RetryAt: s.retryAt,
 	}
 	if s.set.Sleep {

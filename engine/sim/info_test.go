@@ -252,6 +252,20 @@ func TestQueueLimit(t *testing.T) {
 	eventually(t, "the server works again", func() bool { return c.must("POST", chatPath, body("plain", "x")).status == 200 })
 }
 
+// A loaded adapter is a model with a parent.
+func TestAdapters(t *testing.T) {
+	t.Parallel()
+	c := start(t, Config{})
+	c.refused(chatPath, body("sql", "x"), 404)
+	c.refused("/v1/load_lora_adapter", `{"lora_name":"sql"}`, 400)
+	c.must("POST", "/v1/load_lora_adapter", `{"lora_name":"sql","lora_path":"/adapters/sql"}`)
+	c.refused("/v1/load_lora_adapter", `{"lora_name":"sql","lora_path":"/adapters/sql"}`, 400)
+	c.complete(body("sql", "x"))
+	if list := string(c.must("GET", "/v1/models", "").body); !strings.Contains(list, `"id":"sql"`) || !strings.Contains(list, `"parent":"plain"`) {
+		t.Errorf("models: %s", list)
+	}
+}
+
 // A sleeping server answers probes, and refuses rows until it wakes up.
 func TestSleepMode(t *testing.T) {
 	t.Parallel()

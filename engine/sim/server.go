@@ -29,6 +29,7 @@ type Server struct {
 	gpu      *BatchingEngine // the pace, if Config.GPU is set; otherwise nil
 	models   map[string]*servedModel
 	names    []string // keys of models, in the order of the configuration
+	adapters sync.Map // *servedModel of each loaded adapter, by name
 	schemas  schemaCache
 	faults   faultInjector
 	requests *requestLog
@@ -50,6 +51,7 @@ type Server struct {
 // servedModel describes a model that the server serves under one name.
 type servedModel struct {
 	id        string // ID of the model in the catalog
+	base      string // for an adapter (LoRA): the name of the base model
 	context   int    // tokens
 	embeds    bool
 	thinks    bool // reasons unless the request forbids it
@@ -137,6 +139,9 @@ func (s *Server) addModel(m rowmill.Model, c Config) (contextTokens int) {
 func (s *Server) findModel(name string) (*servedModel, error) {
 	if m, ok := s.models[name]; ok {
 		return m, nil
+	}
+	if m, ok := s.adapters.Load(name); ok {
+		return m.(*servedModel), nil
 	}
 	return nil, &apiError{
 		status: http.StatusNotFound, kind: "NotFoundError", param: "model",
@@ -234,37 +239,26 @@ type route struct {
 
 // endpoints has the routes of the server, by URL path.
 var endpoints = map[string][]route{
-	"/v1/chat/completions": {{http.MethodPost, (*Server).serveChat, false}},
-	"/v1/completions":      {{http.MethodPost, adapterHandler(completionsAPI{}), false}},
-	"/v1/responses":        {{http.MethodPost, adapterHandler(responsesAPI{}), false}},
-	"/v1/messages":         {{http.MethodPost, adapterHandler(messagesAPI{}), false}},
-	"/v1/embeddings":       {{http.MethodPost, (*Server).serveEmbeddings, false}},
-	"/tokenize":            {{http.MethodPost, (*Server).serveTokenize, false}},
-	"/v1/models":           {{http.MethodGet, (*Server).listModels, false}},
-	"/health":              {{http.MethodGet, constantHandler(map[string]any{"status": "ok", "simulated": true}), false}},
-	"/version":             {{http.MethodGet, constantHandler(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
-	"/metrics":             {{http.MethodGet, (*Server).serveMetrics, false}},
-	"/sleep":               {{http.MethodPost, sleepHandler(true), true}},
-	"/wake_up":             {{http.MethodPost, sleepHandler(false), true}},
-	"/is_sleeping":         {{http.MethodGet, (*Server).isSleeping, false}},
-	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
+	"/v1/chat/completions":  {{http.MethodPost, (*Server).serveChat, false}},
+	"/v1/completions":       {{http.MethodPost, adapterHandler(completionsAPI{}), false}},
+	"/v1/responses":         {{http.MethodPost, adapterHandler(responsesAPI{}), false}},
+	"/v1/messages":          {{http.MethodPost, adapterHandler(messagesAPI{}), false}},
+	"/v1/embeddings":        {{http.MethodPost, (*Server).serveEmbeddings, false}},
+	"/tokenize":             {{http.MethodPost, (*Server).serveTokenize, false}},
+	"/v1/models":            {{http.MethodGet, (*Server).listModels, false}},
+	"/health":               {{http.MethodGet, constantHandler(map[string]any{"status": "ok", "simulated": true}), false}},
+	"/version":              {{http.MethodGet, constantHandler(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
+	"/metrics":              {{http.MethodGet, (*Server).serveMetrics, false}},
+	"/v1/load_lora_adapter": {{http.MethodPost, (*Server).loadAdapter, false}},
+	"/sleep":                {{http.MethodPost, sleepHandler(true), true}},
+	"/wake_up":              {{http.MethodPost, sleepHandler(false), true}},
+	"/is_sleeping":          {{http.MethodGet, (*Server).isSleeping, false}},
+	"/sim/faults":           {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
 }
 
 // constantHandler returns a handler that sends the same value as JSON to every request.
 func constantHandler(value any) func(*Server, *httpExchange) {
 	return func(s *Server, x *httpExchange) { s.replyJSON(x, value) }
-}
-
-// sleepHandler returns the handler of vLLM's sleep mode. A sleeping server runs no rows.
-func sleepHandler(asleep bool) func(*Server, *httpExchange) {
-	return func(s *Server, x *httpExchange) {
-		s.asleep.Store(asleep)
-		s.replyOK(x, typeJSON, nil)
-	}
-}
-
-func (s *Server) isSleeping(x *httpExchange) {
-	s.replyJSON(x, map[string]any{"is_sleeping": s.asleep.Load(), "simulated": true})
 }
 
 // serve answers one request.

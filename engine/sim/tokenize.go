@@ -78,6 +78,7 @@ func (s *Server) listModels(x *httpExchange) {
 		Created     int64        `json:"created"`
 		OwnedBy     string       `json:"owned_by"`
 		Root        string       `json:"root"`
+		Parent      string       `json:"parent,omitempty"`
 		MaxModelLen int          `json:"max_model_len"`
 		Simulated   bool         `json:"simulated"`
 		Kind        rowmill.Kind `json:"kind"`
@@ -89,10 +90,14 @@ func (s *Server) listModels(x *httpExchange) {
 		Simulated bool    `json:"simulated"`
 		Slots     int     `json:"slots,omitempty"` // requests that run at once
 	}{Object: "list", Simulated: true, Slots: s.pace.Load().Slots}
-	for _, name := range s.names {
-		m := s.models[name]
-		list.Data = append(list.Data, entry{name, "model", s.created.Unix(), ServerName, m.id, m.context, true, m.kind(), m.dimension})
+	add := func(names []string, models map[string]*servedModel) {
+		for _, name := range names {
+			m := models[name]
+			list.Data = append(list.Data, entry{name, "model", s.created.Unix(), ServerName, m.id, m.base, m.context, true, m.kind(), m.dimension})
+		}
 	}
+	add(s.names, s.models)
+	add(s.loadedAdapters())
 	s.replyJSON(x, list)
 }
 

@@ -59,6 +59,10 @@ type Server struct {
 	// Models is like Models of Engine, or a list of model IDs of the catalog. Default: the node
 	// starts the server once and asks it.
 	Models map[string]string `yaml:"models"`
+	// Adapters has the paths of LoRA adapters, by the name of the model that each makes. The
+	// node loads an adapter into the server when rows need it. The command of vLLM needs
+	// --enable-lora. Default: none.
+	Adapters map[string]string `yaml:"adapters"`
 }
 
 // Placement configures how servers that the node starts share its GPUs.
