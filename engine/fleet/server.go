@@ -50,7 +50,7 @@ func (s *server) observe(now time.Time) {
 	if s.run != nil && s.phase != placement.Stopping {
 		s.observeProcess(now)
 	}
-	if s.phase == placement.Stopped && now.Sub(s.since) >= lostAfter {
+	if s.phase == placement.Stopped && s.attached != nil && now.Sub(s.since) >= lostAfter {
 		s.detach()
 	}
 	state, known := s.fleet.cfg.Pipeline.Engine(s.set.Name)
@@ -148,7 +148,7 @@ func (s *server) execute(ctx context.Context, a placement.Action, now time.Time)
 		s.enter(placement.Loading, now)
 		s.fleet.tasks.Go(func() { s.wakeUp(ctx) })
 	case placement.Sleep, placement.Stop:
-		log.Info("the server makes room", "do", string(a.Do))
+		log.Info("no rows need the server, or other servers need its GPUs", "do", string(a.Do))
 		run, closed, asleep := s.run, s.detach(), s.asleep
 		s.enter(placement.Stopping, now)
 		s.fleet.tasks.Go(func() { s.makeRoom(ctx, run, closed, a.Do == placement.Sleep && !asleep) })
@@ -169,7 +169,7 @@ func (s *server) makeRoom(ctx context.Context, run process, closed <-chan struct
 	case <-closed:
 	case <-ctx.Done():
 	case <-time.After(s.fleet.cfg.Drain):
-		s.fleet.cfg.Logger.Warn("the server makes room, although it has rows in flight; the rows run again", "server", s.set.Name, "waited", s.fleet.cfg.Drain.String())
+		s.fleet.cfg.Logger.Warn("the server has rows in flight and stops in spite of that; the rows run again", "server", s.set.Name, "waited", s.fleet.cfg.Drain.String())
 	}
 	phase := placement.Sleeping
 	if err := s.goToSleep(ctx, sleep); err != nil {
