@@ -108,8 +108,9 @@ func (c SourceConfig) credentials(b *Bucket) *credentials.Credentials {
 }
 
 // List returns the objects with keys that begin with prefix, if match returns true. prefix may end
-// within a name. List stops when it has found more than most.
-func (s *Source) List(ctx context.Context, prefix string, match func(key string) bool, most int) ([]blob.ObjectInfo, error) {
+// within a name. After each object, List calls more with all objects so far, which more must not keep. If
+// more returns false, List ends with these objects. After a failed call, List begins again.
+func (s *Source) List(ctx context.Context, prefix string, match func(key string) bool, more func(found []blob.ObjectInfo) bool) ([]blob.ObjectInfo, error) {
 	b, err := s.connect(ctx)
 	if err != nil {
 		return nil, s.report(ctx, "connect", err)
@@ -122,10 +123,10 @@ func (s *Source) List(ctx context.Context, prefix string, match func(key string)
 				return nil, o.Err
 			}
 			info := b.describe(o)
-			if fs.ValidPath(info.Key) && match(info.Key) { // some tools write objects for folders, with a slash at the end
-				found = append(found, info)
+			if !fs.ValidPath(info.Key) || !match(info.Key) { // some tools write objects for folders, with a slash at the end
+				continue
 			}
-			if len(found) > most {
+			if found = append(found, info); !more(found) {
 				break
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -54,9 +55,9 @@ func (f *Folder) openRoot(file string) (root *os.Root, prefix, rest string, err 
 }
 
 // List returns the regular files with paths that begin with prefix and match. It follows no link to a
-// folder, except in prefix. A matching link that leads out of the place is an error. It stops when
-// it has found more than most.
-func (f *Folder) List(ctx context.Context, prefix string, match func(path string) bool, most int) (files []blob.ObjectInfo, err error) {
+// folder, except in prefix. A matching link that leads out of the place is an error. It finds the files in
+// the order of their paths.
+func (f *Folder) List(ctx context.Context, prefix string, match func(path string) bool, more func(found []blob.ObjectInfo) bool) (files []blob.ObjectInfo, err error) {
 	root, allowed, rest, err := f.openRoot(prefix)
 	if err != nil {
 		return nil, err
@@ -66,18 +67,17 @@ func (f *Folder) List(ctx context.Context, prefix string, match func(path string
 	if strings.HasSuffix(rest, "/") {
 		start = strings.TrimSuffix(rest, "/")
 	}
-	err = fs.WalkDir(root.FS(), start, func(name string, entry fs.DirEntry, err error) error {
-		if name == start && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return err
-		}
+	if info, err := fs.Stat(root.FS(), start); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	err = walk(root.FS(), start, func(name string, entry fs.DirEntry) error {
 		file := allowed + name
-		if entry.IsDir() && name != start && !strings.HasPrefix(file+"/", prefix) && !strings.HasPrefix(prefix, file+"/") {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case entry.IsDir() && !strings.HasPrefix(file+"/", prefix) && !strings.HasPrefix(prefix, file+"/"):
 			return fs.SkipDir
-		}
-		if entry.IsDir() || !strings.HasPrefix(file, prefix) || !match(file) {
+		case entry.IsDir() || !strings.HasPrefix(file, prefix) || !match(file):
 			return nil
 		}
 		info, err := root.Stat(filepath.FromSlash(name)) // follows links within the root
@@ -87,12 +87,46 @@ func (f *Folder) List(ctx context.Context, prefix string, match func(path string
 		case !info.Mode().IsRegular():
 			return nil
 		}
-		if files = append(files, describe(file, info)); len(files) > most {
+		if files = append(files, describe(file, info)); !more(files) {
 			return fs.SkipAll
 		}
 		return nil
 	})
+	if errors.Is(err, fs.SkipAll) {
+		err = nil
+	}
 	return files, hidePath(err)
+}
+
+// walk calls visit for everything below a folder. The order is the order of the paths, in which a folder has
+// a slash at its end: a-b comes before a/c. If visit returns fs.SkipDir for a folder, walk leaves the folder
+// out. Any other error ends walk.
+func walk(files fs.FS, folder string, visit func(name string, entry fs.DirEntry) error) error {
+	entries, err := fs.ReadDir(files, folder)
+	if err != nil {
+		return err
+	}
+	inPath := func(entry fs.DirEntry) string {
+		if entry.IsDir() {
+			return entry.Name() + "/"
+		}
+		return entry.Name()
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(inPath(a), inPath(b)) })
+	for _, entry := range entries {
+		name := path.Join(folder, entry.Name())
+		err := visit(name, entry)
+		switch {
+		case errors.Is(err, fs.SkipDir):
+			continue
+		case err == nil && entry.IsDir():
+			err = walk(files, name, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // describe returns the version of a file. The time and the size tell versions apart.

@@ -23,12 +23,19 @@ import (
 // about 20 MB of memory, and a listing from S3 takes about 10 seconds.
 const MaxFiles = 100_000
 
+// FirstFiles is the number of files that a job may read while the other files are listed. A page of a
+// listing from S3 has 1,000 names and takes about 100 ms. A page has this many files even if every
+// second name does not match. Many small files have enough rows for some shards.
+const FirstFiles = 512
+
 // A Place holds files that other programs write: a bucket or a folder. Its methods are safe for
 // concurrent use. Paths have slashes, and no elements that are empty, "." or "..".
 type Place interface {
-	// List returns the files with paths that begin with prefix, if match returns true, in any
-	// order. It stops when it has found more than most.
-	List(ctx context.Context, prefix string, match func(path string) bool, most int) ([]blob.ObjectInfo, error)
+	// List returns the files with paths that begin with prefix, if match returns true. Most places
+	// find them in the order of the paths. After each file, List calls more with all files so far,
+	// which more must not keep. If more returns false, List ends with these files. A place that
+	// begins again after an error calls more with the first file again.
+	List(ctx context.Context, prefix string, match func(path string) bool, more func(found []blob.ObjectInfo) bool) ([]blob.ObjectInfo, error)
 	// Open opens a file that List returned. If the file has changed since, Open or a later read
 	// returns blob.ErrLost or rowmill.ErrNotFound.
 	Open(ctx context.Context, file blob.ObjectInfo) (blob.Object, error)
@@ -149,26 +156,52 @@ func (f *Files) Title(file File) string { return f.source.Name + ":" + file.Path
 
 // List returns the matching files that are not empty, sorted by path. It returns a failure if
 // there are none.
-func (f *Files) List(ctx context.Context) ([]File, error) {
-	infos, err := f.source.Place.List(ctx, f.pattern.literal, f.pattern.matches, MaxFiles)
+func (f *Files) List(ctx context.Context) ([]File, error) { return f.ListEarly(ctx, nil, nil) }
+
+// ListEarly is List for a reader that reads the first files while the others are listed. When
+// FirstFiles files are found, ListEarly calls begun once with these files, if they are sorted. The
+// returned list begins with these versions of the files, even if the files have changed meanwhile.
+// first has the files of an earlier call of begun; then this call has no begun.
+func (f *Files) ListEarly(ctx context.Context, first []File, begun func(first []File)) ([]File, error) {
+	infos, err := f.source.Place.List(ctx, f.pattern.literal, f.pattern.matches, func(found []blob.ObjectInfo) bool {
+		if begun != nil && len(found) == FirstFiles && slices.IsSortedFunc(found, compareKeys) {
+			if first = withContent(found); len(first) > 0 {
+				begun(first)
+				begun = nil
+			}
+		}
+		return len(found) <= MaxFiles
+	})
 	switch {
 	case len(infos) > MaxFiles:
 		return nil, rowmill.Failf(rowmill.CodeDownloadFailed, "More than %d files match %s. Use a narrower pattern, or several jobs.", MaxFiles, f)
 	case err != nil:
 		return nil, f.failure(ctx, err, "The files of %s cannot be listed.", f)
 	}
+	slices.SortFunc(infos, compareKeys)
+	others := slices.DeleteFunc(withContent(infos), func(file File) bool {
+		_, found := slices.BinarySearchFunc(first, file.Path, func(f File, path string) int { return strings.Compare(f.Path, path) })
+		return found
+	})
+	files := append(slices.Clip(first), others...)
+	if len(files) == 0 {
+		return nil, rowmill.Failf(rowmill.CodeDownloadFailed,
+			"No file with content matches %s. To read all files of a folder, end the pattern with /**. A wildcard matches no name that begins with . or _.", f)
+	}
+	return files, nil
+}
+
+func compareKeys(a, b blob.ObjectInfo) int { return strings.Compare(a.Key, b.Key) }
+
+// withContent returns the files that are not empty.
+func withContent(infos []blob.ObjectInfo) []File {
 	files := make([]File, 0, len(infos))
 	for _, info := range infos {
 		if info.Size > 0 {
 			files = append(files, File{Path: info.Key, Size: info.Size, ETag: info.ETag})
 		}
 	}
-	if len(files) == 0 {
-		return nil, rowmill.Failf(rowmill.CodeDownloadFailed,
-			"No file with content matches %s. To read all files of a folder, end the pattern with /**. A wildcard matches no name that begins with . or _.", f)
-	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return files, nil
+	return files
 }
 
 // Open opens a file that List returned. Its errors, and the errors of reading the object, are

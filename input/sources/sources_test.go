@@ -196,13 +196,71 @@ func testList(t *testing.T, l lake) {
 		fails(t, err, "No file with content matches lake:"+pattern)
 	}
 	all := func(string) bool { return true }
-	if found, err := l.List(t.Context(), "reviews/", all, 2); err != nil || len(found) != 3 {
+	if found, err := l.List(t.Context(), "reviews/", all, func(found []blob.ObjectInfo) bool { return len(found) <= 2 }); err != nil || len(found) != 3 {
 		t.Errorf("a list of more than 2 files: %v, %v", found, err)
+	}
+	for _, file := range []string{"order/a/x", "order/a-b/x", "order/a0", "order/a.x"} {
+		l.put(t, file, "x")
+	}
+	var seen []string
+	must.Get(l.List(t.Context(), "order/", all, func(found []blob.ObjectInfo) bool { seen = append(seen, found[len(found)-1].Key); return true }))(t)
+	if want := []string{"order/a-b/x", "order/a.x", "order/a/x", "order/a0"}; !slices.Equal(seen, want) {
+		t.Errorf("found %q, want %q: the order of the paths", seen, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := find(t, l, "reviews/**").List(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
+	}
+}
+
+// listedPlace lists these files.
+type listedPlace struct {
+	sources.Place
+	files []blob.ObjectInfo
+}
+
+func (p *listedPlace) List(_ context.Context, _ string, _ func(string) bool, more func([]blob.ObjectInfo) bool) (found []blob.ObjectInfo, err error) {
+	for _, file := range p.files {
+		if found = append(found, file); !more(found) {
+			break
+		}
+	}
+	return found, nil
+}
+
+// TestListEarly reads the first files before the others are listed, unless the place does not sort.
+func TestListEarly(t *testing.T) {
+	t.Parallel()
+	p := &listedPlace{}
+	for n := range sources.FirstFiles + 10 {
+		p.files = append(p.files, blob.ObjectInfo{Key: fmt.Sprintf("%05d", n), Size: int64(n % 2), ETag: "old"})
+	}
+	f := find(t, p, "*")
+	var first []sources.File
+	calls := 0
+	begun := func(files []sources.File) { first = files; calls++ }
+	list := must.Get(f.ListEarly(t.Context(), nil, begun))(t)
+	if calls != 1 || len(first) != sources.FirstFiles/2 || len(list) != len(first)+5 || !slices.Equal(list[:len(first)], first) {
+		t.Errorf("%d calls, %d first files of %d", calls, len(first), len(list))
+	}
+
+	// The second listing has other versions, and a file before the first one.
+	for i := range p.files {
+		p.files[i].ETag = "new"
+	}
+	p.files[0] = blob.ObjectInfo{Key: "00000", Size: 1, ETag: "new"}
+	again := must.Get(f.ListEarly(t.Context(), first, nil))(t)
+	if n := len(first); !slices.Equal(again[:n], first) || again[n].Path != "00000" || len(again) != len(list)+1 || again[n+1].ETag != "new" {
+		t.Errorf("the first files are not kept: %v", again[n-1:n+2])
+	}
+
+	p.files = p.files[:sources.FirstFiles-1]
+	must.Get(f.ListEarly(t.Context(), nil, begun))(t)
+	p.files = append(p.files, blob.ObjectInfo{Key: "0", Size: 1}, blob.ObjectInfo{Key: "zz", Size: 1})
+	list = must.Get(f.ListEarly(t.Context(), nil, begun))(t)
+	if calls != 1 || list[0].Path != "0" || !slices.IsSortedFunc(list, func(a, b sources.File) int { return cmp.Compare(a.Path, b.Path) }) {
+		t.Errorf("%d calls for few files, and for files without order: %v", calls-1, list[:2])
 	}
 }
 
