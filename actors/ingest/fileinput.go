@@ -10,7 +10,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/sources"
 	"github.com/rowmill/rowmill/internal/panics"
@@ -26,50 +25,11 @@ const (
 	bytesAhead = 16 << 20
 )
 
-// listFiles returns the files that a job reads from a source. source is the record of this job, or
-// of the job that this job continues. The files are listed once: their list is stored, and all
-// later owners of the job, and jobs that continue it, read the same versions.
-func (g *ingester) listFiles(ctx context.Context, source store.Record) (*sources.Files, []sources.File, error) {
-	files, err := g.Sources.Find(source.Spec.Account, source.Spec.Source)
-	if err != nil {
-		failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The source of %s cannot be read any more. Ask the operator to check the setting sources of all nodes, then resume the job.", source.Spec.Source)
-		failure.AdditionalContext = err.Error()
-		return nil, nil, failure
-	}
-	id, key := g.rec.Job.ID, layout.FileListKey(g.rec.Job.ID)
-	list, err := sources.ReadList(ctx, g.Bucket, key)
-	if errors.Is(err, rowmill.ErrNotFound) && source.Job.ID != id {
-		if err = g.copyFileList(ctx, source.Job.ID); err == nil {
-			list, err = sources.ReadList(ctx, g.Bucket, key)
-		}
-	}
-	if errors.Is(err, rowmill.ErrNotFound) {
-		if list, err = files.List(ctx); err == nil {
-			err = sources.WriteList(ctx, g.Bucket, key, list)
-		}
-	}
-	return files, list, err
-}
-
-// copyFileList copies the list of files of a job that this job continues.
-func (g *ingester) copyFileList(ctx context.Context, from string) error {
-	return g.Bucket.Copy(ctx, layout.FileListKey(from), layout.FileListKey(g.rec.Job.ID))
-}
-
-// writeFileRows adds the number of rows of each file to the list of files. A job with a sink writes a
-// file for each of them, and later jobs find the rows of files that they need not read again.
-func (g *ingester) writeFileRows(ctx context.Context) error {
-	if g.files == nil {
-		return nil
-	}
-	return sources.WriteList(ctx, g.Bucket, layout.FileListKey(g.rec.Job.ID), g.files.list)
-}
-
 // fileRows is the input.Reader of the files of a source, one after the other.
 type fileRows struct {
 	files  *sources.Files
 	known  []*knownJob    // jobs with the rows of some of the files
-	list   []sources.File // gets the number of rows of each file when the file is read
+	read   []sources.File // the files so far, with the number of their rows
 	limits input.Limits
 	types  rowmill.IDType // type of the IDs of all files
 	idName string         // name of the ID column
@@ -125,50 +85,72 @@ func (f *openFile) setRest(rest func(wait func()) error) {
 // openFiles returns a reader of the files of a source. The first file with content decides the type of
 // the IDs and, if the client named no column, the name of the column.
 func (g *ingester) openFiles(ctx context.Context, source store.Record) (input.Reader, error) {
-	files, list, err := g.listFiles(ctx, source)
+	files, list, err := g.listFiles(ctx, source, g.Ready != nil)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := g.options(&source.Spec)
-	if err != nil {
-		return nil, err
-	}
-	known, jobs, err := g.findKnownFiles(ctx, &source.Spec, list)
-	r := &fileRows{files: files, known: jobs, list: list, limits: opts.Limits, idName: opts.IDColumn, rest: func(wait func()) error { wait(); return nil }}
-	if err != nil {
+	r := &fileRows{files: files, rest: func(wait func()) error { wait(); return nil }}
+	if err := g.beginFiles(ctx, &source.Spec, r, list); err != nil {
+		list.close()
 		r.closeKnown()
 		return nil, err
+	}
+	g.files = r
+	return r, nil
+}
+
+// beginFiles opens the first file with content, and makes the queue of the files after it.
+func (g *ingester) beginFiles(ctx context.Context, source *rowmill.Spec, r *fileRows, list *fileList) error {
+	opts, err := g.options(source)
+	if err != nil {
+		return err
+	}
+	r.limits, r.idName = opts.Limits, opts.IDColumn
+	known, jobs, err := g.findKnownFiles(ctx, source, list.files)
+	r.known = jobs
+	if err != nil {
+		return err
 	}
 	open := func(ctx context.Context, file sources.File) (*openFile, error) {
 		if of, is := known[file.Path]; is {
 			return &openFile{Reader: &knownRows{knownFile: of}, file: file}, nil
 		}
-		return openRows(ctx, files, file, opts)
+		return openRows(ctx, r.files, file, opts)
 	}
-	first := 0
-	for ; first < len(list); first++ {
-		file, err := open(ctx, list[first])
-		if err != nil {
-			r.closeKnown()
-			return nil, err
+	g.size = list.size()
+	for r.current == nil {
+		next, err := list.next()
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if file.Reader == nil {
-			file.close()
+		if err != nil {
+			return err
+		}
+		file, err := open(ctx, next)
+		if err != nil {
+			return err
+		}
+		if !r.begin(file) {
 			continue
 		}
-		r.current, r.types = file, file.IDType()
+		r.types = file.IDType()
 		if opts.Column == "" && opts.Fields == nil {
 			opts.Column = input.ChosenColumn(file.Reader) // no file is known then
 		}
-		break
 	}
-	g.size = 0
-	for _, file := range list {
-		g.size += file.Size
+	r.queue = newFileQueue(ctx, list, open, (*openFile).close)
+	return nil
+}
+
+// begin makes a file the current file. If the file has no content, begin closes it and returns false.
+func (r *fileRows) begin(file *openFile) bool {
+	if file.Reader == nil {
+		file.close()
+		r.read = append(r.read, file.file)
+		return false
 	}
-	r.queue = newFileQueue(ctx, list[min(first+1, len(list)):], open, (*openFile).close)
-	g.files = r
-	return r, nil
+	r.current = file
+	return true
 }
 
 // openRows opens the rows of one file. opts are the options for all files.
@@ -248,8 +230,8 @@ func (r *fileRows) Next(row *rowmill.Row) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			r.current.close()
-			at, _ := findFile(r.list, r.current.file.Path)
-			r.list[at].Rows = r.rows - r.before
+			r.current.file.Rows = r.rows - r.before
+			r.read = append(r.read, r.current.file)
 			r.current, r.before = nil, r.rows
 			continue
 		case err != nil:
@@ -275,11 +257,9 @@ func (r *fileRows) nextFile() error {
 		if err != nil {
 			return err
 		}
-		if file.Reader == nil {
-			file.close()
+		if !r.begin(file) {
 			continue
 		}
-		r.current = file
 		file.setRest(r.rest)
 		if types := file.IDType(); types != r.types {
 			return rowmill.Failf(rowmill.CodeInvalidInputFile, "The id column %q of the file %s has another type than in the files before. Write it with one type in all files.", r.idName, r.files.Title(file.file))
@@ -329,7 +309,7 @@ type fileQueue[T any] struct {
 	cancel    context.CancelFunc
 	open      func(ctx context.Context, file sources.File) (T, error)
 	closeFile func(T)
-	files     []sources.File   // files that are not opened yet
+	list      *fileList        // files that are not opened yet
 	waiting   []chan opened[T] // the next files in order, open or being opened
 	sizes     []int64          // sizes of the files in waiting, in bytes
 	bytes     int64            // sum of sizes
@@ -341,34 +321,52 @@ type opened[T any] struct {
 	err  error
 }
 
-// newFileQueue returns a queue of files. open opens a file; several calls run at the same time. The
-// caller must call close.
-func newFileQueue[T any](ctx context.Context, files []sources.File, open func(ctx context.Context, file sources.File) (T, error), closeFile func(T)) *fileQueue[T] {
-	q := &fileQueue[T]{open: open, closeFile: closeFile, files: files}
+// newFileQueue returns a queue of the files that list has not returned yet. open opens a file; several
+// calls run at the same time. The caller must call close, which closes list, too.
+func newFileQueue[T any](ctx context.Context, list *fileList, open func(ctx context.Context, file sources.File) (T, error), closeFile func(T)) *fileQueue[T] {
+	q := &fileQueue[T]{open: open, closeFile: closeFile, list: list}
 	q.ctx, q.cancel = context.WithCancel(ctx)
 	q.fill()
 	return q
 }
 
-// fill begins to open the next files.
+// fill begins to open the next files that are listed.
 func (q *fileQueue[T]) fill() {
-	for len(q.files) > 0 && (len(q.waiting) == 0 || len(q.waiting) < filesAhead && q.bytes+q.files[0].Size <= bytesAhead) {
-		next, result := q.files[0], make(chan opened[T], 1)
-		q.files, q.waiting, q.sizes = q.files[1:], append(q.waiting, result), append(q.sizes, next.Size)
-		q.bytes += next.Size
-		go func() {
-			var file T
-			err := panics.Catch(func() (err error) {
+	for {
+		size, listed := q.list.nextSize()
+		if !listed || len(q.waiting) > 0 && (len(q.waiting) >= filesAhead || q.bytes+size > bytesAhead) {
+			return
+		}
+		q.openNext()
+	}
+}
+
+// openNext begins to open the next file, and waits until that file is listed. After the last file it
+// does nothing.
+func (q *fileQueue[T]) openNext() {
+	next, err := q.list.next()
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	result := make(chan opened[T], 1)
+	q.waiting, q.sizes, q.bytes = append(q.waiting, result), append(q.sizes, next.Size), q.bytes+next.Size
+	go func() {
+		var file T
+		if err == nil { // the file is listed
+			err = panics.Catch(func() (err error) {
 				file, err = q.open(q.ctx, next)
 				return err
 			})
-			result <- opened[T]{file, err}
-		}()
-	}
+		}
+		result <- opened[T]{file, err}
+	}()
 }
 
 // next returns the next file. After the last file it returns io.EOF. The caller closes the file.
 func (q *fileQueue[T]) next() (file T, err error) {
+	if len(q.waiting) == 0 {
+		q.openNext()
+	}
 	if len(q.waiting) == 0 {
 		return file, io.EOF
 	}
@@ -379,9 +377,10 @@ func (q *fileQueue[T]) next() (file T, err error) {
 	return result.file, result.err
 }
 
-// close stops the queue and closes the files that next has not returned.
+// close stops the queue and the listing, and closes the files that next has not returned.
 func (q *fileQueue[T]) close() {
 	q.cancel()
+	q.list.close()
 	for _, waiting := range q.waiting {
 		if result := <-waiting; result.err == nil {
 			q.closeFile(result.file)

@@ -36,6 +36,7 @@ type lakeRig struct {
 	most   int                     // largest number of files that were open at the same time
 	before func(path string) error // called before a file is opened; nil for nothing
 	read   func()                  // called before a read; nil for nothing
+	listed func(files int) error   // called after each listed file with their number; nil for nothing
 }
 
 func setupLake(t *testing.T) *lakeRig {
@@ -63,6 +64,18 @@ func (p *countedPlace) Open(ctx context.Context, file blob.ObjectInfo) (blob.Obj
 		p.rig.count(1)
 	}
 	return &countedObject{o, p.rig}, err
+}
+
+func (p *countedPlace) List(ctx context.Context, prefix string, match func(path string) bool, more func(found []blob.ObjectInfo) bool) ([]blob.ObjectInfo, error) {
+	var failed error
+	all, err := p.Place.List(ctx, prefix, match, func(found []blob.ObjectInfo) bool {
+		wants := more(found)
+		if p.rig.listed != nil {
+			failed = p.rig.listed(len(found))
+		}
+		return wants && failed == nil
+	})
+	return all, errors.Join(err, failed)
 }
 
 type countedObject struct {
@@ -328,6 +341,84 @@ func TestFiles_RowsRunEarly(t *testing.T) {
 	rec, fence := r.job(t, rowmill.Spec{Source: "lake:x/*"})
 	if m := r.runs(t, rec, fence); m.Rows != 6*filesAhead {
 		t.Errorf("read %d rows", m.Rows)
+	}
+	r.closed(t)
+}
+
+// TestFiles_RowsRunBeforeAllAreListed wants the first rows to run while the other files are listed, but no
+// earlier than the list of the first files is stored.
+func TestFiles_RowsRunBeforeAllAreListed(t *testing.T) {
+	t.Parallel()
+	r := setupLake(t)
+	var want []string
+	for n := range sources.FirstFiles + 2 {
+		content := fmt.Sprintf("%d\n", n)
+		if n == 0 || n == sources.FirstFiles {
+			content = "\n" // no rows
+		} else {
+			want = append(want, content[:len(content)-1])
+		}
+		r.file(t, fmt.Sprintf("x/%05d.txt", n), content)
+	}
+	r.ShardRows = 100
+	rec, fence := r.job(t, rowmill.Spec{Source: "lake:x/*"})
+	ready := make(chan struct{})
+	var once sync.Once
+	r.Ready = func(e EarlyShards) {
+		once.Do(func() {
+			if !r.has(t, layout.FirstFilesKey(rec.Job.ID)) || r.has(t, layout.FileListKey(rec.Job.ID)) {
+				t.Error("the first rows are ready without a list of the first files, or after the list of all files")
+			}
+			close(ready)
+		})
+	}
+	r.listed = func(files int) error {
+		if files > sources.FirstFiles {
+			<-ready // if no rows are ready before all files are listed, the test hangs
+		}
+		return nil
+	}
+	if got := r.texts(t, rec, r.runs(t, rec, fence)); !slices.Equal(got, want) {
+		t.Errorf("read %d rows, want %d in the order of the files", len(got), len(want))
+	}
+	list := must.Get(sources.ReadList(t.Context(), r.Bucket, layout.FileListKey(rec.Job.ID)))(t)
+	if n := len(list); n != sources.FirstFiles+2 || list[0].Rows != 0 || list[1].Rows != 1 || list[n-1].Rows != 1 {
+		t.Errorf("the stored list has %d files: %v", n, list)
+	}
+	r.closed(t)
+}
+
+// TestFiles_ListingFailsAfterTheFirstRows loses the place while rows of the first files run. The next
+// attempt reads the same first files, although others have been written meanwhile.
+func TestFiles_ListingFailsAfterTheFirstRows(t *testing.T) {
+	t.Parallel()
+	r := setupLake(t)
+	var want []string
+	for n := range sources.FirstFiles + 1 {
+		want = append(want, fmt.Sprint(n))
+		r.file(t, fmt.Sprintf("x/%05d.txt", n), want[n]+"\n")
+	}
+	rec, fence := r.job(t, rowmill.Spec{Source: "lake:x/*"})
+	r.ShardRows = 100
+	ready := make(chan struct{})
+	var once sync.Once
+	r.Ready = func(EarlyShards) { once.Do(func() { close(ready) }) }
+	r.listed = func(files int) error {
+		if files > sources.FirstFiles {
+			<-ready
+			return errDied
+		}
+		return nil
+	}
+	_, err := r.run(t, rec, fence)
+	fails(t, err, rowmill.CodeDownloadFailed, "The files of lake:x/* cannot be listed")
+	r.closed(t)
+
+	r.listed, r.Ready = nil, nil // a later owner
+	r.file(t, "x/00000-new.txt", "new\n")
+	want = slices.Insert(want, sources.FirstFiles, "new")
+	if got := r.texts(t, rec, r.runs(t, rec, fence)); !slices.Equal(got, want) {
+		t.Errorf("read %d rows, want %d, the first files first", len(got), len(want))
 	}
 	r.closed(t)
 }

@@ -54,7 +54,7 @@ func (f *keptFile) close() {
 // openKeptOfFiles opens the kept columns of the files of a source. It first opens all files to find
 // the types of the columns. So a file with other columns is found before rows are written.
 func (g *ingester) openKeptOfFiles(ctx context.Context, source store.Record) (keptReader, error) {
-	files, list, err := g.listFiles(ctx, source)
+	files, list, err := g.listFiles(ctx, source, false)
 	if err != nil {
 		return keptReader{}, err
 	}
@@ -64,7 +64,7 @@ func (g *ingester) openKeptOfFiles(ctx context.Context, source store.Record) (ke
 	}
 	names := g.spec.KeptColumns()
 	queue := func() *fileQueue[*keptFile] {
-		return newFileQueue(ctx, list, func(ctx context.Context, file sources.File) (*keptFile, error) {
+		return newFileQueue(ctx, &fileList{files: list.files}, func(ctx context.Context, file sources.File) (*keptFile, error) {
 			return openKeptFile(ctx, files, file, opts, names)
 		}, (*keptFile).close)
 	}

@@ -4,6 +4,7 @@
 //	jobs/<id>/input/raw                                 the downloaded input (a text is compressed with gzip), if it is not split during the download; removed when the shards exist
 //	jobs/<id>/input/rows.jsonl                          inline rows, spooled
 //	jobs/<id>/files.jsonl.gz                            the files of a source that the job reads, with their versions; later jobs that reuse rows read it
+//	jobs/<id>/input/files-first.jsonl.gz                the first of these files, which the job reads while the others are listed
 //	jobs/<id>/input/shard-000017                        rows, see package shard
 //	jobs/<id>/input/manifest.json                       the list of shards; written when all shards are complete
 //	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
@@ -175,6 +176,10 @@ func SpooledRowsKey(job string) string { return InputPrefix(job) + "rows.jsonl" 
 
 // FileListKey returns the key of the list of files that a job reads from a source.
 func FileListKey(job string) string { return JobPrefix(job) + "files.jsonl.gz" }
+
+// FirstFilesKey returns the key of the list of the first files that a job reads from a source. The
+// object does not exist if the job read no file before all files were listed.
+func FirstFilesKey(job string) string { return InputPrefix(job) + "files-first.jsonl.gz" }
 
 // ManifestKey returns the key of the list of a job's shards.
 func ManifestKey(job string) string { return InputPrefix(job) + "manifest.json" }
