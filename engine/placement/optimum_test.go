@@ -29,6 +29,7 @@ type optimum struct {
 	jobs   []rigid
 	best   float64
 	budget int
+	drains float64              // longest drains on all GPUs
 	seen   map[uint64][]partial // by set
 }
 
@@ -39,6 +40,14 @@ func solve(jobs []rigid, known float64, budget int) (float64, bool) {
 	slices.SortStableFunc(o.jobs, func(a, b rigid) int {
 		return cmp.Compare(float64(b.gpus)*b.run, float64(a.gpus)*a.run)
 	})
+	var drains []float64
+	for _, job := range jobs {
+		drains = append(drains, slices.Repeat([]float64{job.free - job.run}, job.gpus)...)
+	}
+	slices.Sort(drains)
+	for _, drain := range drains[max(len(drains)-gpusOfOptimum, 0):] {
+		o.drains += drain
+	}
 	done := o.bound(partial{}) >= known || o.branch(partial{})
 	return o.best, done
 }
@@ -112,25 +121,15 @@ func (o *optimum) dominated(p partial) bool {
 // bound returns a lower bound of the makespan of all schedules that begin with p: all jobs
 // need their GPU time, except the drains at the end, and each job needs its own time.
 func (o *optimum) bound(p partial) float64 {
-	area, bound := 0.0, 0.0
+	area, bound := -o.drains, 0.0
 	for _, f := range p.free {
 		area += f
 	}
-	var drains [64]float64
-	n := 0
 	for j, job := range o.jobs {
-		for range job.gpus {
-			drains[n] = job.free - job.run
-			n++
-		}
 		if p.set&(1<<j) == 0 {
 			bound = max(bound, p.free[job.gpus-1]+job.run)
 			area += float64(job.gpus) * job.free
 		}
-	}
-	slices.Sort(drains[:n])
-	for _, drain := range drains[max(n-gpusOfOptimum, 0):n] {
-		area -= drain
 	}
 	return max(bound, area/gpusOfOptimum)
 }

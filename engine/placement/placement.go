@@ -29,7 +29,7 @@ const (
 // A Server is an inference server of a node, with its present state.
 type Server struct {
 	Name      string        // unique on its node
-	Models    []string      // models that the server runs, as in Demand.Model
+	Models    []string      // models that the server runs, as in Demand.Model; they share its rate equally
 	GPUs      int           // number of GPUs that only this server uses while it is loading, running or stopping; may be 0
 	Phase     Phase         // state of the process
 	Since     time.Time     // begin of the phase

@@ -2,21 +2,19 @@ package placement
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
 
-// An evictor says for how long an active server still keeps its GPUs from a server with
-// precedence; false if it keeps them until it is idle.
-type evictor func(*server) (time.Duration, bool)
-
-// stopForbidden stops servers with mode Off.
-func (c *cluster) stopForbidden() {
-	for _, s := range c.servers {
-		if s.Mode == Off && (s.active() || s.Phase == Sleeping) {
-			s.do = Stop
-		}
-	}
+// A claim is a way to run a server with precedence.
+type claim struct {
+	server *server
+	slots  []int
+	late   time.Duration // time until the owners of all slots may be stopped
+	loss   time.Duration // time that is lost with these owners
+	setup  time.Duration // time from then until the server answers
+	moves  bool          // the server sleeps, and starts elsewhere
 }
 
 // placeOperators places servers with mode On, in the order of their names.
@@ -26,144 +24,49 @@ func (c *cluster) placeOperators() {
 	for _, s := range on {
 		if s.active() {
 			c.take(s.slots)
-			continue
+		} else {
+			c.place([]*server{s}, nil)
 		}
-		c.place([]*server{s}, func(*server) (time.Duration, bool) { return 0, true })
 	}
 }
 
-// placeUrgent places models with urgent rows. They take GPUs of servers without urgent
-// rows at once, and after MaxWait those of all servers.
-func (c *cluster) placeUrgent() {
-	for _, m := range c.oldest() {
-		if !m.Urgent || m.served() {
-			continue
+// placeWaiting places models without a server that have urgent rows or have waited for
+// MaxWait: urgent rows first, then the oldest.
+func (c *cluster) placeWaiting() {
+	models := slices.Clone(c.models)
+	slices.SortStableFunc(models, func(a, b *model) int {
+		if a.Urgent != b.Urgent {
+			return map[bool]int{true: -1, false: 1}[a.Urgent]
 		}
-		c.place(m.servers, func(v *server) (time.Duration, bool) {
-			if v.urgent() {
-				return c.held(v), m.overdue && v.Mode != On
-			}
-			return 0, v.Mode != On
-		})
-	}
-}
-
-// placeOverdue places models without urgent rows that have waited for MaxWait. They take
-// GPUs of servers without urgent rows after Hold.
-func (c *cluster) placeOverdue() {
-	for _, m := range c.oldest() {
-		if m.Urgent || !m.overdue || m.served() {
-			continue
+		return a.Since.Compare(b.Since)
+	})
+	for _, m := range models {
+		if (m.Urgent || m.overdue) && !slices.ContainsFunc(m.servers, (*server).serves) {
+			c.place(m.servers, m)
 		}
-		c.place(m.servers, func(v *server) (time.Duration, bool) {
-			return c.held(v), v.Mode != On && !v.urgent()
-		})
 	}
 }
 
-// oldest returns the models by the time that their rows have waited.
-func (c *cluster) oldest() []*model {
-	return slices.SortedStableFunc(slices.Values(c.models), func(a, b *model) int { return a.Since.Compare(b.Since) })
-}
-
-// held returns the time until Hold of an active server is over.
-func (c *cluster) held(s *server) time.Duration {
-	switch {
-	case s.idle(c.now):
-		return 0
-	case s.Phase == Loading:
-		return s.eta + c.rules.Hold
-	}
-	return max(c.rules.Hold-c.now.Sub(s.Since), 0)
-}
-
-// An option is a way to run a server.
-type option struct {
-	server *server
-	blocks []block
-	setup  time.Duration // from free GPUs until it answers
-	do     Kind          // action once the GPUs are free
-}
-
-// A block is a set of GPUs that become free together.
-type block struct {
-	slots []int
-	owner *server       // nil if the GPUs are free
-	late  time.Duration // time until the owner may be stopped
-	loss  time.Duration // time that is lost with the owner
-}
-
-// ends reports whether the owner of the block ends already.
-func (b block) ends() bool { return b.owner != nil && !b.owner.active() }
-
-// compareBlocks orders blocks by preference.
-func compareBlocks(a, b block) int {
-	rank := func(b block) int {
-		switch {
-		case b.owner == nil:
-			return 0
-		case b.ends():
-			return 1
-		}
-		return 2
-	}
-	return cmp.Or(cmp.Compare(a.late, b.late), cmp.Compare(a.loss, b.loss), cmp.Compare(rank(a), rank(b)))
-}
-
-// compare orders options by preference: first by the time until all GPUs may be freed,
-// then by loss, then by the time until the server answers.
-func (o option) compare(p option) int {
-	sum := func(o option) (total block) {
-		for _, b := range o.blocks {
-			total.late = max(total.late, b.late)
-			total.loss += b.loss
-			if b.owner != nil {
-				total.owner = b.owner
-			}
-		}
-		return total
-	}
-	return cmp.Or(compareBlocks(sum(o), sum(p)), cmp.Compare(o.setup, p.setup))
-}
-
-// place chooses the best option of the candidates and takes the next step: the GPUs are
-// reserved, then their owners stop, then the server starts.
-func (c *cluster) place(candidates []*server, evict evictor) {
-	var options []option
-	for _, s := range candidates {
+// place takes the next step towards the best claim of one of the servers, for a model or
+// for the operator.
+func (c *cluster) place(servers []*server, m *model) {
+	var claims []claim
+	for _, s := range servers {
 		if c.startable(s) {
-			options = append(options, c.options(s, evict)...)
+			claims = append(claims, c.claims(s, m)...)
 		}
 	}
-	if len(options) == 0 {
+	if len(claims) == 0 {
 		return
 	}
-	c.step(slices.MinFunc(options, option.compare))
-}
-
-// step takes the next step towards an option.
-func (c *cluster) step(o option) {
-	s, free, late := o.server, true, time.Duration(0)
-	s.placed, s.slots, s.eta = true, nil, o.setup
-	for _, b := range o.blocks {
-		s.slots = append(s.slots, b.slots...)
-		free = free && b.owner == nil
-		late = max(late, b.late)
-	}
+	best := slices.MinFunc(claims, func(k, l claim) int {
+		return cmp.Or(cmp.Compare(k.late, l.late), cmp.Compare(k.loss, l.loss), cmp.Compare(k.setup, l.setup))
+	})
+	s := best.server
+	s.placed, s.slots, s.eta = true, best.slots, best.late+best.setup
 	c.take(s.slots)
-	if !free {
-		s.eta += late + drain
-	}
-	if late > 0 || s.Phase == Stopping {
-		return
-	}
-	for _, b := range o.blocks {
-		if b.owner != nil && b.owner.active() {
-			b.owner.makeRoom()
-		}
-	}
-	if free || o.do == Stop {
-		s.do = o.do
+	if best.late == 0 {
+		c.begin(s, best.slots, best.moves)
 	}
 }
 
@@ -173,98 +76,112 @@ func (c *cluster) take(slots []int) {
 	}
 }
 
-// options returns the ways to run a server: a sleeping server wakes where it sleeps, or
-// stops and starts elsewhere.
-func (c *cluster) options(s *server, evict evictor) []option {
-	var all []option
-	add := func(blocks []block, size int, setup time.Duration, do Kind) {
-		for _, byShare := range []bool{false, true} {
-			if chosen := choose(blocks, size, byShare); chosen != nil || size == 0 {
-				all = append(all, option{server: s, blocks: chosen, setup: setup, do: do})
-			}
+// claims returns the ways to run a server: a sleeping server wakes where it sleeps, or
+// moves. One owner with many slots may be better than several owners, so each is tried as
+// the first.
+func (c *cluster) claims(s *server, m *model) []claim {
+	var all []claim
+	add := func(k claim, slots []int, size int, first *server) {
+		if c.choose(&k, slots, size, first, m) {
+			all = append(all, k)
 		}
 	}
-	blocks := c.blocks(s.node.first, s.node.last, evict)
-	if s.Phase != Sleeping {
-		add(blocks, s.GPUs, s.Load, Start)
-		return all
+	elsewhere := claim{server: s, setup: c.endsIn(s) + s.Load}
+	if s.Phase == Sleeping {
+		elsewhere.setup, elsewhere.moves = drain+s.Load, true
+		if len(s.slots) == len(s.On) {
+			add(claim{server: s, setup: s.Wake}, s.slots, len(s.On), nil)
+		}
 	}
-	var own []block
-	for _, b := range blocks {
-		b.slots = slices.DeleteFunc(slices.Clone(b.slots), func(i int) bool { return !slices.Contains(s.slots, i) })
-		own = append(own, b)
-	}
-	own = slices.DeleteFunc(own, func(b block) bool { return len(b.slots) == 0 })
-	add(own, len(s.On), s.Wake, Wake)
-	add(blocks, s.GPUs, drain+s.Load, Stop)
-	return all
-}
-
-// blocks returns the GPUs from first to last that a server with precedence may get.
-func (c *cluster) blocks(first, last int, evict evictor) []block {
-	var all []block
-	index := map[*server]int{}
-	for i := first; i < last; i++ {
-		owner := c.slots[i].owner
-		if c.slots[i].taken {
-			continue
-		}
-		if at, known := index[owner]; known && owner != nil {
-			all[at].slots = append(all[at].slots, i)
-			continue
-		}
-		b, ok := block{slots: []int{i}, owner: owner}, true
-		if owner != nil && owner.active() {
-			if b.late, ok = evict(owner); owner.idle(c.now) {
-				b.late, ok = 0, owner.Mode != On || ok
-			}
-			b.loss = c.loss(owner)
-		}
-		if ok {
-			index[owner] = len(all)
-			all = append(all, b)
-		}
+	slots := s.node.slots
+	add(elsewhere, slots, s.GPUs, nil)
+	for _, i := range slots {
+		add(elsewhere, slots, s.GPUs, c.slots[i].owner)
 	}
 	return all
 }
 
-// loss returns the time that is lost when an active server makes room.
-func (c *cluster) loss(s *server) time.Duration {
+// choose adds the best of the slots to the claim; false if there are too few.
+func (c *cluster) choose(k *claim, slots []int, size int, first *server, m *model) bool {
+	prices := map[int]price{}
+	for _, i := range slots {
+		if p, ok := c.price(c.slots[i], m); ok {
+			if p.owner == first {
+				p.order = -1
+			}
+			prices[i] = p
+		}
+	}
+	if len(prices) < size {
+		return false
+	}
+	k.slots = slices.SortedFunc(maps.Keys(prices), func(i, j int) int {
+		a, b := prices[i], prices[j]
+		return cmp.Or(cmp.Compare(a.late, b.late), cmp.Compare(a.order, b.order), cmp.Compare(i, j))
+	})[:size]
+	owners := map[*server]bool{}
+	for _, i := range k.slots {
+		p := prices[i]
+		if k.late = max(k.late, p.late); p.owner != nil && !owners[p.owner] {
+			owners[p.owner] = true
+			k.loss += p.loss
+		}
+	}
+	if len(owners) > 0 {
+		k.setup += drain
+	}
+	return true
+}
+
+// A price is the disadvantage of a slot.
+type price struct {
+	owner *server
+	late  time.Duration // time until the owner may be stopped
+	loss  time.Duration // time that is lost with the owner
+	order float64       // slots of owners that end are before those with the least loss per slot
+}
+
+// price returns the price of a slot for a model; false if it is not available.
+func (c *cluster) price(s slot, m *model) (price, bool) {
+	p, ok := price{owner: s.owner}, true
+	if s.owner != nil && s.owner.active() {
+		p.loss = c.loss(s.owner)
+		p.order = 1 + p.loss.Seconds()/float64(len(s.owner.slots))
+		p.late, ok = c.yields(s.owner, m)
+	}
+	return p, ok && !s.taken
+}
+
+// yields returns for how long an active server keeps its GPUs from a model, or from an
+// operator if m is nil; false if it keeps them until it is idle.
+func (c *cluster) yields(s *server, m *model) (time.Duration, bool) {
 	switch {
-	case s.idle(c.now):
+	case m == nil, c.idle(s), m.Urgent && !s.urgent():
+		return 0, true
+	case s.urgent() && !(m.Urgent && m.overdue):
+		return 0, false
+	case s.Phase == Loading:
+		return s.eta + c.rules.Hold, true
+	}
+	return max(c.rules.Hold-c.now.Sub(s.Since), 0), true
+}
+
+// loss returns the time that is lost when an active server makes room: it loads again. The
+// loss is smaller for one of several servers of a model.
+func (c *cluster) loss(s *server) time.Duration {
+	lost := s.Load
+	switch {
+	case c.idle(s):
 		return 0
 	case s.Phase == Loading:
-		return s.Load - s.eta
+		lost = s.Load - s.eta
 	case s.Wake > 0:
-		return s.Wake
+		lost = s.Wake
 	}
-	return s.Load
-}
-
-// choose returns blocks with at least size GPUs, cut to size; nil if there are too few.
-// It prefers a small loss of each block, or of each GPU.
-func choose(blocks []block, size int, perGPU bool) []block {
-	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int {
-		if perGPU {
-			a.loss /= time.Duration(len(a.slots))
-			b.loss /= time.Duration(len(b.slots))
-		}
-		return compareBlocks(a, b)
-	})
-	total, n := 0, 0
-	for ; n < len(sorted) && total < size; n++ {
-		total += len(sorted[n].slots)
+	most := time.Duration(0)
+	for _, m := range s.models {
+		active := slices.DeleteFunc(slices.Clone(m.servers), func(o *server) bool { return !o.active() })
+		most = max(most, lost/time.Duration(len(active)))
 	}
-	if total < size || size == 0 {
-		return nil
-	}
-	sorted = sorted[:n]
-	for i := n - 1; i >= 0; i-- { // a large block may make small ones unnecessary
-		if rest := total - len(sorted[i].slots); rest >= size {
-			sorted, total = slices.Delete(sorted, i, i+1), rest
-		}
-	}
-	last := &sorted[len(sorted)-1]
-	last.slots = last.slots[:len(last.slots)-(total-size)]
-	return sorted
+	return most
 }

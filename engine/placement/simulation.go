@@ -1,254 +1,234 @@
 package placement
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
 
-// A simulation is the state of a plan at one time of its future.
+// A simulation is the rest of the work at one time. All times are in seconds from now. The
+// rows of a model are divided among its servers in proportion to their rates.
 type simulation struct {
-	plan  *plan
-	time  float64
-	left  []float64 // by model: tokens that are not done
-	rate  []float64 // by model: sum of the rates of its servers that answer
-	all   []float64 // by model: rate, with servers that load
-	debt  []float64 // by model: tokens that loading servers would have done until they answer
-	free  []float64 // by slot
-	state []state   // by task
-	ready []float64 // by task
-	slots [][]int   // by task
-	began []bool    // by task: it is part of the first step
-	moved []bool    // by task: it slept, and starts elsewhere
-	score score
+	c        *cluster
+	time     float64
+	tasks    []task    // servers whose models have rows, by node and name
+	left     []float64 // by model: tokens that are not done
+	free     []float64 // by slot: time when it becomes free; +Inf if that is not known yet
+	flows    []flow    // by model
+	makespan float64   // time when the last model is done
+	sum      float64   // of the times when models are done
+	starts   bool      // it starts tasks at once, or after a drain
 }
 
-// A state of a task.
-type state byte
+// A task is a server in a simulation.
+type task struct {
+	server      *server
+	models      []int
+	rate        float64 // tokens per second, for each of its models
+	setup, wake float64 // time until it answers after a start, and after a wake
+	state       state
+	ready       float64 // earliest start while it waits; then the time when it answers
+	slots       []int
+	first       bool // it belongs to the first step
+	moves       bool // it sleeps, and starts elsewhere
+}
+
+type state int
 
 const (
 	waits state = iota
-	runs
+	runs        // or loads
 	ended
 )
 
-func newSimulation(p *plan) simulation {
-	n, m := len(p.tasks), len(p.tokens)
-	return simulation{
-		plan: p, left: make([]float64, m), rate: make([]float64, m), all: make([]float64, m), debt: make([]float64, m),
-		free:  make([]float64, len(p.free)),
-		state: make([]state, n), ready: make([]float64, n), slots: make([][]int, n), began: make([]bool, n), moved: make([]bool, n),
-	}
+// A flow is the speed of a model.
+type flow struct {
+	rate float64 // tokens per second of the servers that answer
+	all  float64 // rate, with servers that load
+	debt float64 // tokens that loading servers do not do until they answer
 }
 
-func (s *simulation) reset() {
-	s.time, s.score = 0, score{}
-	copy(s.left, s.plan.tokens)
-	copy(s.free, s.plan.free)
-	for i := range s.plan.tasks {
-		t := &s.plan.tasks[i]
-		s.state[i], s.ready[i], s.slots[i], s.began[i], s.moved[i] = waits, t.ready, s.slots[i][:0], false, false
-		if !t.waits {
-			s.state[i] = runs
-			s.slots[i] = append(s.slots[i], t.server.slots...)
+func (c *cluster) newSimulation() simulation {
+	s := simulation{c: c}
+	for _, m := range c.models {
+		s.left = append(s.left, m.Tokens)
+	}
+	for _, slot := range c.slots {
+		free := 0.0
+		switch owner := slot.owner; {
+		case slot.taken, owner != nil && owner.active() && !c.idle(owner):
+			free = math.Inf(1)
+		case owner != nil && owner.active():
+			free = drain.Seconds()
+		case owner != nil:
+			free = c.endsIn(owner).Seconds()
 		}
+		s.free = append(s.free, free)
 	}
-	s.sumRates()
+	for _, o := range c.servers {
+		if len(o.models) == 0 || o.Mode == Off || o.active() && c.idle(o) {
+			continue
+		}
+		t := task{server: o, rate: 1, setup: o.Load.Seconds(), wake: o.Wake.Seconds()}
+		if o.Rate > 0 {
+			t.rate = o.Rate / float64(len(o.models))
+		}
+		for _, m := range o.models {
+			t.models = append(t.models, m.index)
+		}
+		if t.ready = max(c.endsIn(o), o.RetryAt.Sub(c.now)).Seconds(); o.serves() {
+			t.state, t.ready, t.slots = runs, o.eta.Seconds(), o.slots
+		}
+		s.tasks = append(s.tasks, t)
+	}
+	return s
 }
 
-// run simulates the schedule of an order of the waiting tasks.
-func (p *plan) run(order []int) score {
-	s := &p.sim
-	s.reset()
+// run simulates the waiting tasks in an order: whenever slots are free, the first tasks
+// that fit start. It ends at once if no task fits now.
+func (s simulation) run(order []int) simulation {
+	s.tasks, s.left, s.free = slices.Clone(s.tasks), slices.Clone(s.left), slices.Clone(s.free)
+	s.flows = make([]flow, len(s.left))
 	for {
-		s.start(order)
+		s.sumFlows()
+		for _, i := range order {
+			if t := &s.tasks[i]; t.state == waits && s.needed(t) && s.fit(t) {
+				t.state, t.first = runs, s.time == 0
+				s.starts = s.starts || t.first
+				for _, slot := range t.slots {
+					s.free[slot] = math.Inf(1)
+				}
+				s.addFlow(t)
+			}
+		}
 		next := s.next()
-		if math.IsInf(next, 1) {
-			return s.score
+		if math.IsInf(next, 1) || !s.starts {
+			return s
 		}
 		s.advance(next)
 	}
 }
 
-// sumRates sums the rates of the servers of each model.
-func (s *simulation) sumRates() {
-	clear(s.rate)
-	clear(s.all)
-	clear(s.debt)
-	for i := range s.plan.tasks {
-		if s.state[i] == runs {
-			s.addRate(i)
+func (s *simulation) sumFlows() {
+	clear(s.flows)
+	for i := range s.tasks {
+		if s.tasks[i].state == runs {
+			s.addFlow(&s.tasks[i])
 		}
 	}
 }
 
-func (s *simulation) addRate(i int) {
-	t, n := &s.plan.tasks[i], 0
+func (s *simulation) addFlow(t *task) {
 	for _, m := range t.models {
-		if s.left[m] > 0 {
-			n++
-		}
-	}
-	for _, m := range t.models {
-		if s.left[m] == 0 {
-			continue
-		}
-		share := t.rate / float64(n)
-		s.all[m] += share
-		if wait := s.ready[i] - s.time; wait > 0 {
-			s.debt[m] += share * wait
+		f := &s.flows[m]
+		f.all += t.rate
+		if t.ready > s.time {
+			f.debt += t.rate * (t.ready - s.time)
 		} else {
-			s.rate[m] += share
+			f.rate += t.rate
 		}
 	}
 }
 
-// start starts the waiting tasks that fit, in their order.
-func (s *simulation) start(order []int) {
-	for _, i := range order {
-		t := &s.plan.tasks[i]
-		if s.state[i] != waits || t.ready > s.time+drain.Seconds() || !s.needed(i) || !s.fit(i) {
-			continue
-		}
-		s.state[i], s.began[i] = runs, s.time == 0
-		for _, slot := range s.slots[i] {
-			s.free[slot] = math.Inf(1)
-		}
-		s.addRate(i)
-	}
-}
-
-// needed reports whether a model of the task has no server, or whether another server
+// needed reports whether a model of the task has no server, or whether one more server
 // saves the model more time than its start needs.
-func (s *simulation) needed(i int) bool {
-	t := &s.plan.tasks[i]
+func (s *simulation) needed(t *task) bool {
 	setup := t.setup
-	if t.wakes {
+	if t.server.Phase == Sleeping {
 		setup = t.wake
 	}
-	for _, m := range t.models {
-		if s.left[m] == 0 {
-			continue
-		}
-		if s.all[m] == 0 {
-			return true
-		}
-		rate, work := t.rate/float64(len(t.models)), s.left[m]+s.debt[m]
-		if !s.plan.enough[m] && work/s.all[m]-(work+rate*setup)/(s.all[m]+rate) > setup {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.models, func(m int) bool {
+		f, work := s.flows[m], s.left[m]+s.flows[m].debt
+		saves := work/f.all - (work+t.rate*setup)/(f.all+t.rate)
+		return s.left[m] > 0 && (f.all == 0 || saves > setup && !s.c.models[m].enough)
+	})
 }
 
-// fit looks for GPUs that are free now or after a drain, and sets the slots of the task
-// and the time from which it answers.
-func (s *simulation) fit(i int) bool {
-	t := &s.plan.tasks[i]
-	limit := s.time + drain.Seconds()
-	if t.wakes {
-		begin := max(s.time, t.ready)
-		for _, slot := range t.server.slots {
-			begin = max(begin, s.free[slot])
-		}
-		if begin <= limit {
-			s.slots[i], s.ready[i] = append(s.slots[i][:0], t.server.slots...), begin+t.wake
-			return true
-		}
+// fit gives the task slots that are free now or after a drain; false if there are too few.
+// A sleeping server moves if its own slots are in use for longer.
+func (s *simulation) fit(t *task) bool {
+	begin, limit := max(s.time, t.ready), s.time+drain.Seconds()
+	if begin > limit {
+		return false
 	}
-	chosen := s.slots[i][:0]
-	begin := max(s.time, t.ready)
-	for range t.server.GPUs {
-		best := -1
-		for slot := t.server.node.first; slot < t.server.node.last; slot++ {
-			if s.free[slot] > limit || slices.Contains(chosen, slot) {
-				continue
-			}
-			if best < 0 || s.better(slot, best) {
-				best = slot
+	sleeps, setup := t.server.Phase == Sleeping, t.setup
+	later := func(i int) bool { return s.free[i] > limit }
+	if sleeps && !slices.ContainsFunc(t.server.slots, later) {
+		t.slots, setup = t.server.slots, t.wake
+	} else {
+		n := 0
+		for _, i := range t.server.node.slots {
+			if !later(i) {
+				n++
 			}
 		}
-		if best < 0 {
+		if n < t.server.GPUs {
 			return false
 		}
-		chosen = append(chosen, best)
-		begin = max(begin, s.free[best])
+		free := slices.DeleteFunc(slices.Clone(t.server.node.slots), later)
+		slices.SortStableFunc(free, func(a, b int) int {
+			return cmp.Or(cmp.Compare(max(s.free[a], s.time), max(s.free[b], s.time)), cmp.Compare(s.c.slots[a].sleepers, s.c.slots[b].sleepers))
+		})
+		if t.slots, t.moves = free[:t.server.GPUs], sleeps; sleeps {
+			setup += drain.Seconds()
+		}
 	}
-	s.slots[i], s.ready[i] = chosen, begin+t.setup
-	if t.wakes {
-		s.moved[i] = true
-		s.ready[i] += drain.Seconds()
+	for _, i := range t.slots {
+		begin = max(begin, s.free[i])
 	}
+	t.ready = begin + setup
 	return true
 }
 
-// better reports whether slot a is a better choice than b.
-func (s *simulation) better(a, b int) bool {
-	if fa, fb := max(s.free[a], s.time), max(s.free[b], s.time); fa != fb {
-		return fa < fb
-	}
-	return s.plan.c.slots[a].sleepers < s.plan.c.slots[b].sleepers
-}
-
-// next returns the time of the next change; +Inf if all work that has servers is done.
+// next returns the time of the next change; +Inf if all work that servers can do is done.
 func (s *simulation) next() float64 {
 	next := math.Inf(1)
-	for m, left := range s.left {
-		if left > 0 && s.rate[m] > 0 {
-			next = min(next, s.time+left/s.rate[m])
+	at := func(time float64) {
+		if time > s.time {
+			next = min(next, time)
 		}
 	}
-	later := func(at float64) {
-		if at > s.time {
-			next = min(next, at)
+	for m, f := range s.flows {
+		if s.left[m] > 0 && f.rate > 0 {
+			next = min(next, s.time+s.left[m]/f.rate)
 		}
 	}
-	for i := range s.plan.tasks {
-		switch s.state[i] {
+	for _, t := range s.tasks {
+		switch t.state {
 		case waits:
-			later(s.ready[i] - drain.Seconds())
+			at(t.ready - drain.Seconds())
 		case runs:
-			later(s.ready[i])
+			at(t.ready)
 		}
 	}
-	for _, at := range s.free {
-		later(at - drain.Seconds())
+	for _, free := range s.free {
+		at(free - drain.Seconds())
 	}
 	return next
 }
 
-// advance moves the time forward, and ends the models and tasks without work.
+// advance moves the time forward, and ends models and tasks without work.
 func (s *simulation) advance(to float64) {
-	done := false
-	for m, left := range s.left {
-		if left == 0 || s.rate[m] == 0 {
+	for m, f := range s.flows {
+		if s.left[m] == 0 || f.rate == 0 {
 			continue
 		}
-		s.left[m] -= (to - s.time) * s.rate[m]
-		if s.left[m] <= 1e-9*s.plan.tokens[m] {
-			s.left[m], done = 0, true
-			s.score.makespan = to
-			s.score.sum += to
+		if s.time+s.left[m]/f.rate <= to { // as in next: the time advances or a model ends
+			s.left[m], s.makespan, s.sum = 0, to, s.sum+to
+		} else {
+			s.left[m] -= (to - s.time) * f.rate
 		}
 	}
 	s.time = to
-	if done {
-		s.endTasks()
-	}
-	s.sumRates()
-}
-
-// endTasks frees the GPUs of the tasks without work.
-func (s *simulation) endTasks() {
-	for i := range s.plan.tasks {
-		t := &s.plan.tasks[i]
-		work := slices.ContainsFunc(t.models, func(m int) bool { return s.left[m] > 0 })
-		if s.state[i] != runs || work || t.standby {
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		if t.state != runs || t.server.Mode == On || slices.ContainsFunc(t.models, func(m int) bool { return s.left[m] > 0 }) {
 			continue
 		}
-		s.state[i] = ended
-		for _, slot := range s.slots[i] {
-			if !s.plan.c.slots[slot].taken {
-				s.free[slot] = s.time + drain.Seconds()
+		t.state = ended
+		for _, slot := range t.slots {
+			if t.server.placed || !s.c.slots[slot].taken {
+				s.free[slot] = to + drain.Seconds()
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -29,6 +30,8 @@ type world struct {
 	until    map[string]float64         // end of the phase, by name of the server
 	starts   int
 	log      []string
+	logged   float64   // time of the last action
+	start    time.Time // time 0; epoch if zero
 }
 
 type truth struct{ load, wake, drain, rate float64 }
@@ -45,6 +48,10 @@ type arrival struct {
 	at, tokens float64
 	model      string
 	urgent     bool
+}
+
+func sortArrivals(all []arrival) {
+	slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 }
 
 func (w *world) server(name string) *placement.Server {
@@ -78,15 +85,27 @@ func (w *world) each(f func(*placement.Server)) {
 	}
 }
 
-func (w *world) clock() time.Time { return epoch.Add(seconds(w.now)) }
+func (w *world) clock() time.Time { return w.at(w.now) }
+
+func (w *world) at(n float64) time.Time {
+	if w.start.IsZero() {
+		return epoch.Add(seconds(n))
+	}
+	return w.start.Add(seconds(n))
+}
 
 // run runs until all work is done or the time is over, and returns the time of the last
 // finished model.
 func (w *world) run(limit float64) float64 {
 	w.pending, w.until = map[string]placement.Phase{}, map[string]float64{}
 	w.each(func(s *placement.Server) {
-		if s.Phase == "" {
+		switch s.Phase {
+		case "":
 			s.Phase = placement.Stopped
+		case placement.Loading:
+			w.until[s.Name] = w.truth[s.Name].load
+		case placement.Stopping:
+			w.pending[s.Name], w.until[s.Name] = placement.Stopped, w.truth[s.Name].drain
 		}
 	})
 	for w.now < limit {
@@ -175,7 +194,7 @@ func (w *world) demand() []placement.Demand {
 		if m.left > 0 {
 			d := placement.Demand{Model: m.name, Tokens: m.left, Urgent: m.urgent}
 			if m.waiting >= 0 {
-				d.Since = epoch.Add(seconds(m.waiting))
+				d.Since = w.at(m.waiting)
 			}
 			all = append(all, d)
 		}
@@ -186,9 +205,12 @@ func (w *world) demand() []placement.Demand {
 func (w *world) decide() {
 	actions := placement.Decide(w.clock(), w.nodes, w.demand(), w.rules)
 	checkActions(w.t, w.clock(), w.nodes, actions)
+	w.checkStops(actions)
+	w.checkFill(actions)
 	for _, a := range actions {
 		s := w.server(a.Server)
 		truth := w.truth[s.Name]
+		w.logged = w.now
 		w.log = append(w.log, fmt.Sprintf("%.0f %s %s %v", w.now, a.Do, a.Server, a.GPUs))
 		before := s.Phase
 		s.Since = w.clock()
@@ -207,6 +229,61 @@ func (w *world) decide() {
 			}
 		}
 	}
+}
+
+// checkStops fails the test if a server with rows stops without a reason.
+func (w *world) checkStops(actions []placement.Action) {
+	urgent, overdue := false, false // also for the operator's modes
+	w.each(func(s *placement.Server) { urgent = urgent || s.Mode == placement.On || s.Mode == placement.Off })
+	for _, m := range w.models {
+		urgent = urgent || m.waiting >= 0 && m.urgent
+		overdue = overdue || m.waiting >= 0 && w.now-m.waiting >= w.rules.MaxWait.Seconds()
+	}
+	for _, a := range actions {
+		s := w.server(a.Server)
+		rows := slices.ContainsFunc(s.Models, func(m string) bool { return w.model(m).left > 0 })
+		if s.Phase != placement.Running && s.Phase != placement.Loading || !rows {
+			continue
+		}
+		held := s.Phase == placement.Loading || w.clock().Sub(s.Since) < w.rules.Hold
+		if !urgent && (!overdue || held) {
+			w.t.Fatalf("%.0f s: %v stops a server with rows", w.now, a)
+		}
+	}
+}
+
+// checkFill fails the test if a model has no server although one fits, and no server
+// is about to change.
+func (w *world) checkFill(actions []placement.Action) {
+	if w.rules.MaxWait < 1000*time.Hour {
+		return // GPUs may be kept for models that have waited
+	}
+	changes := len(actions) > 0
+	w.each(func(s *placement.Server) { changes = changes || s.Phase == placement.Stopping })
+	for _, n := range w.nodes {
+		free := len(n.GPUs)
+		for _, s := range n.Servers {
+			if s.Phase != placement.Stopped && s.Phase != placement.Sleeping {
+				free -= s.GPUs
+			}
+		}
+		for _, s := range n.Servers {
+			waits := s.Phase == placement.Stopped && s.Mode != placement.Off && !w.clock().Before(s.RetryAt) && s.GPUs <= free
+			if waits && !changes && slices.ContainsFunc(s.Models, w.unserved) {
+				w.t.Fatalf("%.0f s: %s could start", w.now, s.Name)
+			}
+		}
+	}
+}
+
+// unserved reports whether a model has rows and no server that loads or runs.
+func (w *world) unserved(model string) bool {
+	served := false
+	w.each(func(s *placement.Server) {
+		active := s.Phase == placement.Loading || s.Phase == placement.Running
+		served = served || active && slices.Contains(s.Models, model)
+	})
+	return !served && w.model(model).left > 0
 }
 
 // tick is the longest time between two calls of Decide.
@@ -237,64 +314,72 @@ func (w *world) advance(to float64) {
 		if m.left == 0 || rates[i] == 0 {
 			continue
 		}
-		m.left -= (to - w.now) * rates[i]
-		if m.left <= 1e-6*rates[i] {
+		if w.now+m.left/rates[i] <= to {
 			m.left, m.urgent, m.ended = 0, false, to
+		} else {
+			m.left -= (to - w.now) * rates[i]
 		}
 	}
 	w.now = to
 }
 
+// phases are the phases in which an action is allowed.
+var phases = map[placement.Kind][]placement.Phase{
+	placement.Start: {placement.Stopped}, placement.Wake: {placement.Sleeping}, placement.Sleep: {placement.Running},
+	placement.Stop: {placement.Loading, placement.Running, placement.Sleeping},
+}
+
 // checkActions fails the test if an action breaks an invariant.
 func checkActions(t testing.TB, now time.Time, nodes []placement.Node, actions []placement.Action) {
 	t.Helper()
-	allowed := map[placement.Kind][]placement.Phase{
-		placement.Start: {placement.Stopped}, placement.Wake: {placement.Sleeping}, placement.Sleep: {placement.Running},
-		placement.Stop: {placement.Loading, placement.Running, placement.Sleeping},
+	type gpu struct {
+		node string
+		gpu  int
 	}
-	seen := map[[2]string]bool{}
-	used := map[string]map[int]bool{} // GPUs by node
+	used := map[gpu]bool{}
+	find := map[[2]string]placement.Server{} // by node and name
 	for _, n := range nodes {
-		used[n.ID] = map[int]bool{}
 		for _, s := range n.Servers {
-			if s.Phase != placement.Stopped && s.Phase != placement.Sleeping {
-				for _, g := range s.On {
-					used[n.ID][g] = true
-				}
+			find[[2]string{n.ID, s.Name}] = s
+			for _, g := range s.On {
+				used[gpu{n.ID, g}] = used[gpu{n.ID, g}] || s.Phase != placement.Stopped && s.Phase != placement.Sleeping
 			}
 		}
 	}
 	for _, a := range actions {
-		if key := [2]string{a.Node, a.Server}; seen[key] {
-			t.Fatalf("two actions for %v: %v", key, actions)
-		} else {
-			seen[key] = true
+		s, known := find[[2]string{a.Node, a.Server}]
+		if delete(find, [2]string{a.Node, a.Server}); !known {
+			t.Fatalf("%v: no such server, or a second action", a)
 		}
-		n := slices.IndexFunc(nodes, func(n placement.Node) bool { return n.ID == a.Node })
-		i := slices.IndexFunc(nodes[n].Servers, func(s placement.Server) bool { return s.Name == a.Server })
-		s := nodes[n].Servers[i]
+		checkAction(t, now, s, a)
 		gpus := a.GPUs
 		if a.Do == placement.Wake {
 			gpus = s.On
 		}
-		starts := a.Do == placement.Start || a.Do == placement.Wake
-		switch {
-		case !slices.Contains(allowed[a.Do], s.Phase):
-			t.Fatalf("%v in phase %s", a, s.Phase)
-		case a.Do == placement.Start && len(gpus) != s.GPUs:
-			t.Fatalf("%v on %d GPUs, want %d", a, len(gpus), s.GPUs)
-		case a.Do == placement.Sleep && s.Wake == 0:
-			t.Fatalf("%v cannot sleep", a)
-		case starts && now.Before(s.RetryAt):
-			t.Fatalf("%v before %v", a, s.RetryAt)
-		case starts && s.Mode == placement.Off:
-			t.Fatalf("%v is forbidden", a)
-		}
+		n := slices.IndexFunc(nodes, func(n placement.Node) bool { return n.ID == a.Node })
 		for _, g := range gpus {
-			if used[a.Node][g] || !slices.Contains(nodes[n].GPUs, g) {
+			if used[gpu{a.Node, g}] || !slices.Contains(nodes[n].GPUs, g) {
 				t.Fatalf("%v: GPU %d is used or unknown", a, g)
 			}
-			used[a.Node][g] = true
+			used[gpu{a.Node, g}] = true
 		}
+	}
+}
+
+// checkAction fails the test if the action is not allowed for the server.
+func checkAction(t testing.TB, now time.Time, s placement.Server, a placement.Action) {
+	t.Helper()
+	starts := a.Do == placement.Start || a.Do == placement.Wake
+	switch {
+	case !slices.Contains(phases[a.Do], s.Phase):
+		t.Fatalf("%v in phase %s", a, s.Phase)
+	case a.Do == placement.Start && len(a.GPUs) != s.GPUs, a.Do != placement.Start && a.GPUs != nil:
+		t.Fatalf("%v has the wrong number of GPUs, want %d", a, s.GPUs)
+	case a.Do == placement.Sleep && s.Wake == 0:
+		t.Fatalf("%v cannot sleep", a)
+	case starts && now.Before(s.RetryAt):
+		t.Fatalf("%v before %v", a, s.RetryAt)
+	case starts && s.Mode == placement.Off:
+		t.Fatalf("%v is forbidden", a)
 	}
 }
