@@ -348,11 +348,16 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := len(m.started()); n < 6 || n > 15 {
+		if n := len(m.started()); n < 6 || n > 10 {
 			t.Errorf("%d starts in ten minutes", n)
 		}
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		if n := len(m.started()); n < 15 || n > 35 {
+			t.Errorf("%d starts in ten hours", n)
+		}
 		m.is(func() { m.fails["s-a"] = false })
-		m.expect(2*time.Minute, running)
+		m.expect(longestRetry+loads+time.Second, running)
 		if all := must.Get(List(t.Context(), values))(t); all[0].Error != "" {
 			t.Errorf("the record says %+v", all)
 		}

@@ -34,6 +34,7 @@ type server struct {
 	pace      pace
 	err       error // why the last run ended; nil after an answer
 	plan      launch.RestartPlan
+	failures  int       // number of failed starts in a row
 	retryAt   time.Time // the server does not start before
 	mode      placement.Mode
 	adapters  map[string]time.Time // by adapter: time of the last attempt to load it into this process
@@ -76,7 +77,7 @@ func (s *server) observeProcess(now time.Time) {
 	state := s.run.State()
 	switch {
 	case state.Over:
-		s.retryAt = now.Add(s.plan.Next(s.phase == placement.Running))
+		s.retryAt = now.Add(s.retryPause())
 		s.err, s.run, s.on, s.asleep = state.Err, nil, nil, false
 		s.enter(placement.Stopped, now)
 	case s.phase == placement.Running && !state.Answers: // it has crashed, and starts again
@@ -88,8 +89,31 @@ func (s *server) observeProcess(now time.Time) {
 	}
 }
 
+// retryPause returns the pause before the next start. A server that takes turns with others waits
+// longer after several failed starts, because each start may end another server.
+func (s *server) retryPause() time.Duration {
+	if s.phase == placement.Running {
+		return s.plan.Next(true)
+	}
+	s.failures++
+	pause := s.plan.Next(false)
+	if s.always || s.failures <= cheapFailures {
+		return pause
+	}
+	return min(pause<<min(s.failures-cheapFailures, 10), longestRetry)
+}
+
+const (
+	// cheapFailures is the number of failed starts in a row after which pauses grow beyond a
+	// minute: a server that fails once more has a wrong command.
+	cheapFailures = 6
+	// longestRetry is the longest pause before a server starts again.
+	longestRetry = 30 * time.Minute
+)
+
 // begin begins the phase Running.
 func (s *server) begin(now time.Time) {
+	s.failures = 0
 	s.err, s.plan, s.idleSince, s.pace, s.adapters = nil, launch.RestartPlan{}, now, pace{}, map[string]time.Time{}
 	s.enter(placement.Running, now)
 	s.saveFacts()
