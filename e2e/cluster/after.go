@@ -176,6 +176,9 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 		return nil, err
 	}
 	for _, key := range objects {
+		if key == layout.FileListKey(job) && rec.Spec.Source != "" && rec.DataRemoved == nil { // jobs that reuse rows read it
+			continue
+		}
 		if !named[key] && !may.objects && (!may.losers || layout.EpochFromKey(key) <= rec.Epoch) {
 			found = append(found, "object "+key)
 		}
