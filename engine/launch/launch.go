@@ -183,8 +183,10 @@ func (s *Server) answers(ctx context.Context) bool {
 	return s.Probe(ctx) == nil
 }
 
-func (s *Server) outputFile() string { return filepath.Join(s.Folder, s.Name+".log") }
+func (s *Server) outputFile() string { return outputFile(s.Folder, s.Name) }
 func (s *Server) pidFile() string    { return filepath.Join(s.Folder, s.Name+".pid") }
+
+func outputFile(folder, name string) string { return filepath.Join(folder, name+".log") }
 
 // startGuard starts the guard, which starts the server.
 func (s *Server) startGuard() (process, error) {

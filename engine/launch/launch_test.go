@@ -306,3 +306,33 @@ func TestOutputFile(t *testing.T) {
 		t.Errorf("no file: %q", got)
 	}
 }
+
+func TestReadOutput(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "gpu.log")
+	read := func(after int64, lines int, want string, wantEnd int64) {
+		t.Helper()
+		text, end, err := ReadOutput(folder, "gpu", after, lines)
+		must.Succeed(t, err)
+		if text != want || end != wantEnd {
+			t.Errorf("after %d, %d lines: %.100q and end %d, want %.100q and %d", after, lines, text, end, want, wantEnd)
+		}
+	}
+	read(0, 10, "", 0) // the server has not run
+	must.Succeed(t, os.WriteFile(path, []byte("one\ntwo\n\x1b[31m10 %\r20 %\r\nth\xff"), 0o600))
+	read(0, 10, "one\ntwo\n[31m10 %\n20 %\nth\uFFFD", 27)
+	read(0, 2, "20 %\nth\uFFFD", 27)
+	read(4, 10, "two\n[31m10 %\n20 %\nth\uFFFD", 27)
+	read(27, 10, "", 27)
+	must.Succeed(t, os.WriteFile(path, []byte("a new file\n"), 0o600))
+	read(27, 10, "a new file\n", 11)
+	long := strings.Repeat("x", maxRead) + "\nlast\n"
+	must.Succeed(t, os.WriteFile(path, []byte(long), 0o600))
+	read(0, 10, "last\n", maxRead+6)
+	must.Succeed(t, os.Remove(path))
+	must.Succeed(t, os.Mkdir(path, 0o700))
+	if _, _, err := ReadOutput(folder, "gpu", 0, 1); err == nil {
+		t.Error("a folder was read")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"unicode"
@@ -17,6 +18,9 @@ const (
 	maxOutput = 10 << 20
 	// tailBytes is the length of a file's end that LastLine reads.
 	tailBytes = 4 << 10
+	// maxRead is the size in bytes of the longest output that ReadOutput returns: a few
+	// hundred lines.
+	maxRead = 64 << 10
 	// lineBytes is the longest line that LastLine returns.
 	lineBytes = 300
 )
@@ -35,7 +39,7 @@ func openOutput(path string) (*os.File, error) {
 // LastLine returns the last line of a file that is not blank, for a message to people. It
 // returns the reason if the file cannot be read.
 func LastLine(path string) string {
-	tail, err := readTail(path)
+	tail, _, err := readTail(path, 0, tailBytes)
 	if err != nil {
 		return err.Error()
 	}
@@ -54,20 +58,63 @@ func LastLine(path string) string {
 	return ""
 }
 
-func readTail(path string) ([]byte, error) {
+// ReadOutput returns the end of the output that a server has written into Config.Folder: at
+// most this many lines, and at most 64 KiB. It returns only output after the position after,
+// unless the output has begun a new file; end is the position for the next call. Without any
+// output, the text is empty.
+func ReadOutput(folder, name string, after int64, lines int) (text string, end int64, err error) {
+	tail, from, err := readTail(outputFile(folder, name), after, maxRead)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	end = from + int64(len(tail))
+	if from > after { // the first line is cut
+		tail = tail[bytes.IndexByte(tail, '\n')+1:]
+	}
+	return lastLines(strings.ToValidUTF8(string(tail), "\uFFFD"), lines), end, nil
+}
+
+// lastLines returns the last lines of a text, without control characters.
+func lastLines(text string, lines int) string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+	begin := len(strings.TrimSuffix(text, "\n"))
+	for range max(1, lines) {
+		if begin = strings.LastIndexByte(text[:begin], '\n'); begin < 0 {
+			return text
+		}
+	}
+	return text[begin+1:]
+}
+
+// readTail returns the end of a file after the position after, and the position of its first
+// byte. It returns at most this many bytes. If the file is shorter than after, after is 0.
+func readTail(path string, after, most int64) (tail []byte, from int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	tail := make([]byte, min(info.Size(), tailBytes))
-	n, err := file.ReadAt(tail, info.Size()-int64(len(tail)))
+	if after > info.Size() {
+		after = 0
+	}
+	from = max(after, info.Size()-most)
+	tail = make([]byte, info.Size()-from)
+	n, err := file.ReadAt(tail, from)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return tail[:n], err
+	return tail[:n], from, err
 }
