@@ -32,7 +32,7 @@ const fanOutTimeout = 3 * time.Second
 // Actors lists the actors of all nodes, or of one node by its id or name. A node that
 // does not answer has a NodeReply with an error.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]NodeReply[registry.Listing], error) {
-	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
+	own := func(context.Context) (registry.Listing, error) { return s.actorsHere(f), nil }
 	return fanOut(ctx, s, fanOutTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
 		return s.transport.listActors(ctx, address, f)
 	})
@@ -60,26 +60,15 @@ const maxWaits = 600
 
 // Facts returns Config.Reports.Facts of all nodes, for operators, as JSON.
 func (s *System) Facts(ctx context.Context) ([]NodeReply[json.RawMessage], error) {
-	own := func(ctx context.Context) json.RawMessage {
-		doc, err := json.Marshal(s.cfg.Reports.Facts(ctx))
-		if err != nil {
-			s.log.Error("encoding this node's facts for operators failed", "err", err)
-		}
-		return doc
-	}
+	own := func(ctx context.Context) (json.RawMessage, error) { return json.Marshal(s.cfg.Reports.Facts(ctx)) }
 	return fanOut(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.fetchFacts)
 }
 
-// Figures returns Config.Reports.Figures of all nodes, for the API, as JSON.
-func (s *System) Figures(ctx context.Context, kind string) ([]NodeReply[json.RawMessage], error) {
-	own := func(ctx context.Context) json.RawMessage {
-		doc, err := encodeFigures(ctx, s, kind)
-		if err != nil {
-			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", kind, "err", err)
-		}
-		return doc
-	}
-	return fanOut(ctx, s, fanOutTimeout, "", own, func(ctx context.Context, address string) (json.RawMessage, error) {
+// Figures returns Config.Reports.Figures of all nodes, or of one node by its id or name, for
+// the API, as JSON.
+func (s *System) Figures(ctx context.Context, node, kind string) ([]NodeReply[json.RawMessage], error) {
+	own := func(ctx context.Context) (json.RawMessage, error) { return encodeFigures(ctx, s, kind) }
+	return fanOut(ctx, s, fanOutTimeout, node, own, func(ctx context.Context, address string) (json.RawMessage, error) {
 		return s.transport.fetchFigures(ctx, address, kind)
 	})
 }
@@ -95,7 +84,7 @@ func encodeFigures(ctx context.Context, s *System, what string) (json.RawMessage
 
 // fanOut sends a question to all nodes, or to one node if node is not empty, and
 // returns their replies. It calls own for this node, and ask for every other node.
-func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]NodeReply[T], error) {
+func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) (T, error), ask func(ctx context.Context, address string) (T, error)) ([]NodeReply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
 		one, err := nodes.Find(asked, node)
@@ -111,7 +100,7 @@ func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	for i, n := range asked {
 		replies[i].Node = n
 		if n.Self {
-			all.Go(func() { replies[i].Answer = own(ctx) })
+			all.Go(func() { replies[i].Answer, replies[i].Err = own(ctx) })
 			continue
 		}
 		all.Go(func() { replies[i].Answer, replies[i].Err = ask(ctx, n.Peer) })
