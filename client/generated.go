@@ -361,7 +361,7 @@ type Model struct {
 	// SamplingParams The model's defaults, which a job's parameters replace.
 	SamplingParams map[string]interface{} `json:"sampling_params"`
 
-	// ServedBy The servers that accept rows for it now.
+	// ServedBy The servers that accept rows for it now, and servers that a node starts for such rows.
 	ServedBy []Model_ServedBy `json:"served_by"`
 }
 
@@ -373,6 +373,9 @@ type Model_ServedBy struct {
 	// Model The name of the model on the server.
 	Model string `json:"model"`
 	Node  string `json:"node"`
+
+	// Stopped The server does not run now.
+	Stopped bool `json:"stopped"`
 }
 
 // Node defines model for Node.
@@ -384,7 +387,7 @@ type Node struct {
 	// Jobs Jobs that the node owns.
 	Jobs int64 `json:"jobs"`
 
-	// Models The models of its inference servers: ids of the catalog, or the names on the servers.
+	// Models The models of its running inference servers: ids of the catalog, or the names on the servers.
 	Models []string `json:"models"`
 
 	// Name The name that the operator chose; need not be unique.
@@ -519,6 +522,56 @@ type RowAttempt struct {
 
 // SDKState In answers to keys of the dialect sdk. All statuses before running are STARTING.
 type SDKState = string
+
+// Server defines model for Server.
+type Server struct {
+	// Error Why it ended by itself; null after it has answered again.
+	Error *string `json:"error"`
+
+	// GPUs How many GPUs the server needs.
+	GPUs int64 `json:"gpus"`
+
+	// LoadSeconds Time from a start until it answers: of its last start, or expected.
+	LoadSeconds float64 `json:"load_seconds"`
+
+	// Mode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+	Mode ServerMode `json:"mode"`
+
+	// Models The models: ids of the catalog, or the names on the server. Empty until the first start, if the settings do not name them.
+	Models []string `json:"models"`
+
+	// Name The name on its node.
+	Name string `json:"name"`
+
+	// Node The name of the node.
+	Node   string `json:"node"`
+	NodeID string `json:"node_id"`
+
+	// On The indices of the GPUs of its process.
+	On []int64 `json:"on"`
+
+	// Phase loading: it starts or wakes up. stopping: it finishes its rows, and then sleeps or ends.
+	Phase string `json:"phase"`
+
+	// RetryAt It does not start before this time, because it ended by itself.
+	RetryAt *time.Time `json:"retry_at"`
+
+	// Since Begin of the phase.
+	Since time.Time `json:"since"`
+
+	// TokensPerSecond Tokens of rows and answers while it has rows: measured, or expected.
+	TokensPerSecond float64 `json:"tokens_per_second"`
+}
+
+// ServerLog defines model for ServerLog.
+type ServerLog struct {
+	// End The position after the text, in bytes of all output.
+	End  int64  `json:"end"`
+	Text string `json:"text"`
+}
+
+// ServerMode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+type ServerMode = string
 
 // StorageReport defines model for StorageReport.
 type StorageReport struct {
@@ -697,6 +750,12 @@ type RowText = string
 
 // RowWhere defines model for RowWhere.
 type RowWhere = []string
+
+// ServerName defines model for ServerName.
+type ServerName = string
+
+// ServerNode defines model for ServerNode.
+type ServerNode = string
 
 // Unpack defines model for Unpack.
 type Unpack = Boolean
@@ -1283,6 +1342,26 @@ type PutQuotasParams struct {
 	IfMatch string `json:"If-Match,omitempty"`
 }
 
+// ServerList is a part of ListServers.
+type ServerList struct {
+	Servers []Server `json:"servers"`
+}
+
+// ServerChange is a part of PatchServer.
+type ServerChange struct {
+	// Mode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+	Mode ServerMode `json:"mode"`
+}
+
+// GetServerLogParams is a part of GetServerLog.
+type GetServerLogParams struct {
+	// Lines How many lines at most.
+	Lines int64 `form:"lines,omitempty" json:"lines,omitempty"`
+
+	// After Only output after this position, which is the end of an earlier answer.
+	After int64 `form:"after,omitempty" json:"after,omitempty"`
+}
+
 // PatchSettingsParams is a part of PatchSettings.
 type PatchSettingsParams struct {
 	// Account The account. Only administrators of the account default may name an account other than their own.
@@ -1808,6 +1887,30 @@ func (c *Client) PutQuotas(ctx context.Context, params PutQuotasParams, body Own
 	r.setQuery("account", params.Account)
 	r.setHeader("If-Match", params.IfMatch)
 	r.body = body
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// ListServers calls GET /v1/servers: List the servers that nodes start and stop.
+func (c *Client) ListServers(ctx context.Context) (out ServerList, answer Answer, err error) {
+	r := call{operation: "ListServers", method: "GET", path: "/v1/servers"}
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// PatchServer calls PATCH /v1/servers/{node}/{name}: Start or stop a server, or let the waiting rows decide.
+func (c *Client) PatchServer(ctx context.Context, node ServerNode, name ServerName, body ServerChange) (out Server, answer Answer, err error) {
+	r := call{operation: "PatchServer", method: "PATCH", path: fmt.Sprintf("/v1/servers/%s/%s", escape(node), escape(name))}
+	r.body = body
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// GetServerLog calls GET /v1/servers/{node}/{name}/log: Show the end of a server's output.
+func (c *Client) GetServerLog(ctx context.Context, node ServerNode, name ServerName, params GetServerLogParams) (out ServerLog, answer Answer, err error) {
+	r := call{operation: "GetServerLog", method: "GET", path: fmt.Sprintf("/v1/servers/%s/%s/log", escape(node), escape(name))}
+	r.setQuery("lines", params.Lines)
+	r.setQuery("after", params.After)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

@@ -59,6 +59,8 @@ type serverView struct {
 	Engine string `json:"engine"`
 	Kind   string `json:"kind"`
 	Model  string `json:"model"` // name of the model on the server
+	// Stopped means that the server does not run, and that its node starts it for rows.
+	Stopped bool `json:"stopped"`
 }
 
 // modelHandlers answers requests about the models that the service has.
@@ -139,7 +141,7 @@ func (m *modelHandlers) view(o served.ListedModel) modelView {
 		v.Sampling = map[string]any{}
 	}
 	for _, s := range o.Servers {
-		v.Servers = append(v.Servers, serverView{s.Node, s.Name, s.Kind, s.Models[0].Name})
+		v.Servers = append(v.Servers, serverView{s.Node, s.Name, s.Kind, s.Models[0].Name, s.Stopped})
 		if s.Counts {
 			v.Counted = countedByServer
 		}

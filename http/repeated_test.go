@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/nodes"
@@ -334,6 +335,10 @@ func TestRepeated(t *testing.T) {
 		}, some},
 		"Drain": {func(w cluster) repetition {
 			return repetition{path: "/v1/nodes/n1/drain", effects: w.audited(audit.NodeDrain)}
+		}, times},
+		"Server": {func(w cluster) repetition {
+			w.service.starting = []client.Server{w.stoppedServer("n1", "gpu")}
+			return repetition{method: "PATCH", path: "/v1/servers/n1/gpu", body: `{"mode":"on"}`, effects: w.audited(audit.ServerSet)}
 		}, times},
 		"UnpublishFunction": {func(w cluster) repetition {
 			w.publish(grade)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/placement"
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/caller"
@@ -71,6 +73,9 @@ type fakeService struct {
 	engines     []client.Engine
 	points      func() []nodes.NodeStats
 	gpus        []nodes.NodeGPUs
+	starting    []client.Server // ServerList
+	serverErr   error           // of SetServerMode and ServerLog
+	log         func(nodeID, name string, part nodes.LogPart) client.ServerLog
 	missing     []string
 	where       *jobs.RowDistribution
 	backup      func() (nodes.BackupSnapshot, error) // nil: ErrNoBackup
@@ -88,6 +93,30 @@ func (f *fakeService) Points(context.Context) ([]nodes.NodeStats, error) {
 }
 
 func (f *fakeService) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return f.gpus, nil }
+
+func (f *fakeService) ServerList(context.Context) ([]client.Server, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.starting), nil
+}
+
+func (f *fakeService) SetServerMode(_ context.Context, node, name string, mode placement.Mode) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, s := range f.starting {
+		if s.Node == node && s.Name == name && f.serverErr == nil {
+			f.starting[i].Mode = string(mode)
+		}
+	}
+	return f.serverErr
+}
+
+func (f *fakeService) ServerLog(_ context.Context, nodeID, name string, part nodes.LogPart) (client.ServerLog, error) {
+	if f.serverErr != nil {
+		return client.ServerLog{}, f.serverErr
+	}
+	return f.log(nodeID, name, part), nil
+}
 
 func (f *fakeService) NotifySubmitted(record store.Record) {
 	f.mu.Lock()

@@ -43,6 +43,8 @@ func (s *nodeService) Checks(ctx context.Context) []http.ReadinessCheck {
 	case len(engines) > 0:
 	case s.Settings.Cluster.Role == settings.APIOnly:
 		say("engines", "none: rows run on other nodes, cluster.role is api")
+	case len(s.Settings.Servers) > 0:
+		say("engines", fmt.Sprintf("none runs now: the node starts %d servers for rows that wait", len(s.Settings.Servers)))
 	case len(s.engines.Engines) > 0:
 		say("engines", "no server has been asked yet")
 	default:

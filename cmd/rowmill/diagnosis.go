@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/fleet"
 	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -89,7 +90,7 @@ func (s *nodeService) collectFacts(ctx context.Context) any {
 	x.checkClockAndStorage()
 	x.checkEngines()
 	x.checkMachine()
-	for _, try := range []func(context.Context){x.probeRecords, x.probeBucket, x.probePeers} {
+	for _, try := range []func(context.Context){x.probeRecords, x.probeBucket, x.probePeers, x.checkServers} {
 		ctx, cancel := context.WithTimeout(ctx, s.checkTimeout)
 		try(ctx)
 		cancel()
@@ -221,11 +222,28 @@ func (x *selfDiagnosis) checkEngines() {
 		return
 	}
 	all := x.Engines()
-	if len(all) == 0 {
+	switch startable := len(x.Settings.Servers); {
+	case len(all) > 0:
+	case startable > 0:
+		x.addFinding("engines", doctor.OK, fmt.Sprintf("none runs now; the node starts %d servers for rows that wait", startable), "")
+	default:
 		x.addFinding("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
 	}
 	for _, e := range all {
 		x.checkEngine(e)
+	}
+}
+
+// checkServers adds a finding for each server of this node that ended by itself.
+func (x *selfDiagnosis) checkServers(ctx context.Context) {
+	all, err := fleet.List(ctx, x.storage.Store)
+	if err != nil { // probeRecords reports it
+		return
+	}
+	for _, s := range all {
+		if s.Node == x.nodeName() && s.Error != "" {
+			x.addFinding("server "+s.Name, doctor.Fail, "it ended: "+s.Error, "read its output with `rowmill servers logs "+s.Node+"/"+s.Name+"`")
+		}
 	}
 }
 

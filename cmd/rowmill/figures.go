@@ -23,11 +23,14 @@ const (
 	figuresEngines = "engines"
 	figuresPoints  = "points"
 	figuresGPUs    = "gpus"
+
+	figuresServerLog = "server-log" // of one node; "?" and the question as a URL query follow
 )
 
-// localNodeData returns this node's figures of one kind: engines, measurements or GPUs. Other
-// nodes call it. For an unknown kind it returns a *peer.Refusal.
+// localNodeData returns this node's figures of one kind: engines, measurements, GPUs or the
+// output of a server. Other nodes call it. For an unknown kind it returns a *peer.Refusal.
 func (s *nodeService) localNodeData(ctx context.Context, kind string) (any, error) {
+	kind, question, _ := strings.Cut(kind, "?")
 	switch kind {
 	case figuresEngines:
 		return s.listLocalEngines(), nil
@@ -35,6 +38,8 @@ func (s *nodeService) localNodeData(ctx context.Context, kind string) (any, erro
 		return s.meter.recentPoints(), nil
 	case figuresGPUs:
 		return s.readLocalGPUs(ctx), nil
+	case figuresServerLog:
+		return s.readLocalServerLog(question)
 	}
 	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("this node has no figures called %q", kind)}
 }
@@ -43,7 +48,7 @@ func (s *nodeService) localNodeData(ctx context.Context, kind string) (any, erro
 // recent answers.
 func (s *nodeService) fetchNodeData(ctx context.Context, kind string) ([]actors.NodeReply[json.RawMessage], error) {
 	return s.recent.figures.Get(ctx, kind, func(ctx context.Context) ([]actors.NodeReply[json.RawMessage], error) {
-		return s.System.Figures(ctx, kind)
+		return s.System.Figures(ctx, "", kind)
 	})
 }
 
@@ -91,7 +96,9 @@ func (s *nodeService) EngineList(ctx context.Context) (all []client.Engine, miss
 		}
 		missing = append(missing, r.node.Name)
 		for _, e := range r.node.Servers {
-			all = append(all, s.toAPIRemoteEngine(r.node.Name, e))
+			if !e.Stopped {
+				all = append(all, s.toAPIRemoteEngine(r.node.Name, e))
+			}
 		}
 	}
 	return all, missing, err

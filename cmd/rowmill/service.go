@@ -80,15 +80,15 @@ func (s *nodeService) Nodes(context.Context) []client.Node {
 	return nodes
 }
 
-// Servers returns the inference servers that take rows now: the servers of all nodes
-// that are not draining.
+// Servers returns the inference servers that take rows now, and servers that a node starts
+// for rows: the servers of all nodes that are not draining.
 func (s *nodeService) Servers() (servers []served.Server) {
 	for _, n := range s.System.Nodes() {
 		if n.Draining {
 			continue
 		}
 		for _, e := range n.Servers {
-			servers = append(servers, served.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.CanCountPrompts(e.Kind), Simulated: e.Simulated, Models: e.Models})
+			servers = append(servers, served.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.CanCountPrompts(e.Kind), Simulated: e.Simulated, Stopped: e.Stopped, Models: e.Models})
 		}
 	}
 	return servers
@@ -106,10 +106,13 @@ func (s *nodeService) Counting(m rowmill.Model) http.TokenCounting {
 	return said
 }
 
-// mergeServerModels returns an engine.ServerInfo that lists the models of all these servers.
+// mergeServerModels returns an engine.ServerInfo that lists the models of all these servers
+// that run.
 func mergeServerModels(servers []nodes.Engine) (info engine.ServerInfo) {
 	for _, s := range servers {
-		info.Models = append(info.Models, s.Models...)
+		if !s.Stopped {
+			info.Models = append(info.Models, s.Models...)
+		}
 	}
 	return info
 }
@@ -125,7 +128,12 @@ func apiRole(n nodes.Status) string {
 }
 
 func (s *nodeService) DrainNode(ctx context.Context, id string) error {
-	err := s.System.DrainNode(ctx, id)
+	return awayIfUnreached(s.System.DrainNode(ctx, id))
+}
+
+// awayIfUnreached adds apinodes.ErrAway to the error of a request that another node has not
+// answered.
+func awayIfUnreached(err error) error {
 	var refusal *peer.Refusal
 	if errors.Is(err, peer.ErrRefused) || errors.Is(err, peer.ErrUnreachable) || errors.As(err, &refusal) {
 		return fmt.Errorf("%w: %w", apinodes.ErrAway, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/replay"
 )
 
@@ -110,7 +109,7 @@ func (p *proc) start() error {
 	p.started = true
 	p.port.server.SetHandler(p.system.Service())
 	server, err := api.New(api.Config{
-		Store: p.system.StorageMonitor().Store(), Bucket: p.system.StorageMonitor().FailFastBucket(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
+		Store: p.system.StorageMonitor().Store(), Bucket: p.system.StorageMonitor().FailFastBucket(), Catalog: w.catalog, Service: service{System: p.system}, Logger: w.log.With("node", p.id),
 		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, Limits: api.Limits{MaxInlineBytes: 512},
 	})
 	if err != nil {
@@ -151,8 +150,11 @@ func (w *world) settleTime() time.Duration {
 // for longer.
 const orphanAge = time.Minute
 
-// service is the pipeline for the API.
-type service struct{ *actors.System }
+// service is the pipeline for the API. Requests of operators panic, except drains.
+type service struct {
+	*actors.System
+	nodes.Service
+}
 
 func (service) Checks(context.Context) []api.ReadinessCheck      { return nil }
 func (service) Nodes(context.Context) []apiclient.Node           { return nil }
@@ -160,35 +162,13 @@ func (service) Servers() []served.Server                         { return nil }
 func (service) Counting(rowmill.Model) api.TokenCounting         { return api.TokenCounting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
-// Diagnose is not used here.
-func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil, nil }
-
-// Backup is not used here.
-func (service) Backup(context.Context) (nodes.BackupSnapshot, error) { return nil, nodes.ErrNoBackup }
-
-// CheckStorage is not used here.
-func (service) CheckStorage(context.Context, bool) (deployment.NodeReport, error) {
-	return deployment.NodeReport{}, rowmill.ErrUnavailable
-}
-
-// EngineList is not used here.
-func (service) EngineList(context.Context) ([]apiclient.Engine, []string, error) {
-	return nil, nil, nil
-}
-
-// Points is not used here.
-func (service) Points(context.Context) ([]nodes.NodeStats, error) { return nil, nil }
-
-// GPUs is not used here.
-func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil }
-
-// RowDistribution is not used here.
-func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
-
 // Actors is not used here.
 func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.ActorStatus, []nodes.ActorQueryStatus, error) {
 	return nil, nil, nil
 }
+
+// RowDistribution is not used here.
+func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // serves returns the handler for clients, nil before the process has started.
 func (p *proc) serves() http.Handler {

@@ -9,23 +9,25 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/placement"
 	"github.com/rowmill/rowmill/store"
 )
 
 // A Status is the state of one server of the cluster, for operators.
 type Status struct {
+	NodeID          string // id of the node
 	Node, Name      string
-	Models          []string        // the server's names of its models; empty before its first start
-	GPUs            int             // number of GPUs that the server needs
-	On              []int           // GPUs of the process; empty without a process
-	Phase           placement.Phase // Stopping also means that the server goes to sleep
-	Since           time.Time       // begin of the phase
-	Mode            placement.Mode  // what an operator wants; Auto if nothing
-	Load            time.Duration   // time from a start until the server answers, measured or expected
-	TokensPerSecond float64         // measured or expected
-	RetryAt         time.Time       // the server does not start before, because its last start failed
-	Error           string          // why the last run ended; empty after an answer
+	Models          []engine.ServedModel // models of the server; empty before its first start
+	GPUs            int                  // number of GPUs that the server needs
+	On              []int                // GPUs of the process; empty without a process
+	Phase           placement.Phase      // Stopping also means that the server goes to sleep
+	Since           time.Time            // begin of the phase
+	Mode            placement.Mode       // what an operator wants; Auto if nothing
+	Load            time.Duration        // time from a start until the server answers, measured or expected
+	TokensPerSecond float64              // measured or expected
+	RetryAt         time.Time            // the server does not start before, because its last start failed
+	Error           string               // why the last run ended; empty after an answer
 }
 
 // List returns the servers of all nodes, sorted by node and name.
@@ -38,14 +40,11 @@ func List(ctx context.Context, values store.NamedValues) (all []Status, err erro
 		node := r.Nodes[id]
 		for _, s := range node.Servers {
 			status := Status{
-				Node: node.Name, Name: s.Name, GPUs: s.GPUs, On: s.On, Phase: s.Phase, Since: s.Since, Mode: placement.Auto,
+				NodeID: id, Node: node.Name, Name: s.Name, Models: s.Served, GPUs: s.GPUs, On: s.On, Phase: s.Phase, Since: s.Since, Mode: placement.Auto,
 				Load: time.Duration(s.Load * float64(time.Second)), TokensPerSecond: s.Rate, RetryAt: s.RetryAt, Error: s.Error,
 			}
 			if mode := r.Modes[modeKey(node.Name, s.Name)]; mode != "" {
 				status.Mode = mode
-			}
-			for _, m := range s.Served {
-				status.Models = append(status.Models, m.Name)
 			}
 			all = append(all, status)
 		}

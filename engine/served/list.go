@@ -12,7 +12,7 @@ import (
 type ListedModel struct {
 	Model   rowmill.Model // Kind is empty if unknown; ContextLength is not larger than the smallest context length of Servers
 	Aliases []string      // the aliases of Model.ID, sorted
-	Servers []Server      // the live servers that serve the model; the field Models of each Server holds only this model
+	Servers []Server      // the servers that serve the model; the field Models of each Server holds only this model
 	Problem string        // reason why the model cannot be used now; empty if it can be used
 }
 

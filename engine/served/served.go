@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// A Server is a live inference server, as a node of the cluster describes it.
+// A Server is an inference server, as a node of the cluster describes it.
 type Server struct {
 	Node   string // name of the node that uses the server
 	Name   string // name of the engine, unique on its node
@@ -24,6 +24,7 @@ type Server struct {
 	Counts bool   // the server can count the tokens of a prompt
 	// Simulated means that the server makes up its answers.
 	Simulated bool
+	Stopped   bool // the server does not run; its node starts it for rows
 	Models    []engine.ServedModel
 }
 

@@ -25,6 +25,7 @@ const (
 	SettingsSet = "settings.set"
 	QuotasSet   = "quotas.set"
 	NodeDrain   = "node.drain"
+	ServerSet   = "server.set"
 	JobsCancel  = "jobs.cancel"
 	Backup      = "backup.make"
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/engine/placement"
 	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
@@ -71,6 +72,16 @@ type Service interface {
 	Points(ctx context.Context) ([]NodeStats, error)
 	// GPUs returns the GPUs of each node.
 	GPUs(ctx context.Context) ([]NodeGPUs, error)
+	// ServerList returns the servers that nodes start and stop.
+	ServerList(ctx context.Context) ([]client.Server, error)
+	// SetServerMode sets the mode of a server. node is the name of its node. The error is
+	// rowmill.ErrNotFound if the server is gone, and rowmill.ErrConflict if nodes changed
+	// their servers at the same time again and again.
+	SetServerMode(ctx context.Context, node, name string, mode placement.Mode) error
+	// ServerLog returns the end of a server's output, which is at most 64 KiB. nodeID is the
+	// id of its node. The error is rowmill.ErrNotFound if the node or the server is gone, and
+	// ErrAway if the node does not answer.
+	ServerLog(ctx context.Context, nodeID, name string, part LogPart) (client.ServerLog, error)
 	// Backup makes a snapshot of all records and objects. For this it copies the records,
 	// and gives each object a second name. The error is rowmill.ErrConflict while another
 	// backup is open, and ErrNoBackup if records or objects are stored outside this node.
@@ -98,6 +109,9 @@ func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	operators.POST("/nodes/:node/drain", n.Handle(n.drain))
 	operators.GET("/engines", n.Handle(n.listEngines))
 	operators.GET("/gpus", n.Handle(n.listGPUs))
+	operators.GET("/servers", n.Handle(n.listServers))
+	operators.PATCH("/servers/:node/:name", n.Handle(n.setServerMode))
+	operators.GET("/servers/:node/:name/log", n.Handle(n.showServerLog))
 	operators.GET("/actors", n.Handle(n.listActors))
 	operators.GET("/diagnosis", n.Handle(n.diagnose))
 	operators.GET("/storage", n.Handle(n.checkStorage))

@@ -849,6 +849,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the servers that nodes start and stop
+         * @description For administrators of the account default. The servers of the setting servers of all
+         *     live nodes, by node and name. The list never has their commands.
+         */
+        get: operations["listServers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/servers/{node}/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the server's node, or a name that only one node has. */
+                node: components["parameters"]["ServerNode"];
+                /** @description The name of the server on its node. */
+                name: components["parameters"]["ServerName"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Start or stop a server, or let the waiting rows decide
+         * @description For administrators of the account default. The node of the server acts about a second
+         *     later. The mode is kept when the node restarts.
+         */
+        patch: operations["patchServer"];
+        trace?: never;
+    };
+    "/v1/servers/{node}/{name}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the server's node, or a name that only one node has. */
+                node: components["parameters"]["ServerNode"];
+                /** @description The name of the server on its node. */
+                name: components["parameters"]["ServerName"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show the end of a server's output
+         * @description For administrators of the account default. At most 64 KiB, without control characters.
+         */
+        get: operations["getServerLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stats": {
         parameters: {
             query?: never;
@@ -2393,13 +2465,15 @@ export interface components {
             counted: "exact" | "server" | "estimated";
             /** @description Recent mean difference between the counts of this node and of the server, in tokens, before the correction. */
             count_error: number | null;
-            /** @description The servers that accept rows for it now. */
+            /** @description The servers that accept rows for it now, and servers that a node starts for such rows. */
             served_by: {
                 node: string;
                 engine: string;
                 kind: string;
                 /** @description The name of the model on the server. */
                 model: string;
+                /** @description The server does not run now. */
+                stopped: boolean;
             }[];
             /** @description Why jobs cannot use it now. */
             problem: string | null;
@@ -2498,7 +2572,7 @@ export interface components {
             /** @description The address for other nodes, HOST:PORT; empty without a cluster. */
             peer: string;
             version: string;
-            /** @description The models of its inference servers: ids of the catalog, or the names on the servers. */
+            /** @description The models of its running inference servers: ids of the catalog, or the names on the servers. */
             models: string[];
             /** @description Jobs that the node owns. */
             jobs: number;
@@ -2550,6 +2624,51 @@ export interface components {
             last_error: string | null;
             /** @description The answers are made up. */
             simulated: boolean;
+        };
+        /**
+         * @description Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+         * @enum {string}
+         */
+        ServerMode: "on" | "off" | "auto";
+        Server: {
+            node_id: string;
+            /** @description The name of the node. */
+            node: string;
+            /** @description The name on its node. */
+            name: string;
+            /** @description The models: ids of the catalog, or the names on the server. Empty until the first start, if the settings do not name them. */
+            models: string[];
+            /** @description How many GPUs the server needs. */
+            gpus: number;
+            /** @description The indices of the GPUs of its process. */
+            on: number[];
+            /**
+             * @description loading: it starts or wakes up. stopping: it finishes its rows, and then sleeps or ends.
+             * @enum {string}
+             */
+            phase: "stopped" | "loading" | "running" | "sleeping" | "stopping";
+            /**
+             * Format: date-time
+             * @description Begin of the phase.
+             */
+            since: string;
+            mode: components["schemas"]["ServerMode"];
+            /** @description Time from a start until it answers: of its last start, or expected. */
+            load_seconds: number;
+            /** @description Tokens of rows and answers while it has rows: measured, or expected. */
+            tokens_per_second: number;
+            /**
+             * Format: date-time
+             * @description It does not start before this time, because it ended by itself.
+             */
+            retry_at: string | null;
+            /** @description Why it ended by itself; null after it has answered again. */
+            error: string | null;
+        };
+        ServerLog: {
+            text: string;
+            /** @description The position after the text, in bytes of all output. */
+            end: number;
         };
         Actor: {
             node_id: string;
@@ -3282,6 +3401,10 @@ export interface components {
         Account: components["schemas"]["AccountName"];
         WebhookID: string;
         KeyID: string;
+        /** @description The id of the server's node, or a name that only one node has. */
+        ServerNode: string;
+        /** @description The name of the server on its node. */
+        ServerName: string;
         /** @description The ids of two to four different jobs, separated by commas. An estimate has no rows to compare. */
         ComparedJobs: string;
         JobID: string;
@@ -5126,6 +5249,112 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    listServers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The servers. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        servers: components["schemas"]["Server"][];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    patchServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the server's node, or a name that only one node has. */
+                node: components["parameters"]["ServerNode"];
+                /** @description The name of the server on its node. */
+                name: components["parameters"]["ServerName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    mode: components["schemas"]["ServerMode"];
+                };
+            };
+        };
+        responses: {
+            /** @description The server with its new mode. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Server"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            413: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    getServerLog: {
+        parameters: {
+            query?: {
+                /** @description How many lines at most. */
+                lines?: number;
+                /** @description Only output after this position, which is the end of an earlier answer. */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The id of the server's node, or a name that only one node has. */
+                node: components["parameters"]["ServerNode"];
+                /** @description The name of the server on its node. */
+                name: components["parameters"]["ServerName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The output; empty if the server has never run. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerLog"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
+            502: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };
