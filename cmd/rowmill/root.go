@@ -72,7 +72,7 @@ Ollama, name their addresses:
 	service := connect.Options{Term: term, UserAgent: "rowmill/" + build.Version}
 	root.AddCommand(
 		serveCommand(term), jobs.RunCommand(jobs.Config{Options: service}, startLocalNode(term)), jobs.Command(jobs.Config{Options: service}),
-		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), nodes.Engines(service), nodes.GPUs(service), doctor.Command(service), bench.Command(service), functions.Command(service),
+		quotas.Command(service), quotas.Usage(service), accounts.Keys(service), accounts.Settings(service), accounts.Webhooks(service), nodes.Command(service), nodes.Actors(service), nodes.Models(service), nodes.Engines(service), nodes.GPUs(service), nodes.Servers(service), doctor.Command(service), bench.Command(service), functions.Command(service),
 		backups.Command(service), restoreCommand(term), migrateCommand(term),
 		simCommand(term), guardCommand(), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
 	)

@@ -94,7 +94,8 @@ The command waits until the node has left, for at most --wait.`,
 	})
 }
 
-// pollEvery is the time between two requests that check whether a node has left.
+// pollEvery is the time between two requests that check whether a node has left, or that ask
+// for new output of a server.
 const pollEvery = 250 * time.Millisecond
 
 // drainNode drains the node with this ID or name, and waits until the node has left,

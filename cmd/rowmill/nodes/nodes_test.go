@@ -30,6 +30,9 @@ type fleet struct {
 	servers  []served.Server
 	lingers  int
 	draining map[string]int // by id, how many more times it is listed
+
+	output []string           // output of the only server, in parts
+	parts  []apinodes.LogPart // requested parts
 }
 
 func (f *fleet) Nodes(context.Context) []client.Node {
@@ -73,7 +76,7 @@ func start(t *testing.T) *program {
 	}}}
 	p.Program = clitest.Start(t, clitest.Config{
 		Commands: func(service connect.Options) []*cobra.Command {
-			return []*cobra.Command{Command(service), Models(service)}
+			return []*cobra.Command{Command(service), Models(service), Servers(service)}
 		},
 		Service: p.fleet,
 	})

@@ -38,12 +38,13 @@ CONTEXT is in tokens, USD IN and USD OUT are per million tokens. A dash means no
 price; the cost of a job is then null. COUNTED says how the tokens of prompts are
 counted: exact; server, which means estimated, and near a limit counted by the
 server; or estimated. The number after it is the recent mean error in tokens, before
-correction. SERVED BY names each node and engine that takes rows now.`,
+correction. SERVED BY names each node and engine that takes rows now, and each stopped
+server that starts for rows.`,
 		Example: `  rowmill models list --served
   rowmill models list -o json | jq -r '.data[] | select(.kind == "embedding").id'`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&served, "served", false, "only models that a server runs now")
+	cmd.Flags().BoolVar(&served, "served", false, "only models that a server runs now, or that a node starts for rows")
 	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		found, answer, err := api.ListModels(ctx)
 		if err != nil {
@@ -86,7 +87,11 @@ func formatCounting(m client.Model) string {
 func formatServers(m client.Model) string {
 	var names []string
 	for _, s := range m.ServedBy {
-		if name := s.Node + "/" + s.Engine; !slices.Contains(names, name) {
+		name := s.Node + "/" + s.Engine
+		if s.Stopped {
+			name += " (stopped)"
+		}
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
