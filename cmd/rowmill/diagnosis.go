@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -23,7 +24,6 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/fleet"
 	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -236,13 +236,14 @@ func (x *selfDiagnosis) checkEngines() {
 
 // checkServers adds a finding for each server of this node that ended by itself.
 func (x *selfDiagnosis) checkServers(ctx context.Context) {
-	all, err := fleet.List(ctx, x.storage.Store)
+	all, err := x.ServerList(ctx)
 	if err != nil { // probeRecords reports it
 		return
 	}
+	self, _ := nodes.Find(x.System.Nodes(), "")
 	for _, s := range all {
-		if s.Node == x.nodeName() && s.Error != "" {
-			x.addFinding("server "+s.Name, doctor.Fail, "it ended: "+s.Error, "read its output with `rowmill servers logs "+s.Node+"/"+s.Name+"`")
+		if s.NodeID == self.ID && s.Error != nil {
+			x.addFinding("server "+s.Name, doctor.Fail, "it ended: "+*s.Error, "read its output with `rowmill servers logs "+s.Node+"/"+s.Name+"`")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
@@ -20,25 +21,32 @@ import (
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
-// ServerList returns the servers that the nodes start and stop.
-func (s *nodeService) ServerList(ctx context.Context) ([]client.Server, error) {
+// ServerList returns the servers that live nodes start and stop.
+func (s *nodeService) ServerList(ctx context.Context) (all []client.Server, err error) {
 	found, err := fleet.List(ctx, s.storage.Store)
-	all := make([]client.Server, len(found))
-	for i, f := range found {
-		all[i] = client.Server{
-			NodeID: f.NodeID, Node: f.Node, Name: f.Name, Models: exchange.OrEmptyList(s.engines.modelIDs(engine.ServerInfo{Models: f.Models})),
-			GPUs: int64(f.GPUs), On: make([]int64, len(f.On)), Phase: string(f.Phase), Since: f.Since.UTC(), Mode: string(f.Mode),
-			LoadSeconds: f.Load.Seconds(), TokensPerSecond: f.TokensPerSecond, Error: exchange.NilIfZero(f.Error),
-		}
-		for j, gpu := range f.On {
-			all[i].On[j] = int64(gpu)
-		}
-		if f.RetryAt.After(s.now()) {
-			at := f.RetryAt.UTC()
-			all[i].RetryAt = &at
+	live := s.System.Nodes()
+	for _, f := range found {
+		if slices.ContainsFunc(live, func(n nodes.Status) bool { return n.ID == f.NodeID }) {
+			all = append(all, s.toAPIServer(f))
 		}
 	}
 	return all, err
+}
+
+func (s *nodeService) toAPIServer(f fleet.Status) client.Server {
+	shown := client.Server{
+		NodeID: f.NodeID, Node: f.Node, Name: f.Name, Models: exchange.OrEmptyList(s.engines.modelIDs(engine.ServerInfo{Models: f.Models})),
+		GPUs: int64(f.GPUs), On: make([]int64, len(f.On)), Phase: string(f.Phase), Since: f.Since.UTC(), Mode: string(f.Mode),
+		LoadSeconds: f.Load.Seconds(), TokensPerSecond: f.TokensPerSecond, Error: exchange.NilIfZero(f.Error),
+	}
+	for i, gpu := range f.On {
+		shown.On[i] = int64(gpu)
+	}
+	if f.RetryAt.After(s.now()) {
+		at := f.RetryAt.UTC()
+		shown.RetryAt = &at
+	}
+	return shown
 }
 
 // SetServerMode sets who decides about a server.
