@@ -83,7 +83,7 @@ func (l *localServers) addServer(ctx context.Context, set settings.Server) error
 	named := settings.Engine{URL: "http://" + reserved.Address, Name: set.Name, Models: names}
 	l.engines.local = append(l.engines.local, named)
 	l.config.Servers = append(l.config.Servers, fleet.ServerConfig{
-		Name: set.Name, URL: named.URL, Command: strings.ReplaceAll(set.Run, settings.PortVariable, strconv.Itoa(reserved.Port)), Served: l.describeModels(set.Models),
+		Name: set.Name, URL: named.URL, Command: strings.ReplaceAll(set.Run, settings.PortVariable, strconv.Itoa(reserved.Port)), Run: set.Run, Served: l.describeModels(set.Models),
 		GPUs: set.GPUs, Ready: set.Ready, Idle: set.Idle, Sleep: set.Sleep, Adapters: set.Adapters,
 		Open: func() (engine.Engine, error) {
 			return openai.New(openai.Config{Name: named.Name, BaseURL: named.URL, ModelMap: named.Models, Logger: l.Logger})

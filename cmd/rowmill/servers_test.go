@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
@@ -79,6 +81,31 @@ func runFor(t *testing.T, m *NodeProcess, args ...string) string {
 		t.Fatalf("rowmill %v: code %d: %s", args, code, said)
 	}
 	return out
+}
+
+// A node starts a server without models once to learn its models. It keeps them over a
+// restart.
+func TestServers_AreLearnedOnce(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	starts := filepath.Join(data, "starts")
+	for range 2 {
+		m := prepare(t, data, func(s *settings.Settings) {
+			s.Simulator.Enabled = settings.Never
+			s.Jobs.ProbeInterval /= 50
+			server := simulatedServer(t, "sim", filepath.Join(data, "environ"), 0)
+			server.Run, server.Idle = fmt.Sprintf("echo >> '%s'; %s", starts, server.Run), time.Millisecond
+			s.Servers = []settings.Server{server}
+		})
+		must.Succeed(t, m.Run(t.Context()))
+		wait.For(t, "a stopped server with known models", func() bool {
+			return slices.ContainsFunc(m.Service.Servers(), func(s served.Server) bool { return s.Stopped && len(s.Models) > 0 })
+		})
+		stop(t, m)
+	}
+	if n := len(must.Get(os.ReadFile(starts))(t)); n != 1 {
+		t.Errorf("the server was started %d times", n)
+	}
 }
 
 // Any node shows the output of a server of another node, and why it ended.

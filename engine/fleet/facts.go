@@ -31,8 +31,8 @@ type facts struct {
 // expected values.
 func readFacts(path string, set ServerConfig) facts {
 	var f facts
-	if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &f) != nil || f.Command != set.Command || f.Load <= 0 || f.Wake <= 0 || f.Rate <= 0 {
-		f = facts{Command: set.Command, Models: set.Served, Load: expectedLoad, Wake: expectedWake, Rate: expectedRate * max(1, float64(set.GPUs))}
+	if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &f) != nil || f.Command != set.Run || f.Load <= 0 || f.Wake <= 0 || f.Rate <= 0 {
+		f = facts{Command: set.Run, Models: set.Served, Load: expectedLoad, Wake: expectedWake, Rate: expectedRate * max(1, float64(set.GPUs))}
 	}
 	return f
 }

@@ -35,6 +35,7 @@ const (
 type ServerConfig struct {
 	Name    string
 	Command string                        // command with the port, for `sh -c`
+	Run     string                        // command without a port, which stays the same when the node restarts
 	URL     string                        // address of the server, http://HOST:PORT
 	Served  []engine.ServedModel          // models of the server; empty: the node learns them from the first start
 	GPUs    int                           // number of GPUs that only this server uses

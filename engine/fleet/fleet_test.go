@@ -142,7 +142,7 @@ func onDemand(model string) ServerConfig {
 
 // serverOf returns a server of the model that needs one GPU.
 func serverOf(model string) ServerConfig {
-	return ServerConfig{Name: "s-" + model, Command: "run " + model, Served: []engine.ServedModel{{Name: model}}, GPUs: 1, Ready: time.Minute}
+	return ServerConfig{Name: "s-" + model, Command: "run " + model + " 8000", Run: "run " + model, Served: []engine.ServedModel{{Name: model}}, GPUs: 1, Ready: time.Minute}
 }
 
 func (m *machine) run() (stop func()) {
@@ -313,7 +313,7 @@ func TestServersTakeTurns(t *testing.T) {
 			t.Errorf("starts %v", m.started())
 		}
 		all := must.Get(List(t.Context(), values))(t)
-		if len(all) != 2 || all[0].Node != "n" || all[0].Phase != running || all[0].Load < loads || !slices.Equal(all[0].On, []int{0}) || !slices.Equal(all[0].Models, []string{"a"}) {
+		if len(all) != 2 || all[0].Node != "n" || all[0].Phase != running || all[0].Load < loads || !slices.Equal(all[0].On, []int{0}) || len(all[0].Models) != 1 || all[0].Models[0].Name != "a" {
 			t.Errorf("the record says %+v", all)
 		}
 	})
@@ -563,7 +563,7 @@ func TestServersWithoutRows(t *testing.T) {
 		if got := readFacts(m.fleet.factsFile("s-c"), unknown); len(got.Models) != 1 || got.Kind != "vllm" || got.Load < loads.Seconds() {
 			t.Errorf("the kept facts are %+v", got)
 		}
-		unknown.Command = "run another"
+		unknown.Run = "run another"
 		if got := readFacts(m.fleet.factsFile("s-c"), unknown); len(got.Models) != 0 {
 			t.Errorf("facts of another command: %+v", got)
 		}
