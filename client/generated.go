@@ -374,7 +374,7 @@ type Model_ServedBy struct {
 	Model string `json:"model"`
 	Node  string `json:"node"`
 
-	// Stopped The server does not run now.
+	// Stopped The server does not run now, or has not loaded the adapter yet.
 	Stopped bool `json:"stopped"`
 }
 

@@ -2472,7 +2472,7 @@ export interface components {
                 kind: string;
                 /** @description The name of the model on the server. */
                 model: string;
-                /** @description The server does not run now. */
+                /** @description The server does not run now, or has not loaded the adapter yet. */
                 stopped: boolean;
             }[];
             /** @description Why jobs cannot use it now. */
