@@ -27,6 +27,19 @@
 // subtracted, neither when a job ends nor when its parts are removed. The record of an
 // open job holds the money that is reserved for the job; the reservation ends with the
 // job.
+//
+// # A new operation
+//
+// Write its contract into the interface that fits: effect, errors, callers, and if a retry is
+// safe. An owner's write takes a Fence. Callers take the small interface, not all of Store.
+// Add a call to storetest/operations.go: tests of lost answers, lost writes, cancelled
+// contexts and newer versions run every operation of this list. Change an existing document
+// only by Rewrite of internal/jsonpreserve, which keeps the members of a newer version;
+// CheckVersion (rules.go) refuses to change a record of a newer version.
+// replay/writes.go repeats a lost write. Implement the transaction in records, by the rules
+// in kv/kv.go: a scan is only a hint; exact results need a read by key. Tables are in
+// records/doc.go, the format in records/codec.go. On Redis each read is a round trip, unless
+// Prefetch announces it.
 package store
 
 import (

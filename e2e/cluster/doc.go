@@ -17,4 +17,10 @@
 // `go test ./e2e/cluster` runs a selection in a few minutes. With ROWMILL_SOAK set to a
 // duration, TestSoak strikes at random for this time. Both print their seed; ROWMILL_SEED
 // repeats one. Failed runs keep their logs and print the directory.
+//
+// To add a fault, add a line to Faults (fault.go): name, duration, requirements (own hosts,
+// root), and the function that injects the fault and reports a Strike. The judge allows only
+// the effects of strikes. Process faults are in fault.go, network faults in partition.go. If
+// the fault may cost more rows, change judge.go, and add an invented run that the judge must
+// reject to judge_test.go.
 package cluster

@@ -38,4 +38,13 @@
 // warning; it never drops them silently. A probe finds the kind and the other properties
 // of the server (identify.go). docs/engines.md lists the facts about each kind and their
 // sources.
+//
+// # A new kind of server
+//
+// Add only the differences. Name the kind in target.go. Read its version, slots and context
+// length in identify.go. Add its metrics to gauges.go, its parameters to params.go, its
+// refusals to classify.go, and its answers, recorded from a running server if possible, to
+// kinds_test.go. Run the server through engine/enginetest as llama_test.go does, or a large
+// server by internal/realserver/get.sh, internal/realserver/start.sh and real_test.go. Add a
+// usual port to engine/discover and to the default in cmd/rowmill/settings/engines.go.
 package openai
