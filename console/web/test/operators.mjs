@@ -233,6 +233,51 @@ export async function operators({ model, team, ofTeam }) {
     await page.unrouteAll({ behavior: 'wait' })
   })
 
+  await step('servers are started and stopped, show their output, and need attention if they ended by themselves', async (page) => {
+    const error = 'the server ended with code 1'
+    const server = { node_id: 'gpu1-a', node: 'gpu1', models: ['qwen-3-32b'], gpus: 2, on: [], phase: 'stopped', since: ago(90), mode: 'auto', load_seconds: 60, tokens_per_second: 1000, retry_at: null, error: null }
+    const servers = [{ ...server, name: 'big', phase: 'running', on: [0, 1] }, { ...server, name: 'broken', error }, { ...server, name: 'ready' }]
+    await page.route('**/v1/servers', (route) => route.fulfill({ json: { servers } }))
+    await page.route('**/v1/servers/gpu1-a/*', (route) => {
+      const found = servers.find((s) => route.request().url().endsWith(`/${s.name}`))
+      Object.assign(found, route.request().postDataJSON())
+      return route.fulfill({ json: found })
+    })
+    let lines = 'loading\n'
+    await page.route('**/v1/servers/gpu1-a/big/log', (route) => route.fulfill({ json: { text: lines, end: lines.length } }))
+    await page.goto(at(''))
+    await logIn(page)
+    const attention = page.getByRole('region', { name: 'Needs attention' })
+    await attention.getByText(`${error}. Its output says more.`).waitFor()
+    await page.getByRole('link', { name: 'Engines 1 with a problem' }).waitFor()
+    if (await attention.getByText(/ready|big/).count()) throw new Error('a server that is only stopped needs attention')
+    await attention.getByRole('link', { name: 'broken on gpu1' }).click()
+    const row = (name) => page.getByRole('region', { name: 'Servers' }).getByRole('row').filter({ hasText: name })
+    await row('big').getByText('0, 1').waitFor()
+    await row('ready').getByText('needs 2').waitFor()
+    await row('broken').getByText(error).waitFor()
+    await check(page, 'servers')
+    await page.getByRole('button', { name: 'Start ready' }).click()
+    await row('ready').getByText('kept running').waitFor()
+    await page.getByRole('button', { name: 'Stop big' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Stop the server' }).click()
+    await row('big').getByText('kept stopped').waitFor()
+    await page.getByRole('button', { name: 'Automatic big' }).click()
+    await row('big').getByText('automatic', { exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Output big' }).click()
+    const output = page.getByRole('dialog').getByRole('region', { name: 'Output of big' })
+    await output.getByText('loading').waitFor()
+    lines += 'ready for rows\n'
+    await output.getByText('ready for rows').waitFor()
+    await check(page, 'the output of a server')
+    await page.keyboard.press('Escape')
+    await page.setViewportSize({ width: phone, height: 844 })
+    await row('broken').getByText(error).waitFor()
+    await check(page, 'servers, on a phone')
+    await overlaps(page, 'servers')
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
   await step('a node that hangs, and one that has vanished, have not answered for a time', async (page) => {
     let [hangs, vanished] = [false, false]
     await page.route('**/v1/nodes', async (route) => {

@@ -23,6 +23,7 @@ const actions: Record<string, Action> = {
   'settings.set': { did: 'changed', what: 'the settings', to: () => '/settings' },
   'quotas.set': { did: 'changed', what: 'the quotas', to: () => '/quotas' },
   'node.drain': { did: 'drained', what: 'the node', to: () => '/nodes' },
+  'server.set': { did: 'changed the mode of', what: 'the server', to: () => '/engines' },
   'jobs.cancel': { did: 'cancelled', what: 'many jobs', to: () => '/jobs?status=cancelled' },
   'backup.make': { did: 'made', what: 'a backup' },
   'webhook.create': { did: 'added', what: 'the webhook', to: (id) => `/webhooks/${id}` },

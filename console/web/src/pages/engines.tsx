@@ -11,6 +11,7 @@ import { Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Meter } from '../parts/meter'
 import { Card, Facts, Page } from '../parts/page'
+import { Servers, useServers } from '../parts/servers'
 
 // rank puts engines that need attention first.
 const rank = (e: Engine) => (e.state === 'down' ? 0 : e.last_error ? 1 : 2)
@@ -20,15 +21,18 @@ const sum = (engines: Engine[], of: (e: Engine) => number | null) => engines.red
 export default function EnginesPage() {
   const engines = useGet<Engines>('/v1/engines', { every: useEvery(3_000) })
   const all = engines.data?.engines ?? []
+  const canStart = useServers(false).length > 0
   const why = useWhyIdle()
   return (
     <Page title="Engines" lead="An engine is an inference server that runs rows. Rowmill adapts the number of rows that an engine runs at once.">
       <Load query={engines}>
         {({ engines, missing_nodes }) =>
           engines.length === 0 && missing_nodes.length === 0 ? (
-            <Empty next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
-              No engines yet. Start a node with the address of an inference server, such as vLLM.
-            </Empty>
+            canStart ? <Empty>No engine runs now. Nodes start servers when rows need them.</Empty> : (
+              <Empty next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
+                No engines yet. Start a node with the address of an inference server, such as vLLM.
+              </Empty>
+            )
           ) : (
             <div className="stack">
               {missing_nodes.length > 0 && <p className="warning">No answer from {missing_nodes.join(', ')}. The page shows older data of these nodes.</p>}
@@ -40,6 +44,7 @@ export default function EnginesPage() {
           )
         }
       </Load>
+      <Servers />
       <GPUs engines={all} why={why} />
     </Page>
   )
@@ -100,7 +105,7 @@ function useWhyIdle() {
   const counts = useGet<Counts>(`/v1/jobs/counts?account=${allAccounts}`, { every: useEvery(10_000) }).data?.counts
   const open = counts && counts.pending + counts.submitted + counts.starting + counts.running
   return (engines: Engine[]) => {
-    if (engines.length === 0) return 'this node has no engine.'
+    if (engines.length === 0) return 'no engine runs on this node.'
     const down = engines.find((e) => e.state === 'down')
     if (down && engines.every((e) => e.state === 'down')) return `${down.name} is down. ${plain(down.last_error ?? '')}`
     const waiting = engines.find((e) => e.last_error)

@@ -13,6 +13,7 @@ import { Code } from '../parts/copy'
 import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
+import { useServers } from '../parts/servers'
 import { isBroken, problem, webhookName } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
@@ -112,6 +113,7 @@ function Attention() {
   const can = useCan()
   const every = useEvery(5_000)
   const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, every })
+  const servers = useServers(every)
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
   const waiting = useWaiting()
   const away = useStorageAway()
@@ -130,6 +132,9 @@ function Attention() {
       : []),
     ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
       id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since,
+    })),
+    ...servers.filter((s) => s.error).map((s) => ({
+      id: `${s.node_id} ${s.name} ended`, to: '/engines', state: 'server ended', what: `${s.name} on ${s.node}`, why: `${plain(s.error!)}. Its output says more.`, since: s.since,
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
     ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {

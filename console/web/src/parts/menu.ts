@@ -1,6 +1,7 @@
 import { useCan, useGet } from '../api/hooks'
 import type { Engines, Webhook } from '../api/types'
 import { useEvery } from '../live'
+import { useServers } from './servers'
 import { isBroken } from './webhook'
 
 // MenuEntry is a page in the menu. trouble counts its entries that need a person.
@@ -11,6 +12,7 @@ export function useMenu(): [string, MenuEntry[]][] {
   const can = useCan()
   const every = useEvery(60_000)
   const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, fresh: 30_000, every: (data) => !!data && every }).data
+  const servers = useServers(every)
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000, every: (data) => !!data && every })
   const groups: [string, (MenuEntry | false)[]][] = [
     ['Work', [
@@ -22,7 +24,7 @@ export function useMenu(): [string, MenuEntry[]][] {
       { to: '/batches', name: 'Batches' },
     ]],
     ['Service', can.operate ? [
-      { to: '/engines', name: 'Engines', trouble: engines?.engines.filter((e) => e.state === 'down').length },
+      { to: '/engines', name: 'Engines', trouble: engines && engines.engines.filter((e) => e.state === 'down').length + servers.filter((s) => s.error).length },
       { to: '/nodes', name: 'Nodes', trouble: engines?.missing_nodes.length },
       { to: '/actors', name: 'Actors' },
     ] : []],

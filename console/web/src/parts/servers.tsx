@@ -1,0 +1,107 @@
+import { useEffect, useRef } from 'react'
+import { Button, Modal } from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { send } from '../api/client'
+import { useAct, useCan, useGet } from '../api/hooks'
+import type { Server, ServerLog } from '../api/types'
+import { none, time } from '../lib/format'
+import { useEvery } from '../live'
+import { Ago } from './ago'
+import { Code } from './copy'
+import { Confirm } from './confirm'
+import { Fault } from './fault'
+import { Status } from './job'
+import { Empty, Load } from './load'
+import { Card, Table } from './page'
+
+// useServers returns the servers that nodes start and stop; none before the first answer.
+export function useServers(every: number | false) {
+  const can = useCan()
+  return useGet<{ servers: Server[] }>('/v1/servers', { enabled: can.operate, every: (data) => !!data && every }).data?.servers ?? []
+}
+
+const path = (s: Server) => `/v1/servers/${encodeURIComponent(s.node_id)}/${encodeURIComponent(s.name)}`
+
+const modes: Record<Server['mode'], string> = { auto: 'automatic', on: 'kept running', off: 'kept stopped' }
+
+// statuses are the colours of the phases.
+const statuses = { stopped: 'pending', sleeping: 'pending', loading: 'starting', stopping: 'starting', running: 'succeeded' } as const
+
+// Servers shows the servers that nodes start and stop. It shows nothing if there are none.
+export function Servers() {
+  const servers = useServers(useEvery(3_000))
+  const set = useAct(({ server, mode }: { server: Server; mode: Server['mode'] }) => send<Server>('PATCH', path(server), { mode }), {
+    done: (s) => `${s.name} is ${modes[s.mode]} from now on.`,
+    paths: ['/v1/servers', '/v1/engines'],
+  })
+  if (servers.length === 0) return null
+  return (
+    <Card title="Servers">
+      <p className="small">Nodes start and stop these servers. Automatic servers run when rows need them.</p>
+      <Table label="Servers" heads={['Server', 'Phase', 'GPUs', 'Mode', 'Actions']} less={['GPUs']}>
+        {servers.map((s) => (
+          <tr key={s.node_id + s.name}>
+            <td className="wide">
+              <span className="name">{s.name}</span>
+              <span className="reason">{[`on ${s.node}`, ...s.models].join(', ')}</span>
+              {s.error && <div className="fault small"><Fault text={s.error} /></div>}
+            </td>
+            <td title={time(s.since)}>
+              <Status is={s.error ? 'failed' : statuses[s.phase]}>{s.phase}</Status>
+              <span className="reason"><Ago t={s.since} /></span>
+            </td>
+            <td>
+              {s.on.join(', ') || none}
+              {s.gpus > 0 && s.on.length === 0 && <span className="reason">needs {s.gpus}</span>}
+            </td>
+            <td>{modes[s.mode]}</td>
+            <td>
+              <div className="actions">
+                {s.mode !== 'on' && <Act button="Start" of={s.name} act={() => set.mutate({ server: s, mode: 'on' })} />}
+                {s.mode !== 'off' && (
+                  <Confirm quiet size="compact-sm" button="Stop" of={s.name} title="Stop the server" act={() => set.mutate({ server: s, mode: 'off' })}>
+                    {s.name} finishes its rows or hands them back, and ends. It does not start again for rows.
+                  </Confirm>
+                )}
+                {s.mode !== 'auto' && <Act button="Automatic" of={s.name} act={() => set.mutate({ server: s, mode: 'auto' })} />}
+                <Output server={s} />
+              </div>
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </Card>
+  )
+}
+
+const Act = ({ button, of, act }: { button: string; of: string; act: () => void }) => (
+  <Button size="compact-sm" variant="subtle" onClick={act} aria-label={`${button} ${of}`}>{button}</Button>
+)
+
+function Output({ server: s }: { server: Server }) {
+  const [open, { open: show, close }] = useDisclosure()
+  return (
+    <>
+      <Act button="Output" of={s.name} act={show} />
+      <Modal opened={open} onClose={close} title={`Output of ${s.name} on ${s.node}`} size="xl">
+        <Log server={s} />
+      </Modal>
+    </>
+  )
+}
+
+// Log shows the end of the output, and follows it.
+function Log({ server: s }: { server: Server }) {
+  const log = useGet<ServerLog>(`${path(s)}/log`, { every: useEvery(2_000) })
+  const text = log.data?.text
+  const box = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const pre = box.current?.querySelector('pre')
+    if (pre) pre.scrollTop = pre.scrollHeight
+  }, [text])
+  return (
+    <Load query={log}>
+      {({ text }) => (text ? <div ref={box}><Code label={`Output of ${s.name}`} text={text} /></div> : <Empty>No output yet.</Empty>)}
+    </Load>
+  )
+}
