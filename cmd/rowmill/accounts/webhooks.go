@@ -152,10 +152,9 @@ func firstLine(text string) string {
 func (c *accountCommands) rotateWebhook() *cobra.Command {
 	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "rotate ID",
-		Short: "Replace the secret of a webhook and print it; it cannot be printed again",
-		Long: `Replace the secret of a webhook and print it; it cannot be printed again. For 24
-hours, events are also signed with the old secret, so that you have time to change
-the receiver.`,
+		Short: "Replace the secret of a webhook and print the new secret, once",
+		Long: `Replace the secret of a webhook and print the new secret, once. For 24 hours, events
+are also signed with the old secret, so that you have time to change the receiver.`,
 		Example: `  rowmill webhooks rotate we_0190f0a000007000800000000000ab12 > hook.secret`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {

@@ -45,7 +45,7 @@ func CheckSettings(set settings.Settings, now time.Time) []client.Finding {
 	if c := set.Cluster; c.Enabled() {
 		for name, pair := range map[string][2]string{"cluster.advertise": {c.Listen, c.Advertise}, "cluster.peer_advertise": {c.PeerListen, c.PeerAdvertise}} {
 			if pair[1] != "" && settings.IsLoopback(pair[1]) && !settings.IsLoopback(pair[0]) {
-				say("cluster", Fail, fmt.Sprintf("%s is %s: other machines that connect to it reach themselves", name, pair[1]), "set "+name+" to an address of this machine that the others reach")
+				say("cluster", Fail, fmt.Sprintf("%s is %s: other machines cannot reach this node at that address", name, pair[1]), "set "+name+" to an address of this machine that the others reach")
 			}
 		}
 	}

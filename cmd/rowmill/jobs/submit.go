@@ -63,12 +63,11 @@ func (c *jobCommands) submit() *cobra.Command {
 FILE may be a table (CSV, tab-separated values, Parquet, JSON Lines of objects:
 choose the column with --column, else the first is run), JSON Lines of strings,
 or plain text with a row on each line; gzip and zstd files are unpacked. For objects,
---column names a member, or a path to a member: messages.0.content. The format
-is detected by the content if the content is certain (Parquet, JSON), else by
-the ending of the name (.csv, .tsv, .jsonl, .ndjson, .json, .txt), else by
---column, which only a table has. Without any of these a file, or standard input
-(-), is plain text. --input-format overrides this. The rows of a file are checked and
-counted first and then sent with the submission.
+--column names a member, or a path to a member: messages.0.content. Parquet and JSON
+are recognized by their content, other formats by the ending of the name (.csv, .tsv,
+.jsonl, .ndjson, .json, .txt). Any other file, or standard input (-), is a table if you
+give --column, else plain text. --input-format overrides this. The rows of a file are
+checked and counted first and then sent with the submission.
 
 With --prompt the prompt of each row is made from columns of a table.
 

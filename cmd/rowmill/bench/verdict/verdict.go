@@ -276,9 +276,9 @@ func engineFindings(m Measurements, v Verdict) []Finding {
 			settings = append(settings, limits[kind]+" ("+kind+")")
 		}
 	}
-	remedy := "raise the number of rows that they run at once, where memory allows, else add servers"
+	remedy := "if they have the memory, raise the number of rows that they run at once; else add servers"
 	if len(settings) > 0 {
-		remedy = "raise " + strings.Join(settings, ", ") + " where memory allows, else add servers"
+		remedy = "if they have the memory, raise " + strings.Join(settings, ", ") + "; else add servers"
 	}
 	return []Finding{{OK, fmt.Sprintf("the servers are fastest with %d rows in flight each; more rows do not help", FastestStep(m.Steps).InFlight), remedy}}
 }
