@@ -170,6 +170,16 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
       await page.getByRole('button', { name: 'I have copied it' }).click()
       await page.getByText(`${secret.slice(0, 10)}`).waitFor()
 
+      await page.getByRole('button', { name: 'Edit' }).click()
+      const dialog = page.getByRole('dialog', { name: 'Edit the webhook' })
+      await dialog.getByLabel('Description').fill('a receiver with another name')
+      for (const event of ['job.succeeded', 'job.failed']) await dialog.getByLabel(event).check()
+      await check(page, 'a webhook that is edited')
+      await dialog.getByRole('button', { name: 'Save' }).click()
+      await page.getByRole('heading', { name: 'Webhook: a receiver with another name' }).waitFor()
+      const changed = await api('GET', `/v1/webhooks/${id}`)
+      if (changed.events.join() !== 'job.succeeded,job.failed' || !changed.url.endsWith('/hook')) throw new Error(`the webhook is ${JSON.stringify(changed)}`)
+
       const { results } = await api('POST', '/v1/batch-inference', { model, inputs: ['a'], name: 'told' })
       await ended(results)
       const again = page.getByRole('button', { name: `Send again: job.succeeded of ${results}` })

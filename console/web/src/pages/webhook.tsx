@@ -16,6 +16,7 @@ import { Empty, Load } from '../parts/load'
 import { Card, Facts, Long, More, Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
 import { outcome, WebhookState, webhookName } from '../parts/webhook'
+import { WebhookForm } from '../parts/webhookform'
 
 type Tried = { event: string; delivered: boolean; attempt: DeliveryAttempt }
 
@@ -48,6 +49,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
       actions={
         <>
           <Button loading={tried.isPending} onClick={() => tried.mutate()}>Send a test</Button>
+          <WebhookForm webhook={w} />
           <Button variant="default" loading={turn.isPending} onClick={() => turn.mutate()}>{w.disabled ? 'Enable' : 'Disable'}</Button>
           <Confirm button="Rotate secret" title="Rotate the secret" act={() => rotate.mutate(undefined, { onSuccess: (r) => setSecret(r.secret) })}>
             The old secret stays valid for 24 hours.

@@ -1,9 +1,6 @@
 import { useState } from 'react'
-import { Button, Checkbox, Modal, TextInput } from '@mantine/core'
-import { useDisclosure } from '@mantine/hooks'
 import { Link } from 'wouter'
-import { send } from '../api/client'
-import { useAct, useGet } from '../api/hooks'
+import { useGet } from '../api/hooks'
 import type { Webhook } from '../api/types'
 import { none, time } from '../lib/format'
 import { useEvery } from '../live'
@@ -12,18 +9,18 @@ import { Empty, Load } from '../parts/load'
 import { Page, Table } from '../parts/page'
 import { Secret } from '../parts/secret'
 import { failedShare, problem, WebhookState, webhookName } from '../parts/webhook'
-
-const events = ['job.succeeded', 'job.failed', 'job.cancelled', 'batch.completed', 'batch.failed', 'batch.expired', 'batch.cancelled']
+import { WebhookForm } from '../parts/webhookform'
 
 export default function Webhooks() {
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { every: useEvery(10_000) })
   const [secret, setSecret] = useState<string>()
+  const create = <WebhookForm saved={(w) => setSecret(w.secret)} />
   return (
-    <Page title="Webhooks" lead="The service sends a signed request to your server when a job ends (Standard Webhooks)." actions={<Create made={setSecret} />}>
+    <Page title="Webhooks" lead="The service sends a signed request to your server when a job ends (Standard Webhooks)." actions={create}>
       <Load query={webhooks}>
         {({ webhooks }) =>
           webhooks.length === 0 ? (
-            <Empty next={<Create made={setSecret} />}>No webhooks yet. With a webhook, your server need not ask whether a job has ended.</Empty>
+            <Empty next={create}>No webhooks yet. With a webhook, your server need not ask whether a job has ended.</Empty>
           ) : (
             <Table label="Webhooks" heads={['Webhook', 'State', 'Failed deliveries', 'Events', 'Created']} less={['Failed deliveries', 'Events', 'Created']}>
               {webhooks.map((w) => (
@@ -47,39 +44,5 @@ export default function Webhooks() {
       </Load>
       {secret && <Secret what="secret" secret={secret} close={() => setSecret(undefined)} />}
     </Page>
-  )
-}
-
-function Create({ made }: { made: (secret: string) => void }) {
-  const [open, { open: ask, close }] = useDisclosure()
-  const [url, setURL] = useState('')
-  const [description, setDescription] = useState('')
-  const [wanted, setWanted] = useState<string[]>([])
-  const create = useAct(() => send<Webhook>('POST', '/v1/webhooks', { url, description, events: wanted }), { paths: ['/v1/webhooks'] })
-  return (
-    <>
-      <Button onClick={ask}>Add a webhook</Button>
-      <Modal opened={open} onClose={close} title="Add a webhook">
-        <form
-          className="stack"
-          onSubmit={(e) => {
-            e.preventDefault()
-            create.mutate(undefined, {
-              onSuccess: (w) => {
-                close()
-                if (w.secret) made(w.secret)
-              },
-            })
-          }}
-        >
-          <TextInput label="Address" type="url" required withAsterisk={false} data-autofocus placeholder="https://…" value={url} onChange={(e) => setURL(e.currentTarget.value)} />
-          <TextInput label="Description" maxLength={256} value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
-          <Checkbox.Group label="Events" description="If you choose none, the service sends all of them." value={wanted} onChange={setWanted}>
-            <div className="stack tight">{events.map((e) => <Checkbox key={e} value={e} label={e} />)}</div>
-          </Checkbox.Group>
-          <Button type="submit" loading={create.isPending}>Add it</Button>
-        </form>
-      </Modal>
-    </>
   )
 }
