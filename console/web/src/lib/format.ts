@@ -101,4 +101,10 @@ export const until = (t: string | number | null | undefined) => {
 // beginning returns the beginning of a text that is longer than most characters, cut at a word.
 export const beginning = (s: string, most: number) => (s.length <= most ? s : `${s.slice(0, most + 1).replace(/\s+\S*$/, '').slice(0, most)}…`)
 
+// idEnd returns the end of an id. Ids begin with their time of creation, so the beginnings of new ids are equal.
+export const idEnd = (id: string) => `…${id.slice(-12)}`
+
+// sentence returns a message with a capital first letter.
+export const sentence = (message: string) => message.charAt(0).toUpperCase() + message.slice(1)
+
 export const text = (v: unknown) => (v == null ? '' : typeof v === 'string' ? v : JSON.stringify(v))

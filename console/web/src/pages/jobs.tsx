@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'react'
 import { Button, NativeSelect, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
-import { useSearchParams } from 'wouter'
+import { Link, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, Model } from '../api/types'
@@ -9,7 +9,7 @@ import { compact, duration, none, number, plural, time, usd } from '../lib/forma
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
-import { Done, FailedLink, isEstimate, JobLink, over, State, Status, statuses, titleOf, type ShownStatus } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, over, secondsOf, State, Status, statuses, titleOf, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
@@ -62,6 +62,11 @@ export default function Jobs() {
   return (
     <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Filters search={search} set={set} counts={counts.data} />
+      {filter.status === 'failed' && (
+        <p className="small">
+          A job with few failed rows succeeds. <Link href={`/jobs${query({ status: 'succeeded', account })}`}>The list of succeeded jobs</Link> says how many rows of each job failed.
+        </p>
+      )}
       <Load query={pages}>
         {() =>
           jobs.length === 0 ? (
@@ -206,7 +211,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
             </span>
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>
-          <td className="number">{took(j)}</td>
+          <td className="number">{duration(secondsOf(j))}</td>
           <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
           <td className="number" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
@@ -216,6 +221,3 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
     </Table>
   )
 }
-
-const took = (j: Job) =>
-  duration((j.datetime_completed || !j.paused) && j.datetime_started && (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 || null)

@@ -10,7 +10,7 @@ import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
-import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, titleOf, whyStopped, type ShownStatus } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, stillRunning, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
 import { useServers } from '../parts/servers'
@@ -228,8 +228,8 @@ function RunningJob({ job, said }: { job: Job; said: boolean }) {
   const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { enabled: running, every: useEvery(3_000) })
   return (
     <li>
-      <JobLink job={job} />
-      <State job={job} />
+      <JobLink job={job} brief />
+      <State job={job} pausing={stillRunning(job, p) > 0} />
       {!isEstimate(job) && <Done job={job} />}
       <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
@@ -249,7 +249,7 @@ function useEnded() {
   return { ended, last }
 }
 
-// Failing lists failed jobs, and succeeded jobs with failed rows.
+// Failing lists failed jobs, and succeeded jobs with failed rows, that no later job continues.
 function Failing() {
   const { ended, last } = useEnded()
   const failing = last.filter(isFailing)
@@ -261,8 +261,8 @@ function Failing() {
           <ul className="list ended">
             {failing.slice(0, shownFailures).map((j) => (
               <li key={j.job_id}>
-                <JobLink job={j} />
-                <Status is={j.status}>{j.failure_reason?.code ?? j.status}</Status>
+                <JobLink job={j} brief />
+                <Status is={j.status}>{j.failure_reason?.code.replaceAll('_', ' ') ?? j.status}</Status>
                 <span className="small grow"><FailedLink job={j} /> {j.failure_reason && j.failure_reason.code !== 'too_many_failed_rows' && withoutRoutes(j.failure_reason.message)}</span>
                 <span className="small"><Ago t={j.datetime_completed} /></span>
               </li>
@@ -283,7 +283,7 @@ function Finished() {
       <ul className="list ended">
         {finished.slice(0, shownFinished).map((j) => (
           <li key={j.job_id}>
-            <JobLink job={j} />
+            <JobLink job={j} brief />
             <a href={apiURL(`/v1/jobs/${j.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download CSV: ${titleOf(j)}`}>Download CSV</a>
             <span className="small grow">{plural(j.rows_done, 'row')}, {usd(j.job_cost)}</span>
             <span className="small"><Ago t={j.datetime_completed} /></span>
@@ -294,7 +294,7 @@ function Finished() {
   )
 }
 
-const isFailing = (j: Job) => j.status === 'failed' || j.failed_rows > 0
+const isFailing = (j: Job) => !j.continued_by && (j.status === 'failed' || j.failed_rows > 0)
 
 function Throughput() {
   const stats = useGet<Stats>('/v1/stats?range=3600', { every: useEvery(5_000) })

@@ -1,7 +1,8 @@
 import { Link } from 'wouter'
 import { query, type ApiError } from '../api/client'
-import type { Counts, Job, JobStatus } from '../api/types'
-import { beginning, number, percent, plural } from '../lib/format'
+import { useGet } from '../api/hooks'
+import type { Counts, Job, JobStatus, Progress } from '../api/types'
+import { beginning, idEnd, number, percent, plural } from '../lib/format'
 import { jobHref, useIsOther } from './account'
 import { Empty } from './load'
 import { LinkButton, Page } from './page'
@@ -36,9 +37,13 @@ export const rowState = (job: { status: JobStatus }, state: string) => (state ==
 
 export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST_ESTIMATE'
 
-// State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job.
-export const State = ({ job }: { job: Pick<Job, 'status' | 'run_type' | 'paused'> }) => {
-  const now = job.paused ? 'paused' : job.status
+// stillRunning returns how many rows of a paused job its nodes finish before the job stands still.
+export const stillRunning = (job: Pick<Job, 'paused'>, p?: Progress) => (job.paused ? (p?.nodes ?? []).reduce((sum, n) => sum + n.rows_assigned, 0) : 0)
+
+// State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job. A job is
+// pausing while its nodes finish rows.
+export const State = ({ job, pausing }: { job: Pick<Job, 'status' | 'run_type' | 'paused'>; pausing?: boolean }) => {
+  const now = pausing ? 'pausing' : job.paused ? 'paused' : job.status
   return <Status is={job.paused ? 'pending' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
 }
 
@@ -65,15 +70,27 @@ export function titleOf(job: Titled): string {
   return rest ? `${job.model}: ${rest}` : job.model
 }
 
-export function JobLink({ job }: { job: Titled & Pick<Job, 'account'> }) {
+// JobLink leads to a job. With brief, it has no id.
+export function JobLink({ job, brief }: { job: Titled & Pick<Job, 'account'>; brief?: boolean }) {
   const isOther = useIsOther()
   return (
     <span className="job">
       <Link href={jobHref(job.job_id, isOther(job.account) ? job.account : undefined)}>{titleOf(job)}</Link>
-      <span className="id">{job.job_id.slice(0, 12)}…</span>
+      {!brief && <span className="id">{idEnd(job.job_id)}</span>}
     </span>
   )
 }
+
+// JobName leads to a job of which only the id is known. It shows the id until the job is read.
+export function JobName({ id, account }: { id: string; account?: string }) {
+  const job = useGet<{ job: Job }>(`/v1/jobs/${id}${query({ account })}`, { fresh: 60_000 }).data?.job
+  return <Link href={jobHref(id, account)}>{job ? titleOf(job) : id}</Link>
+}
+
+// secondsOf returns how long a job has run: from its start to its end, or until now. It returns undefined
+// before the start, and for a paused job.
+export const secondsOf = (j: Pick<Job, 'datetime_started' | 'datetime_completed' | 'paused'>) =>
+  j.datetime_started && (j.datetime_completed || !j.paused) ? (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 : undefined
 
 // FailedLink says how many rows of a job failed, and leads to them if the job is of this account.
 export function FailedLink({ job }: { job: Pick<Job, 'job_id' | 'account' | 'failed_rows'> }) {

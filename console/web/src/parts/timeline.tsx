@@ -1,9 +1,8 @@
-import { Link } from 'wouter'
 import { useGet } from '../api/hooks'
 import type { Job, Timeline } from '../api/types'
 import { duration, plural, time } from '../lib/format'
-import { jobHref, useIsOther } from './account'
-import { isEstimate, recordPath } from './job'
+import { useIsOther } from './account'
+import { isEstimate, JobName, recordPath } from './job'
 import { Load } from './load'
 import { Card } from './page'
 
@@ -33,12 +32,12 @@ export function Events({ job }: { job: Job }) {
           </ol>
         )}
       </Load>
-      {job.input_of && <p className="small">Reads the input of <Link href={jobHref(job.input_of, other)}>{job.input_of}</Link></p>}
-      {job.continues && <p className="small">Continues <Link href={jobHref(job.continues, other)}>{job.continues}</Link></p>}
+      {job.input_of && <p className="small">Reads the input of <JobName id={job.input_of} account={other} /></p>}
+      {job.continues && <p className="small">Continues <JobName id={job.continues} account={other} /></p>}
       {job.reuse && job.reuse.jobs.length > 0 && (
         <p className="small">
           Reuses rows of {job.reuse.jobs.length > 1 && `${plural(job.reuse.jobs.length, 'job')}, the last is `}
-          <Link href={jobHref(job.reuse.jobs[0]!, other)}>{job.reuse.jobs[0]}</Link>
+          <JobName id={job.reuse.jobs[0]!} account={other} />
         </p>
       )}
       {job.output && <p className="small">The job also writes its results to {job.output}</p>}
@@ -76,7 +75,7 @@ function HistoryEvent({ event: e, status, other }: { event: TimelineEvent; statu
         {time(e.at)}
         {e.what === 'waits' && (e.until == null ? ', until now' : `, for ${lasting(e.at, e.until)}`)}
       </span>
-      {e.what === 'continued' ? <Link href={jobHref(e.detail!, other)}>{e.detail}</Link> : e.detail && !saidElsewhere.includes(e.what) && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
+      {e.what === 'continued' ? <JobName id={e.detail!} account={other} /> : e.detail && !saidElsewhere.includes(e.what) && <span className="small">{e.detail.replace(/, epoch \d+$/, '')}</span>}
     </>
   )
 }
