@@ -1,5 +1,5 @@
 // The pages of operators, and the keys of all pages.
-import { at, check, logIn, step } from './drive.mjs'
+import { api, at, check, logIn, step } from './drive.mjs'
 
 export async function service({ job, failed }) {
   await step('the tile of a GPU says what its node does, and why the GPU is idle', async (page) => {
@@ -50,7 +50,7 @@ export async function service({ job, failed }) {
     await page.keyboard.press('Enter')
     await page.waitForURL((url) => url.pathname.endsWith('/functions/grade'))
     await find(job)
-    await page.getByRole('option', { name: `towns job, succeeded, ${job}` }).waitFor()
+    await page.getByRole('option', { name: new RegExp(`^towns job, succeeded, (just now|.* ago), ${job}$`) }).waitFor()
     await page.keyboard.press('Enter')
     await page.waitForURL((url) => url.pathname.endsWith(`/jobs/${job}`))
     await find(`${job}#47`)
@@ -59,6 +59,20 @@ export async function service({ job, failed }) {
     await page.keyboard.press('Escape')
     await find('no such place')
     await page.getByText('No page, no Function and no job matches.').waitFor()
+    const { jobs: [newest] } = await api('GET', '/v1/list-jobs?limit=1')
+    await page.getByRole('combobox', { name: 'Page, Function, job or row' }).fill('')
+    const places = page.getByRole('listbox', { name: 'Places' }).getByRole('option')
+    await places.first().filter({ hasText: newest.job_id }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.route('**/v1/list-jobs?limit=50&q=many', async (route) => {
+      const { job: one } = await api('GET', `/v1/jobs/${job}`)
+      const jobs = Array.from({ length: 11 }, (_, i) => ({ ...one, name: `many ${i}`, job_id: `${one.job_id.slice(0, -2)}${10 + i}` }))
+      await route.fulfill({ json: { jobs, next_cursor: null, scanned_all: true } })
+    })
+    await find('many')
+    await page.getByText('3 more jobs match. Type more of the name.').waitFor()
+    if ((await places.count()) !== 8) throw new Error('the palette shows more than 8 jobs')
+    await page.unrouteAll({ behavior: 'wait' })
     await page.keyboard.press('Escape')
     await page.keyboard.press('?')
     await page.getByRole('dialog', { name: 'Keys' }).waitFor()

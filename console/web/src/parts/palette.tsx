@@ -4,6 +4,7 @@ import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
 import type { Fn, Job, JobPage } from '../api/types'
+import { ago, plural } from '../lib/format'
 import { titleOf } from './job'
 import { useMenu } from './menu'
 
@@ -16,6 +17,7 @@ const keys: [string, string][] = [
 ]
 
 const shownJobs = 8
+const newestJobs = 5 // the jobs before a text is typed
 const readJobs = 50 // the newest jobs that match, of which the best are shown
 
 // Palette opens with Ctrl-K. It goes to a page, a Function, a job by name or id, or a row: "job#47". It
@@ -67,7 +69,7 @@ function Finder({ close }: { close: () => void }) {
   const [at, setAt] = useState(0)
   const [, go] = useLocation()
   const id = useId()
-  const places = usePlaces(typed.trim())
+  const { places, more } = usePlaces(typed.trim())
   useEffect(() => setAt(0), [typed])
   const chosen = places[Math.min(at, places.length - 1)]
   const visit = (place?: Place) => {
@@ -103,6 +105,8 @@ function Finder({ close }: { close: () => void }) {
         ))}
       </ul>
       {places.length === 0 && <p role="status">No page, no Function and no job matches.</p>}
+      {more && <p role="status" className="small">{more}</p>}
+      <p className="small"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes</p>
     </>
   )
 }
@@ -116,11 +120,13 @@ function useTasks(): Place[] {
   ]
 }
 
-// usePlaces returns the pages, Functions and jobs that match a text. "#47" after a job means its row 47.
-function usePlaces(typed: string): Place[] {
+// usePlaces returns the pages, Functions and jobs that match a text, and how many more jobs match. Without
+// a text the newest jobs come first. "#47" after a job means its row 47.
+function usePlaces(typed: string): { places: Place[]; more?: string } {
   const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
   const [wanted] = useDebouncedValue(text, 200)
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
+  const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}`, { fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
   const places: Place[] = [
     ...useMenu().flatMap(([, entries]) => entries).map(({ to, name }) => ({ to, name })),
@@ -130,12 +136,15 @@ function usePlaces(typed: string): Place[] {
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
   // distance orders jobs: names that begin with the text come first, then the shortest names.
   const distance = (j: Job) => titleOf(j).length + (titleOf(j).toLowerCase().startsWith(text.toLowerCase()) ? 0 : 1_000)
-  return [
-    ...places,
-    ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map((j) => ({
-      to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
-      name: titleOf(j),
-      note: row === undefined ? `job, ${j.status}, ${j.job_id}` : `row ${row} of ${j.job_id}`,
-    })),
-  ]
+  const place = (j: Job): Place => ({
+    to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
+    name: titleOf(j),
+    note: row === undefined ? `job, ${j.paused ? 'paused' : j.status}, ${ago(j.datetime_created)}, ${j.job_id}` : `row ${row} of ${j.job_id}`,
+  })
+  if (typed === '') return { places: [...(newest.data?.jobs ?? []).map(place), ...places] }
+  const hidden = found.length - shownJobs
+  return {
+    places: [...places, ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map(place)],
+    more: hidden > 0 ? `${jobs.data?.next_cursor ? 'At least ' : ''}${plural(hidden, 'more job')} ${hidden === 1 ? 'matches' : 'match'}. Type more of the name.` : undefined,
+  }
 }
