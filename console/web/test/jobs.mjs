@@ -143,6 +143,56 @@ export async function jobPages({ job, failed, model }) {
     await page.unrouteAll({ behavior: 'wait' })
   }, /\/v1\/(me|events)/)
 
+  await step('a paused job is pausing while its nodes finish rows', async (page) => {
+    let nodes = [{ node: 'one', rows_done: 100, rows_assigned: 2, rows_per_second: 2 }]
+    const message = 'Paused. No new row starts until the pause ends.'
+    await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', paused: true, message, rows_done: 100, datetime_completed: null } }))
+    await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', message, nodes }))
+    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
+    await page.goto(at(`jobs/${job}`))
+    await logIn(page)
+    const now = page.locator('.now .status')
+    await now.getByText('pausing', { exact: true }).waitFor()
+    await page.getByText('Pausing. 2 rows in flight finish first.').waitFor()
+    nodes = null
+    await now.getByText('paused', { exact: true }).waitFor()
+    await page.getByText(message).waitFor()
+    await page.unrouteAll({ behavior: 'wait' })
+  }, /\/v1\/(me|events)/)
+
+  await step('the list and the page of a job say how long it took', async (page) => {
+    const times = { datetime_created: '2026-01-01T00:00:00Z', datetime_started: '2026-01-01T01:00:00Z', datetime_completed: '2026-01-01T01:00:07Z' }
+    await change(page, '**/v1/list-jobs?limit=50*', (a) => ({ ...a, jobs: a.jobs.map((j) => ({ ...j, ...times })) }))
+    await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, ...times } }))
+    await page.goto(at('jobs?q=towns'))
+    await logIn(page)
+    await page.getByRole('row', { name: /towns/ }).first().getByRole('cell', { name: '7 s', exact: true }).waitFor()
+    await page.goto(at(`jobs/${job}`))
+    await page.locator('.facts div').filter({ hasText: 'Took' }).getByText('7 s', { exact: true }).waitFor()
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await step('a job whose rows all failed says why, and does not offer what does not help', async (page) => {
+    const { results: id } = await api('POST', '/v1/batch-inference', { model, name: 'all refused', inputs: ['a', 'b', 'c'].map((t) => `[[sim:fail=400]] ${t}`) })
+    const whole = await ended(id)
+    if (whole.status !== 'failed' || whole.failed_rows !== 3) throw new Error(`the job is ${JSON.stringify(whole)}`)
+    await page.goto(at(`jobs/${id}`))
+    await logIn(page)
+    const box = page.locator('.problem')
+    await box.getByText(/^All of them: The server refused/).waitFor()
+    await page.locator('.now .big').getByText('0 of 3 rows succeeded').waitFor()
+    await box.locator('[data-variant=filled]').getByText('Run again with changes').waitFor()
+    if ((await box.locator('[data-variant=filled]').count()) !== 1) throw new Error('the box has more than one main action')
+    await settle(page)
+    if (await page.getByRole('link', { name: 'Parquet' }).count()) throw new Error('one may download results without an answer')
+    for (const name of ['Code', 'Raw answer']) if (await page.getByRole('region', { name: 'Samples of failed rows' }).getByRole('columnheader', { name }).count()) throw new Error(`the samples have the column ${name}, which says nothing`)
+    await check(page, 'a job whose rows all failed')
+    await page.goto(at('jobs?status=failed'))
+    await page.getByRole('link', { name: 'The list of succeeded jobs' }).click()
+    await page.waitForURL(/jobs\?status=succeeded$/)
+    await page.getByRole('region', { name: 'Jobs' }).waitFor()
+  })
+
   await step('a job that does not exist leaves the page live, and leads to the others', async (page) => {
     await page.goto(at(`jobs/${missing}`))
     await logIn(page)
@@ -227,7 +277,7 @@ export async function jobPages({ job, failed, model }) {
     await page.waitForURL(/\/jobs\/job-/)
     const again = await ended(page.url().match(/job-[0-9a-f-]+/)[0])
     if (again.input_of !== job || again.num_rows !== 301 || again.system_prompt !== 'Be long.') throw new Error(`the job is ${JSON.stringify(again)}`)
-    await page.getByText('Reads the input of').waitFor()
+    await page.getByText('Reads the input of').getByRole('link', { name: 'towns' }).waitFor()
     await page.getByRole('link', { name: 'Compare with towns' }).waitFor()
     await page.getByRole('button', { name: 'More actions' }).click()
     await page.getByRole('button', { name: 'Compare with…' }).click()
@@ -263,6 +313,7 @@ export async function jobPages({ job, failed, model }) {
     await origin.first().waitFor()
     const origins = await origin.count()
     if (origins !== 1) throw new Error(`the timeline has the origin of the job ${origins} times`)
+    await page.getByRole('region', { name: 'Timeline' }).getByRole('link', { name: 'cut short' }).waitFor()
     const dialog = page.getByRole('dialog')
 
     let sent

@@ -3,8 +3,8 @@ import { Button, Checkbox } from '@mantine/core'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
 import { apiURL, query } from '../api/client'
 import { useGet } from '../api/hooks'
-import type { Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
-import { compact, duration, number, percent, rate, time, usd, withoutRoutes } from '../lib/format'
+import type { ErrorCounts, Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
+import { compact, duration, number, percent, plural, rate, sentence, time, usd, withoutRoutes } from '../lib/format'
 import { useEvery } from '../live'
 import { useIsOther } from '../parts/account'
 import { Answers } from '../parts/answers'
@@ -13,7 +13,7 @@ import { Code } from '../parts/copy'
 import { Curve } from '../parts/curve'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
-import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, State, titleOf, whyStopped } from '../parts/job'
+import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, secondsOf, State, stillRunning, titleOf, whyStopped } from '../parts/job'
 import { Actions, Continue } from '../parts/jobactions'
 import { Load } from '../parts/load'
 import { Card, Facts, Page, Table } from '../parts/page'
@@ -50,6 +50,7 @@ function Detail({ job }: { job: Job }) {
           <p>
             <strong>{withoutRoutes(job.failure_reason.message)}</strong>
           </p>
+          <Cause job={job} />
           <p className="small">
             Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
           </p>
@@ -78,6 +79,18 @@ function Detail({ job }: { job: Job }) {
   )
 }
 
+// Cause says why the rows of a failed job failed: the most frequent error, if failed rows are the reason.
+function Cause({ job }: { job: Job }) {
+  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: job.failure_reason?.code === 'too_many_failed_rows' }).data
+  const first = counts?.counts[0]
+  if (!first) return null
+  return (
+    <p>
+      {counts.counts.length > 1 ? `${number(first.rows)} of them` : 'All of them'}: {sentence(first.message)}
+    </p>
+  )
+}
+
 // saidByState are messages that say no more than the state.
 const saidByState = ['Processing rows.', 'Job succeeded.']
 
@@ -87,17 +100,20 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const progress = useGet<Progress>(recordPath(job, 'progress'), { every: !ended && every })
   const first = useFirstRows(job, gone === false)
   const p = progress.data
-  const message = p?.waits_for ?? job.message
+  const still = stillRunning(job, p)
+  const message = still > 0 ? `Pausing. ${plural(still, 'row')} in flight ${still === 1 ? 'finishes' : 'finish'} first.` : (p?.waits_for ?? job.message)
+  const seconds = secondsOf(job)
   const cost = job.job_cost ?? p?.cost_so_far
   const counted = job.num_rows != null
+  const failed = job.status === 'failed' // its big number is the result, because a share of done rows looks like a success
   const timeline = useTimeline(job)
   const events = timeline.data?.events ?? []
   const pausedAt = job.paused ? events.findLast((e) => e.what === 'paused')?.at : undefined
   return (
     <Card>
       <div className="now">
-        <State job={job} />
-        {counted && <strong className="big">{percent(job.rows_done, job.num_rows)}</strong>}
+        <State job={job} pausing={still > 0} />
+        {counted && <strong className="big">{failed ? `${number(job.rows_done - job.failed_rows)} of ${plural(job.num_rows!, 'row')} succeeded` : percent(job.rows_done, job.num_rows)}</strong>}
         {counted && <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />}
       </div>
       {!job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
@@ -106,13 +122,13 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
       <ContinuedBy job={job} />
       <Facts
         facts={[
-          ['Rows', counted ? `${number(job.rows_done)} of ${number(job.num_rows)}` : ended ? 'none ran' : 'not counted yet'],
+          ...(failed && counted ? [] : ([['Rows', counted ? `${number(job.rows_done)} of ${number(job.num_rows)}` : ended ? 'none ran' : 'not counted yet']] as [string, string][])),
           ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
           ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
-          ...(!job.paused ? ([['Elapsed', duration(p?.elapsed_seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', duration(ranFor(job, events))]] as [string, string][]) : []),
+          ...(seconds !== undefined ? ([[ended ? 'Took' : 'Running for', duration(seconds)]] as [string, string][]) : pausedAt ? ([['Ran for', duration(ranFor(job, events))]] as [string, string][]) : []),
           [job.job_cost == null && !ended ? 'Cost so far' : 'Cost', usd(cost)],
           ...(ended || job.paused
             ? []
@@ -257,7 +273,7 @@ function Downloads({ job }: { job: Job }) {
   const [unpack, setUnpack] = useState(false)
   const [meta, setMeta] = useState(false)
   const properties = job.json_schema && 'properties' in job.json_schema
-  if (job.rows_done === 0) return null
+  if (job.rows_done === job.failed_rows) return null // there is no answer
   const partial = job.status !== 'succeeded'
   const href = (format: string) =>
     apiURL(`/v1/jobs/${job.job_id}/results${query({

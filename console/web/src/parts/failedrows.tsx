@@ -5,7 +5,7 @@ import { useSearchParams } from 'wouter'
 import { get, query, type ApiError } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Preview, Row, RowError } from '../api/types'
-import { number, plural, text, took } from '../lib/format'
+import { number, plural, sentence, text, took } from '../lib/format'
 import { useEvery } from '../live'
 import { useChange } from './foundrows'
 import { over } from './job'
@@ -127,7 +127,7 @@ function Line({ job, failed, at, position, size, show }: LineProps) {
         <span className="n">{number(failed.row)}</span>
         <span className="status" data-is="failed">{failed.code ?? 'failed'}</span>
         <span className="cell" dir="auto">{row ? text(row.input).slice(0, 300) : '…'}</span>
-        <span className="cell less">{failed.message ?? row?.error?.message ?? '…'}</span>
+        <span className="cell less">{sentence(failed.message ?? row?.error?.message ?? '…')}</span>
         <span className="n less">{row ? number(row.attempts) : ''}</span>
         <span className="n less">{row ? took(row.duration_seconds) : ''}</span>
       </button>

@@ -2,7 +2,7 @@ import { Link } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Row, RowError } from '../api/types'
-import { none, number, plural, text } from '../lib/format'
+import { none, number, plural, sentence, text } from '../lib/format'
 import { useEvery } from '../live'
 import { over, recordPath, testRows } from './job'
 import { Load } from './load'
@@ -43,7 +43,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                       </Link>
                     )}
                   </td>
-                  <td className="wide">{e.message}</td>
+                  <td className="wide">{sentence(e.message)}</td>
                   {act && (
                     <td>
                       <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join(), longer: e.code === truncatedCode || undefined })}`} aria-label={`Test these rows: ${e.code}`}>
@@ -80,23 +80,27 @@ function useSamples(job: Job, enabled: boolean) {
 function Samples({ job, byCode, examples }: { job: Job; byCode: ReturnType<typeof useSamples>; examples: string[] }) {
   const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
   if (samples.length === 0) return null
-  const why = samples.some((e) => !examples.includes(e.message)) // else the table above says why
+  const shows = {
+    code: examples.length > 1,
+    raw: samples.some((e) => e.raw_output),
+    why: samples.some((e) => !examples.includes(e.message)), // else the table above says why
+  }
   return (
-    <Table label="Samples of failed rows" heads={['Row', 'Code', 'Input', 'Raw answer', ...(why ? ['Why'] : [])]} less={['Code', ...(why ? ['Raw answer'] : [])]}>
-      {samples.map((e) => <Sample key={e.row} job={job} error={e} why={why} />)}
+    <Table label="Samples of failed rows" heads={['Row', ...(shows.code ? ['Code'] : []), 'Input', ...(shows.raw ? ['Raw answer'] : []), ...(shows.why ? ['Why'] : [])]} less={['Code', ...(shows.why ? ['Raw answer'] : [])]}>
+      {samples.map((e) => <Sample key={e.row} job={job} error={e} shows={shows} />)}
     </Table>
   )
 }
 
-function Sample({ job, error: e, why }: { job: Job; error: RowError; why: boolean }) {
+function Sample({ job, error: e, shows }: { job: Job; error: RowError; shows: { code: boolean; raw: boolean; why: boolean } }) {
   const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${e.row}`, { fresh: Infinity })
   return (
     <tr>
       <td className="number"><Link href={`/jobs/${job.job_id}/rows?row=${e.row}&open=${e.row}`}>{number(e.row)}</Link></td>
-      <td><code>{e.code}</code></td>
+      {shows.code && <td><code>{e.code}</code></td>}
       <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
-      <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>
-      {why && <td className="wide">{e.message}</td>}
+      {shows.raw && <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>}
+      {shows.why && <td className="wide">{sentence(e.message)}</td>}
     </tr>
   )
 }

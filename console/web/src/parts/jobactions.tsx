@@ -13,7 +13,7 @@ import { isEstimate, over, recordPath } from './job'
 import { nextName } from './jobform'
 import { MoreActions } from './moreactions'
 import { LinkButton } from './page'
-import { canResume, ContinuedBy, longer, mostTruncated, Retry } from './retry'
+import { canResume, ContinuedBy, longer, mostRejected, mostTruncated, Retry } from './retry'
 
 // Actions has the buttons of a job: at most four, and more in a list.
 export function Actions({ job, gone }: { job: Job; gone?: boolean }) {
@@ -88,13 +88,14 @@ export function Continue({ job, gone }: { job: Job; gone?: boolean }) {
   if (!act) return null
   const cuts = job.failure_reason?.code === 'row_too_long' && job.truncate_rows === false
   const limit = counts && mostTruncated(counts) ? longer(job) : undefined
+  const helps = retries && !(counts && mostRejected(counts)) // a retry probably helps
   return (
     <>
       {job.failure_reason && job.continued_by && <LinkButton href={jobHref(job.continued_by, isOther(job.account) ? job.account : undefined)} size="sm">Open the later job</LinkButton>}
-      {retries && <Retry job={job} maxTokens={limit} primary={!job.continued_by} />}
+      {retries && <Retry job={job} maxTokens={limit} primary={helps && !job.continued_by} />}
       {cuts && <LinkButton href={`/jobs/new?like=${job.job_id}&cut`} size="sm">Run again, and cut long rows</LinkButton>}
       {!gone && <Resume job={job} />}
-      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !retries && !cuts && !job.continued_by ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
+      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !helps && !cuts && !job.continued_by ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
     </>
   )
 }

@@ -1,27 +1,29 @@
 import { useState } from 'react'
 import { Button, NumberInput } from '@mantine/core'
-import { Link, useLocation } from 'wouter'
-import { query, send } from '../api/client'
-import { useAct, useCan, useGet } from '../api/hooks'
+import { useLocation } from 'wouter'
+import { send } from '../api/client'
+import { useAct, useCan } from '../api/hooks'
 import type { ErrorCounts, Job, Submitted } from '../api/types'
 import { number, plural } from '../lib/format'
-import { jobHref, useIsOther } from './account'
+import { useIsOther } from './account'
 import { Confirm } from './confirm'
-import { titleOf } from './job'
+import { JobName } from './job'
 import { nextName } from './jobform'
 
 // truncatedCode is the error code of rows that max_tokens cut off.
 export const truncatedCode = 'output_truncated'
 
+// rejectedCode is the error code of rows that the server refuses for good.
+const rejectedCode = 'engine_rejected'
+
 // ContinuedBy says which job continues a job.
 export function ContinuedBy({ job, children }: { job: Job; children?: string }) {
   const isOther = useIsOther()
   const account = isOther(job.account) ? job.account : undefined
-  const later = useGet<{ job: Job }>(`/v1/jobs/${job.continued_by}${query({ account })}`, { enabled: !!job.continued_by, fresh: 60_000 }).data?.job
   if (!job.continued_by) return null
   return (
     <p className="small" role="note">
-      A later job continues this job: <Link href={jobHref(job.continued_by, account)}>{later ? titleOf(later) : job.continued_by}</Link>. {children}
+      A later job continues this job: <JobName id={job.continued_by} account={account} />. {children}
     </p>
   )
 }
@@ -31,11 +33,11 @@ const hopeless = ['row_quota_exceeded', 'token_quota_exceeded', 'cost_quota_exce
 
 export const canResume = (job: Job) => job.num_rows != null && !hopeless.includes(job.failure_reason?.code ?? '')
 
-type RetryProps = { job: Job; maxTokens?: number; label?: string; disabled?: boolean; primary?: boolean; size?: 'xs' }
+type RetryProps = { job: Job; maxTokens?: number; ending?: string; disabled?: boolean; primary?: boolean; size?: 'xs' }
 
 // Retry runs the failed rows of a job again, in a new job, with the rows that did not run. If an earlier job
 // did this already, it asks before it pays for them again.
-export function Retry({ job, maxTokens, label: short, disabled, primary, size }: RetryProps) {
+export function Retry({ job, maxTokens, ending, disabled, primary, size }: RetryProps) {
   const can = useCan()
   const [, go] = useLocation()
   const again = !!job.continued_by
@@ -46,7 +48,7 @@ export function Retry({ job, maxTokens, label: short, disabled, primary, size }:
   })
   if (!can.act) return null
   const others = (job.num_rows ?? 0) - job.rows_done
-  const label = short ?? `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${maxTokens ? ` with max_tokens ${number(maxTokens)}` : ''}`
+  const label = `Retry ${plural(job.failed_rows, 'failed row')}${others > 0 ? ` and run ${number(others)} more` : ''}${ending ?? (maxTokens ? ` with max_tokens ${number(maxTokens)}` : '')}`
   const run = () => retry.mutate(undefined, { onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`) })
   const look = { size: size ?? 'sm', disabled, className: 'wraps' }
   if (again)
@@ -73,6 +75,9 @@ export const longer = (job: Job) => (limitOf(job) ? Math.max(leastLonger, limitO
 // limit fails, too.
 export const mostTruncated = ({ counts, counted }: ErrorCounts) => (counts.find((e) => e.code === truncatedCode)?.rows ?? 0) * 2 > counted
 
+// mostRejected reports whether the server refused most of the failed rows for good, so that another run fails, too.
+export const mostRejected = ({ counts, counted }: ErrorCounts) => (counts.find((e) => e.code === rejectedCode)?.rows ?? 0) * 2 > counted
+
 // RetryLonger is Retry with a larger max_tokens. truncated is the number of rows with truncatedCode.
 export function RetryLonger({ job, truncated, primary }: { job: Job; truncated: number; primary: boolean }) {
   const can = useCan()
@@ -89,7 +94,7 @@ export function RetryLonger({ job, truncated, primary }: { job: Job; truncated: 
         value={limit}
         onChange={setLimit}
       />
-      <Retry job={job} maxTokens={Number(limit)} label={`Retry ${plural(job.failed_rows, 'row')} with this limit`} disabled={!Number(limit)} primary={primary} />
+      <Retry job={job} maxTokens={Number(limit)} ending=" with this limit" disabled={!Number(limit)} primary={primary} />
     </div>
   )
 }
