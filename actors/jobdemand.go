@@ -66,8 +66,8 @@ const (
 	usualAnswer = 250
 )
 
-// tokensPerRow returns about how many tokens a row has whose job has prompts of this many
-// tokens in all; 0 if they are not counted.
+// tokensPerRow returns about how many tokens a row and its answer have. tokens is the sum over
+// the prompts of all rows; 0 if the prompts are not counted.
 func tokensPerRow(spec *rowmill.Spec, tokens, rows int64) int64 {
 	prompt, answer := int64(usualPrompt), int64(usualAnswer)
 	if tokens > 0 && rows > 0 {

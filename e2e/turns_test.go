@@ -39,16 +39,16 @@ func TestServersTakeTurns(t *testing.T) {
 	if soak {
 		kills = 20
 	}
-	for name, start := range map[string]func(*testing.T) *turnsTest{
-		"one node, llama-server":  func(t *testing.T) *turnsTest { return newLlamaTurns(t, 1) },
-		"two nodes, simulated":    func(t *testing.T) *turnsTest { return newSimulatedTurns(t, 2) },
-		"two nodes, llama-server": func(t *testing.T) *turnsTest { return newLlamaTurns(t, 2) },
-	} {
+	worlds := map[string]func(*testing.T) *turnsTest{
+		"one node, llama-server": func(t *testing.T) *turnsTest { return newLlamaTurns(t, 1) },
+		"two nodes, simulated":   func(t *testing.T) *turnsTest { return newSimulatedTurns(t, 2) },
+	}
+	if soak { // takes minutes
+		worlds["two nodes, llama-server"] = func(t *testing.T) *turnsTest { return newLlamaTurns(t, 2) }
+	}
+	for name, start := range worlds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "two nodes, llama-server" && !soak {
-				t.Skip("the two other tests use the same code; this test takes minutes, and runs with ROWMILL_SOAK")
-			}
 			start(t).jobsTakeTurns(t, kills)
 		})
 	}

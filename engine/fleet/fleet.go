@@ -106,10 +106,10 @@ type Fleet struct {
 	tasks sync.WaitGroup                               // stops and wake-ups in progress
 	log   loglimit.Limit
 
-	mu      sync.Mutex
-	closed  bool // the node ends, so nothing starts
-	servers []*server
-	told    []StoppedServer // last list for Pipeline.SetStopped
+	mu          sync.Mutex
+	closed      bool // the node ends, so nothing starts
+	servers     []*server
+	sentStopped []StoppedServer // last list for Pipeline.SetStopped
 }
 
 // A process is a started server; *launch.Server implements it.
@@ -202,7 +202,7 @@ func (f *Fleet) decide(ctx context.Context) error {
 		s.loadAdapters(ctx, demand, now)
 		s.mode = shared.Modes[modeKey(f.cfg.Node, s.set.Name)]
 	}
-	f.tellStopped()
+	f.sendStopped()
 	changed := shared.keepOnly(live)
 	changed = shared.put(self, f.describe()) || changed
 	actions := slices.DeleteFunc(placement.Decide(now, shared.placementNodes(demand), plainDemand(demand), f.cfg.Rules),
@@ -226,8 +226,8 @@ func (f *Fleet) decide(ctx context.Context) error {
 	return nil
 }
 
-// tellStopped tells the pipeline which servers and adapters can start, if the list has changed.
-func (f *Fleet) tellStopped() {
+// sendStopped tells the pipeline which servers and adapters can start, if the list has changed.
+func (f *Fleet) sendStopped() {
 	var list []StoppedServer
 	for _, s := range f.servers {
 		switch {
@@ -239,8 +239,8 @@ func (f *Fleet) tellStopped() {
 		}
 	}
 	same := func(a, b StoppedServer) bool { return a.Name == b.Name && a.Info.EqualIgnoringVersion(b.Info) }
-	if !slices.EqualFunc(list, f.told, same) {
-		f.told = list
+	if !slices.EqualFunc(list, f.sentStopped, same) {
+		f.sentStopped = list
 		f.cfg.Pipeline.SetStopped(list)
 	}
 }

@@ -160,9 +160,9 @@ func exitCode(err error) int {
 	return exit.ExitCode()
 }
 
-// EndOrphans ends the servers that earlier nodes have left in a folder (see Config.Folder). A
-// server whose guard still runs ends by itself; EndOrphans waits for it. It returns early if
-// ctx ends.
+// EndOrphans ends the servers that earlier nodes have left in a folder (see Config.Folder). If the
+// guard of a server still runs, the guard ends the server, and EndOrphans waits for that.
+// EndOrphans returns early if ctx ends.
 func EndOrphans(ctx context.Context, folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*.pid"))
 	for _, path := range files {

@@ -219,7 +219,7 @@ func TestGuardIsKilled(t *testing.T) {
 	}
 }
 
-// EndOrphans ends the server that a killed guard left, and waits for a server whose guard lives.
+// EndOrphans ends the server that a killed guard left. While a guard runs, EndOrphans waits.
 func TestEndOrphans(t *testing.T) {
 	f := newFixture(t)
 	s := f.start("sleep 1000 & echo $! >> child; echo $$ >> leader; echo $PPID > guard; wait")

@@ -26,7 +26,7 @@ func Servers(service connect.Options) *cobra.Command {
 		Short: "Show, start and stop the servers that nodes run",
 		Long: `Show, start and stop the inference servers that nodes run: the servers of the
 setting servers, which take turns on the GPUs of their node. ` + "`rowmill engines`" + ` shows
-all servers that run rows, also those that somebody else starts. This needs an
+all servers that run rows, also servers that other programs start. This needs an
 administrator's key of the account default; any node answers for all nodes.
 
 A server has one of three modes:

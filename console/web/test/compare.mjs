@@ -110,7 +110,7 @@ export async function comparison({ model }) {
     await offered.first().waitFor()
     await check(page, 'jobs to compare with')
     if ((await offered.allTextContents()).join() !== 'plain,strict') throw new Error(`offered: ${await offered.allTextContents()}`)
-    await page.getByRole('heading', { name: 'Jobs whose inputs have the same number of rows, but may differ' }).waitFor()
+    await page.getByRole('heading', { name: 'Jobs with the same number of rows; the inputs may differ' }).waitFor()
     if (await page.getByRole('heading', { name: 'Jobs with the same input' }).count()) throw new Error('jobs with their own rows are on the same input')
     await offered.last().click()
     await page.getByRole('paragraph').filter({ hasText: `${equal} of 12 rows ${equal === 1 ? 'is' : 'are'} equal (` }).waitFor()

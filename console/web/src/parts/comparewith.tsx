@@ -60,7 +60,7 @@ function Others({ job }: { job: Job }) {
         return (
           <div className="stack">
             <Offered title="Jobs with the same input" job={job} jobs={offered.filter(shares)} />
-            <Offered title="Jobs whose inputs have the same number of rows, but may differ" job={job} jobs={offered.filter((j) => !shares(j))} />
+            <Offered title="Jobs with the same number of rows; the inputs may differ" job={job} jobs={offered.filter((j) => !shares(j))} />
           </div>
         )
       }}

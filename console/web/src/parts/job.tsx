@@ -37,7 +37,7 @@ export const rowState = (job: { status: JobStatus }, state: string) => (state ==
 
 export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST_ESTIMATE'
 
-// stillRunning returns how many rows of a paused job its nodes finish before the job stands still.
+// stillRunning returns the number of rows of a paused job that are still in flight.
 export const stillRunning = (job: Pick<Job, 'paused'>, p?: Progress) => (job.paused ? (p?.nodes ?? []).reduce((sum, n) => sum + n.rows_assigned, 0) : 0)
 
 // State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job. A job is
