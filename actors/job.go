@@ -106,8 +106,9 @@ type job struct {
 	waits    lastingWaitReason // why this job waits for other jobs
 	rests    lastingWaitReason // the model, while no engine serves it
 
-	reported      nodes.Demand // the last demand sent to the node
-	withoutEngine time.Time    // since when no engine serves the model; zero if an engine serves it
+	reported      nodes.Demand    // the last demand sent to the node
+	committed     store.RowTotals // sums over the rows that this owner has committed
+	withoutEngine time.Time       // since when no engine serves the model; zero if an engine serves it
 }
 
 // A jobPhase is a phase in the life of a job actor.

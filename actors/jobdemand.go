@@ -49,12 +49,10 @@ func (j *job) demand(now time.Time) nodes.Demand {
 }
 
 // tokensPerRow returns about how many tokens a row of the job has, with its answer: the mean
-// of the committed rows, or else an estimate.
+// of the rows that this owner has committed, or else an estimate.
 func (j *job) tokensPerRow() int64 {
-	if j.ledger != nil {
-		if t := j.ledger.Totals; t.Rows > 0 {
-			return max(1, (t.InputTokens+t.OutputTokens)/t.Rows)
-		}
+	if t := j.committed; t.Rows > 0 {
+		return max(1, (t.InputTokens+t.OutputTokens)/t.Rows)
 	}
 	return tokensPerRow(&j.own.rec.Spec, j.in.input.Tokens, j.in.input.Rows)
 }

@@ -230,6 +230,9 @@ func (j *job) drainResults(c actor.Context) {
 
 func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 	j.own.hasRecordedRows = true
+	for _, p := range m.parts {
+		j.committed = j.committed.Plus(p.Record.Totals)
+	}
 	j.reportHarmless(c)
 	j.crew.recordCommitted(m.parts, time.Now())
 	j.copyRows(c)
