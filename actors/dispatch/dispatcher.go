@@ -240,6 +240,9 @@ func (d *Dispatcher) demand(q *Queue) int {
 		return leastAhead
 	}
 	limit := d.window.RowLimit(q.priority.IsUrgent())
+	if bound := d.tokenLimit(q.priority.IsUrgent()); bound > 0 && d.inFlight >= fewRows { // the KV cache may be the limit
+		limit = min(limit, int(bound*int64(d.inFlight)/max(d.tokens, 1)))
+	}
 	half := max(limit/2, leastAhead)
 	most := half
 	if d.latency.settled() {

@@ -303,6 +303,26 @@ func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
 	}
 }
 
+// If the KV cache limits the rows in flight, no more rows wait than usual: the others stay
+// with the worker, which orders them.
+func TestAFullCacheHasNoMoreWaiting(t *testing.T) {
+	t.Parallel()
+	d := testDispatcher()
+	for i := range 5 { // the window grows beyond the rows that fit
+		d.Observe(engine.Gauges{KVTokens: 10_000, Running: int64(d.window.RowLimit(false))}, time.Unix(int64(i), 0))
+	}
+	q := &Queue{priority: 1, group: 1}
+	d.inFlight, d.tokens = 30, 300*30
+	d.latency.gap, d.latency.gaps = 1, 4*smoothing
+	fit := int(d.window.TokenLimit() / 300)
+	if d.window.RowLimit(false) < 2*fit {
+		t.Fatalf("the window has %d rows, the cache %d", d.window.RowLimit(false), fit)
+	}
+	if got := d.demand(q); got < fit || got > fit+fit/2 {
+		t.Errorf("%d rows wanted at the server, whose cache has room for %d", got, fit)
+	}
+}
+
 // The number of waiting rows follows the server's rate, so a fast server does not need
 // the worker for every few rows, and a slow server keeps few rows waiting.
 func TestAQuickServerHasMoreWaiting(t *testing.T) {

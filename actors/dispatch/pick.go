@@ -92,14 +92,20 @@ func (d *Dispatcher) newcomerRoom(limit int) int {
 // rows lose more than the urgent rows gain, see B10 in bench/README.md.
 const besideUrgent = 70
 
-// fits reports whether the server's KV cache has room for a task. Urgent tasks may
-// exceed the limit by a quarter.
+// fits reports whether the server's KV cache has room for a task.
 func (d *Dispatcher) fits(t *RowTask, urgent bool) bool {
+	bound := d.tokenLimit(urgent)
+	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
+}
+
+// tokenLimit returns the maximum expected tokens in flight; 0 for no limit. Urgent tasks
+// may exceed the window's limit by a quarter.
+func (d *Dispatcher) tokenLimit(urgent bool) int64 {
 	bound := d.window.TokenLimit()
 	if urgent {
 		bound += bound / 4
 	}
-	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
+	return bound
 }
 
 // fewRows is the number of rows that may always be in flight, even if their expected
