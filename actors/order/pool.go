@@ -83,10 +83,14 @@ type groupRotation[T any] struct {
 // sent and other rows are still being read.
 const mostPreferences = 4096
 
-// rotationSize is the maximum number of groups in a rotation, and so the distance
-// between two rows of a group. It is more than the rows that a server takes in one
-// step, and so few prefixes fit into any cache.
-const rotationSize = 8
+// A rotation has up to mostRotated groups while their prefixes fit into a quarter of a
+// server's cache, and up to leastRotated groups otherwise. The number is also the distance
+// between two rows of a group: with 8 groups, servers often take the second row before
+// they have computed the prefix for the first (bench/README.md, B4).
+const (
+	leastRotated = 8
+	mostRotated  = 16
+)
 
 // NewPool returns a pool for an input of total rows.
 func NewPool[T any](lengths *LengthEstimator, total int64) *Pool[T] {
@@ -243,7 +247,7 @@ func (p *Pool[T]) next(port ServerIndex) (Row[T], bool) {
 		p.rotations[port] = d
 	}
 	p.rank()
-	opens := len(p.open) > 0 && len(d.groups) < rotationSize
+	opens := len(p.open) > 0 && len(d.groups) < p.prefixes.rotationSize()
 	if opens && (len(d.groups) > 0 || p.single.count == 0 || p.open[0].rank >= p.single.top(p.lengths)) {
 		d.turn = len(d.groups)
 		d.groups = append(d.groups, p.open[0])
@@ -256,7 +260,7 @@ func (p *Pool[T]) next(port ServerIndex) (Row[T], bool) {
 		return p.single.popHighest(p.lengths), true
 	}
 	if other := p.busiest(); other != nil { // other servers work on all remaining groups
-		if len(other.groups) == 1 || !p.prefixes.many {
+		if len(other.groups) == 1 {
 			return p.takeFrom(other, port), true
 		}
 		d.groups = append(d.groups, other.removeGroupFor(port))

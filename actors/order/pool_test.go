@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill/actors/order"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 type row = order.Row[int]
@@ -29,7 +30,8 @@ func pool(lengths *order.LengthEstimator, total, cache int64) *order.Pool[int] {
 	return p
 }
 
-// In any sequence of operations, each row comes out exactly once.
+// In any sequence of operations, each row comes out exactly once. A server that takes every
+// row gets as many as it wants: no row waits while the server has room.
 func TestPoolLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,10 +77,14 @@ func TestPoolLosesNothing(t *testing.T) {
 				p.Leave(order.ServerIndex(rapid.IntRange(0, 2).Draw(t, "port")))
 			default:
 				port := order.ServerIndex(rapid.IntRange(0, 2).Draw(t, "port"))
-				got := p.Take(port, rapid.IntRange(0, 60).Draw(t, "take"), false)
+				wanted, alone, before := rapid.IntRange(0, 60).Draw(t, "take"), rapid.Bool().Draw(t, "alone"), p.Len()
+				got := p.Take(port, wanted, alone)
 				check(got)
+				if alone && len(got) != min(wanted, before) {
+					t.Fatalf("%d of %d rows came out, want %d", len(got), before, wanted)
+				}
 				for _, r := range got {
-					if r.Avoid == port {
+					if r.Avoid == port && !alone {
 						t.Fatalf("row %d went to the port it avoids", r.Value)
 					}
 					lengths.Learn(len(r.Text), r.Position, total, 10, int64(r.Value%900))
@@ -231,6 +237,50 @@ func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	}
 	if len(helped) > prefixes/2+1 {
 		t.Errorf("half of the rows are of %d prefixes of %d: %v", len(helped), prefixes, helped)
+	}
+}
+
+// grouped returns rows with the same prefix one after another: each rows of each prefix.
+func grouped(prefixes, each int) []row {
+	return rows(prefixes*each, func(i int) string { return prefixed(i/each, i) })
+}
+
+// A simulated GPU, whose cache has room for all prefixes, computes each prefix about once if
+// rows come grouped by prefix.
+func TestPoolComputesEachPrefixOnce(t *testing.T) {
+	t.Parallel()
+	const (
+		prefixes, each = 100, 20
+		tokens, own    = 500, 40 // of a prefix, and of the rest of a prompt
+		mostOfBest     = 1.05    // in the order of the input the ratio is 1.80
+	)
+	profile, err := batching.FindProfile("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lengths order.LengthEstimator
+	p := pool(&lengths, prefixes*each, int64(profile.KVBlocks()*batching.BlockTokens*4))
+	p.Add(grouped(prefixes, each))
+	result, err := batching.Simulate(batching.Config{Profile: profile, NoJitter: true}, 1, func(int) *batching.Request {
+		next := p.Take(0, 1, true)
+		if len(next) == 0 {
+			return nil
+		}
+		r := &batching.Request{PromptTokens: tokens + own, OutputTokens: 20 + next[0].Value*37%80}
+		hash := uint64(next[0].Value/each + 1)
+		for range tokens / batching.BlockTokens {
+			hash = batching.ChainHash(hash, nil)
+			r.Prompt = append(r.Prompt, hash)
+		}
+		return r
+	}, batching.DefaultMaxSeqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cached = tokens / batching.BlockTokens * batching.BlockTokens
+	best := prefixes*each*(tokens+own) - prefixes*(each-1)*cached
+	if ratio := float64(result.Computed) / float64(best); ratio > mostOfBest {
+		t.Errorf("the GPU computed %.3f of the necessary prompt tokens, at most %.2f", ratio, mostOfBest)
 	}
 }
 

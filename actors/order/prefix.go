@@ -39,6 +39,12 @@ func (s *sketch) add(hash uint64) {
 	s.hashes[hash] = struct{}{}
 }
 
+// isGrouped reports whether there are several prefixes, and rows with the same prefix mostly
+// come one after another.
+func (s *sketch) isGrouped() bool {
+	return len(s.hashes) > 1 && 2*s.returns < s.rows-len(s.hashes)
+}
+
 // release frees the memory of the hashes.
 func (s *sketches) release() {
 	for i := range s {
@@ -107,7 +113,9 @@ func hashPrefixes(text string, last int, f func(level int, hash uint64)) {
 }
 
 // choose chooses the prefix length at which ordered rows save the most computed tokens. If
-// all prefixes of a length fit into a server's cache, the order of rows saves nothing.
+// all prefixes of a length fit into a server's cache, the order of rows saves nothing,
+// unless they come grouped: then a server would take several rows of a prefix at once and
+// compute the prefix for each of them.
 func (p *prefixSampler) choose() {
 	p.depth = none
 	best := worthwhile * float64(p.bytes)
@@ -115,7 +123,7 @@ func (p *prefixSampler) choose() {
 		s := &p.level[i]
 		length := int64(shortest) << i
 		distinct := int64(len(s.hashes))
-		if !p.many && distinct*length <= p.cache/2 {
+		if !p.many && distinct*length <= p.cache/2 && !s.isGrouped() {
 			continue
 		}
 		if saved := float64(int64(s.rows)-distinct) * float64(length); saved > best {
@@ -132,4 +140,10 @@ func (p *prefixSampler) hash(text string) (hash uint64) {
 	}
 	hashPrefixes(text, p.depth, func(_ int, h uint64) { hash = h })
 	return hash
+}
+
+// rotationSize returns the maximum number of groups in a rotation.
+func (p *prefixSampler) rotationSize() int {
+	length := int64(shortest) << max(p.depth, 0)
+	return int(min(max(p.cache/4/length, leastRotated), mostRotated))
 }
