@@ -65,8 +65,9 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 	return result
 }
 
-// TestPrefix is B4: how many prompt tokens are computed for shared prefixes that exceed
-// a GPU's cache, compared with the best order and the order of arrival.
+// TestPrefix is B4: how many prompt tokens are computed for shared prefixes, compared with
+// the best order and the order of arrival, for shuffled rows and for rows that come grouped
+// by prefix.
 func TestPrefix(t *testing.T) {
 	full := measures(t)
 	const gpus = 2
@@ -74,20 +75,26 @@ func TestPrefix(t *testing.T) {
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	type size struct {
 		n, prefixes int
-		most        float64 // computed tokens, relative to the best order
+		grouped     bool
+		most        float64 // computed tokens and time, relative to the best order
 	}
 	// A worker has 1,700 rows at a time; more rows are partitioned by prefix. This few
 	// rows make six partitions: for 800 prefixes the result depends on their hashes and
 	// the schedule, about 1.06 of the best order, and 2.5 without partitions.
-	sizes, seeds := []size{{2000, 400, 1.4}, {3600, 800, 1.15}}, []uint64{21}
+	sizes, seeds := []size{{2000, 400, false, 1.4}, {3600, 800, false, 1.15}, {6000, 300, true, 1.05}}, []uint64{21}
 	if full {
-		sizes, seeds = []size{{10_000, 5, 1.05}, {10_000, 50, 1.05}, {10_000, 500, 1.05}, {10_000, 5000, 1.05}}, []uint64{21, 22, 23}
+		sizes, seeds = nil, []uint64{21, 22, 23}
+		for _, prefixes := range []int{5, 50, 500, 5000} {
+			sizes = append(sizes, size{10_000, prefixes, false, 1.05}, size{10_000, prefixes, true, 1.05})
+		}
 	}
 	for _, s := range sizes {
-		n, prefixes := s.n, s.prefixes
 		var tokens, spans, arrivalTokens, arrivalSpans []float64
 		for _, seed := range seeds {
-			rows := prefixRows(n, prefixes, seed)
+			rows := prefixRows(s.n, s.prefixes, seed)
+			if s.grouped {
+				slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.prefix, b.prefix) })
+			}
 			best, arrival := byPrefix(t, c, gpus, rows), alone(t, c, gpus, rows)
 			took, stats := rowmillAlone(t, c, gpus, rows, false)
 			tokens = append(tokens, float64(stats.Computed)/float64(best.Computed))
@@ -95,14 +102,11 @@ func TestPrefix(t *testing.T) {
 			arrivalTokens = append(arrivalTokens, float64(arrival.Computed)/float64(best.Computed))
 			arrivalSpans = append(arrivalSpans, arrival.Makespan.Seconds()/best.Makespan.Seconds())
 		}
-		for _, values := range [][]float64{tokens, spans, arrivalTokens, arrivalSpans} {
-			slices.Sort(values)
-		}
-		mid := len(seeds) / 2
-		t.Logf("%d rows, %d prefixes: prompt tokens computed %.3f of the best order, makespan %.3f; in the order of arrival %.3f and %.3f",
-			n, prefixes, tokens[mid], spans[mid], arrivalTokens[mid], arrivalSpans[mid])
-		if tokens[mid] > arrivalTokens[mid] || tokens[mid] > s.most {
-			t.Errorf("prompt tokens computed %.3f of the best order, at most %.2f; those of arrival %.3f", tokens[mid], s.most, arrivalTokens[mid])
+		t.Logf("%d rows, %d prefixes, grouped %v: prompt tokens computed %.3f of the best order, makespan %.3f; in the order of arrival %.3f and %.3f",
+			s.n, s.prefixes, s.grouped, middle(tokens), middle(spans), middle(arrivalTokens), middle(arrivalSpans))
+		if middle(tokens) > middle(arrivalTokens) || middle(tokens) > s.most || middle(spans) > s.most {
+			t.Errorf("prompt tokens computed %.3f of the best order, time %.3f; at most %.2f, and tokens at most those of arrival, %.3f",
+				middle(tokens), middle(spans), s.most, middle(arrivalTokens))
 		}
 	}
 }
