@@ -49,7 +49,7 @@ func TestCommandLine(t *testing.T) {
 		{"", "", 0, "rowmill serve", ""},
 		{"--help", "", 0, "rowmill jobs submit", ""},
 		{"help jobs submit", "", 0, "--id-column", ""},
-		{"servr", "", 2, "", "did you mean serve?"},
+		{"sevre", "", 2, "", "did you mean serve?"},
 		{"jobs lits", "", 2, "", "did you mean list?"},
 		{"serve extra", "", 2, "", "usage: rowmill serve"},
 		{"serve --nonsense", "", 2, "", "unknown flag: --nonsense; see rowmill serve --help"},
