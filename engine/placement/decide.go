@@ -19,8 +19,8 @@ const drain = 20 * time.Second
 //
 //   - Mode Off stops a server. Mode On runs it before all others. If servers with mode On
 //     do not fit, the first by name run.
-//   - Urgent rows of a model without a server take GPUs at once: from the servers whose
-//     loss is least, but not from servers with urgent rows. So the rows start within Load
+//   - Urgent rows of a model without a server take GPUs at once. The server that
+//     loses least makes room; a server with urgent rows does not. So the rows start within Load
 //     and 30 s. If several models wait, the oldest is first, and MaxWait applies.
 //   - A model that has waited for MaxWait takes GPUs after Hold. The oldest is first. GPUs
 //     that become free meanwhile are kept for it.

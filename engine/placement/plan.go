@@ -19,8 +19,8 @@ func (c *cluster) fill() {
 	}
 }
 
-// plan tries several orders of the waiting servers: first those of priority rules, then
-// moves of one server in the best order.
+// plan tries several orders of the waiting servers. Priority rules give the first orders. Then
+// plan moves single servers in the best order.
 func (c *cluster) plan() simulation {
 	start := c.newSimulation()
 	var best simulation

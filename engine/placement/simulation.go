@@ -11,7 +11,7 @@ import (
 type simulation struct {
 	c        *cluster
 	time     float64
-	tasks    []task    // servers whose models have rows, by node and name
+	tasks    []task    // servers with rows, by node and name
 	left     []float64 // by model: tokens that are not done
 	free     []float64 // by slot: time when it becomes free; +Inf if that is not known yet
 	flows    []flow    // by model
