@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
@@ -16,7 +16,9 @@ import (
 func TestAJobWaitsForTheInputOfAnother(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.MaxActive, c.Ownership.KeptPlaces = 1, 1 })
+		b := setup(t, nil)
+		b.cfg.Engines = []engine.Engine{&scripted{name: "scripted", models: served(), answer: echo}}
+		b.cfg.Ownership.MaxActive, b.cfg.Ownership.KeptPlaces = 1, 1
 		texts := numbered(20)
 		elsewhere := must.Get(b.store.OpenSession(t.Context(), "elsewhere", time.Hour))(t)
 		first := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: writer.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()}}
@@ -25,6 +27,7 @@ func TestAJobWaitsForTheInputOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		must.Get(b.store.Claim(t.Context(), first.ID, elsewhere, store.Claim{Node: "elsewhere", Process: "elsewhere-1"}))(t)
+		b.start() // the node starts after the claim, so it cannot claim the job first
 
 		waits := b.submit(rowmill.Spec{FromJob: first.ID})
 		parked := b.await(waits, func(r store.Record) bool { return r.Job.ParkedUntil != nil })
