@@ -275,7 +275,7 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 		b := setup(t, nil)
 		let := make(chan struct{})
-		b.cfg.Engines = append(b.cfg.Engines, &scripted{name: "scripted", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		south := b.join(newNetwork(), "south", &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
 			if row == "first" {
 				return echo(ctx, row, try)
 			}
@@ -285,9 +285,11 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		}})
-		b.start()
+		b.system = south.system
 		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: []string{"first"}})), []string{"first"}) // a job that waits for its engine does not run alone
+		south.cut.Store(true)                                                                    // so that it claims nothing before the job has all its owners
 		suspect := b.tried(store.Claim{Node: "east", Process: "east-1"}, store.Claim{Node: "east", Process: "east-2"})
+		south.cut.Store(false)
 		b.await(suspect, func(r store.Record) bool { n := len(r.Claims); return n > 0 && r.Claims[n-1].Alone }) // its input may be read later
 		other := b.submit(rowmill.Spec{Inline: numbered(1)})
 		time.Sleep(8 * time.Second)
