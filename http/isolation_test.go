@@ -62,8 +62,10 @@ var visits = map[string]visit{
 	"GET /v1/engines":            {operators: true},
 	"GET /v1/gpus":               {operators: true},
 	"GET /v1/servers":            {operators: true},
-	"PATCH /v1/servers/:node/:name": {operators: true, path: func(*tenant, *tenant) string { return "/v1/servers/n1/gpu" },
-		body: func(*tenant) string { return `{"mode":"off"}` }},
+	"PATCH /v1/servers/:node/:name": {
+		operators: true, path: func(*tenant, *tenant) string { return "/v1/servers/n1/gpu" },
+		body: func(*tenant) string { return `{"mode":"off"}` },
+	},
 	"GET /v1/servers/:node/:name/log": {operators: true, path: func(*tenant, *tenant) string { return "/v1/servers/n1/gpu/log" }},
 	"GET /v1/stats":                   {},
 	"GET /v1/diagnosis":               {operators: true},
