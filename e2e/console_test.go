@@ -55,8 +55,8 @@ func needBrowser(t *testing.T) {
 	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
 		unable(t, "what drives a browser is not there (`.ci/tools console`): %v", err)
 	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		unable(t, "there is no browser (Debian's chromium): %v", err)
+	if _, err := exec.LookPath("chromium-headless-shell"); err != nil {
+		unable(t, "there is no browser (Debian's chromium-headless-shell): %v", err)
 	}
 }
 

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { chromium } from 'playwright-core'
 
-const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
+const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell'
 
 export const [base, key, out] = process.argv.slice(2)
 if (!base || !key || !out) {

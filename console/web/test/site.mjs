@@ -4,7 +4,7 @@
 import { pathToFileURL } from 'node:url'
 import { chromium } from 'playwright-core'
 
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage'] })
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell', args: ['--no-sandbox', '--disable-dev-shm-usage'] })
 const page = await browser.newPage()
 const errors = []
 page.on('pageerror', (e) => errors.push(e.message))
