@@ -268,7 +268,7 @@ func (x *selfDiagnosis) checkEngine(e actors.EngineStatus) {
 		return
 	}
 	if e.Info.Simulated && x.engines.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
-		x.addFinding(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node, or give --simulate if simulated answers are wanted")
+		x.addFinding(check, doctor.Warn, "answers are simulated, because the node found no inference server at its start", "start an inference server and restart the node, or give --simulate to keep simulated answers")
 		return
 	}
 	well := true

@@ -141,9 +141,9 @@ func (f *Functions) cancelAbandonedJob(ctx context.Context, jobID string) (store
 	if err := ctx.Err(); err != nil {
 		return record, err
 	}
-	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", f.JobWait)
+	message := fmt.Sprintf("the Function gave no answer within %v, so its job was cancelled", f.JobWait)
 	if doing != "" {
-		message += "; the job was " + doing
+		message += ". Before, the job was " + doing
 	}
 	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).WithField("job_id", jobID)
 }

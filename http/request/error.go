@@ -102,7 +102,7 @@ func FromError(err error) *Error {
 			"the result files of this job are not in the service's storage; ask again, and if the answer stays, the storage has lost them: "+
 				"an operator finds out with rowmill storage check")
 	case errors.Is(err, archive.ErrRemoved):
-		return Errorf(http.StatusGone, "results_expired", "retention has removed the results of this job; submit it again to have them")
+		return Errorf(http.StatusGone, "results_expired", "the results of this job were deleted after the retention time; submit the job again to get new results")
 	case errors.Is(err, archive.ErrBusy):
 		return Errorf(http.StatusServiceUnavailable, "busy", "the job's rows are being merged; try again")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -124,7 +124,7 @@ func FromError(err error) *Error {
 	case errors.Is(err, rowmill.ErrNotFound):
 		return Errorf(http.StatusNotFound, "not_found", "not found")
 	case errors.Is(err, rowmill.ErrExpired):
-		return Errorf(http.StatusGone, "expired", "retention has removed the requested data")
+		return Errorf(http.StatusGone, "expired", "the requested data was deleted after the retention time")
 	case errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict):
 		return Errorf(http.StatusConflict, "conflict", "another request changed this first; read it again and repeat your request if it is still needed")
 	}

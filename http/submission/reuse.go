@@ -59,7 +59,7 @@ func (job *CheckedJob) findReusedJobs(ctx context.Context, account string) error
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound) || err == nil && record.Spec.Account != account:
 	case err != nil:
-		return fmt.Errorf("read the job in reuse: %w", err)
+		return fmt.Errorf("read the job that the field reuse names: %w", err)
 	default:
 		return job.findReusedSet(ctx, record)
 	}
@@ -113,7 +113,7 @@ func (job *CheckedJob) findReusedByName(ctx context.Context, account string) err
 			}
 			record, err := job.sub.Jobs.Get(ctx, head.ID)
 			if err != nil {
-				return fmt.Errorf("read a job in reuse: %w", err)
+				return fmt.Errorf("read a job that the field reuse names: %w", err)
 			}
 			if why := job.reuseProblem(record); why != "" {
 				problem = cmp.Or(problem, fmt.Sprintf("job %s has the name %q, but %s", head.ID, reuse.From, why))

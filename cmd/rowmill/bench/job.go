@@ -20,7 +20,7 @@ const (
 	tidyTimeout  = 30 * time.Second   // a cancelled job ends within seconds
 	jobPatience  = 5 * time.Minute    // additional time after --length, for a job that waits for other jobs
 	jobPriority  = rowmill.Production // urgent jobs run first
-	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
+	jobDescribed = "rowmill bench made this job to measure this deployment, and deletes its data at the end"
 )
 
 // runJob runs rowCount rows as a Rowmill job, and deletes the job's data, also after an

@@ -43,7 +43,7 @@ type resultFlags struct {
 func (s *resultFlags) addFlags(cmd *cobra.Command, short string) {
 	flags := pflag.NewFlagSet("results", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVarP(&s.path, "output", short, "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
+	flags.StringVarP(&s.path, "output", short, "", "file for the results, - for standard output (default: NAME.results.parquet in the current folder; NAME is the name of the input or of the job)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it), json or jsonl (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
 	flags.StringVar(&s.want.Columns, "columns", "", "kept columns of the input (see --keep) to write too: '*' or names separated by commas (default with --keep: '*')")

@@ -132,7 +132,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	s.addRowFlags(cmd)
 	flags.StringVar(&s.Where, "where", "", "for job:JOB: run only the rows with a matching answer, such as 'answer.score < 4'")
 	flags.StringVar(&s.Sink, "sink", "", "folder of a source of the service, NAME:FOLDER/: the service writes the results there, a file for each file of the input")
-	flags.StringVar(&s.reuse.From, "reuse", "", "reuse the answers to equal rows of finished jobs with this name, or of one job by its ID; such rows cost nothing")
+	flags.StringVar(&s.reuse.From, "reuse", "", "name of finished jobs, or ID of one job: rows that are equal to rows of these jobs get the same answers, and cost nothing")
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")

@@ -40,9 +40,9 @@ SERVER is NODE/NAME, or NAME if only one node has a server of that name.
 ` + command.Help,
 	}, c.listServers(),
 		c.setMode("start", placement.On, "Start a server, and keep it running",
-			"If it needs GPUs of servers with mode auto, the node stops these servers. Their rows\nget the time placement.drain; unfinished rows run again."),
+			"If it needs GPUs of servers with mode auto, the node stops these servers. Their rows\nhave the time placement.drain to end. Rows that do not end run again."),
 		c.setMode("stop", placement.Off, "Stop a server, and keep it stopped",
-			"Its rows get the time placement.drain; unfinished rows run again. Jobs for its models\nwait for another server of the model, for jobs.wait_for_engine at most."),
+			"Its rows have the time placement.drain to end. Rows that do not end run again. Jobs for\nits models wait for another server of the model, for at most jobs.wait_for_engine."),
 		c.setMode("auto", placement.Auto, "Let the waiting rows decide when a server runs",
 			"This ends `start` and `stop`."),
 		c.showLog())
