@@ -304,8 +304,9 @@ func (w *jobWorkers) takeOutgoing() []outgoingAssignment {
 	return out
 }
 
-// namedModels is how many models a message to a client names at most.
-const namedModels = 5
+// namedModels is how many models a message to a client names at most. A server may have many
+// names for one model.
+const namedModels = 3
 
 // noEngineReason returns a text for the client of a job that no engine runs: why an engine
 // with the job's model does not run the job, or else which models the engines serve.
@@ -326,7 +327,7 @@ func (w *jobWorkers) noEngineReason() string {
 	case len(served) == 0:
 		return ""
 	case len(served) > namedModels:
-		return fmt.Sprintf(" Served now: %s and %d more.", strings.Join(served[:namedModels], ", "), len(served)-namedModels)
+		return " The engines serve only other models now."
 	}
 	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }

@@ -229,12 +229,28 @@ func TestReasonsWhyNoEngineRunsTheJob(t *testing.T) {
 	if got := w.noEngineReason(); got != "" {
 		t.Errorf("with no model served the message is %q", got)
 	}
-	for i := range namedModels + 2 {
+	for i := range namedModels + 1 {
 		w.engines[0].info.Models = append(w.engines[0].info.Models, at("").info.Models[0])
 		w.engines[0].info.Models[i].Name = fmt.Sprint("other-", i)
 	}
-	if got := w.noEngineReason(); !strings.Contains(got, "Served now: other-0,") || !strings.Contains(got, "and 2 more") {
+	if got := w.noEngineReason(); got != " The engines serve only other models now." {
+		t.Errorf("the message about many served models is %q", got)
+	}
+	w.engines[0].info.Models = w.engines[0].info.Models[:2]
+	if got := w.noEngineReason(); got != " Served now: other-0, other-1." {
 		t.Errorf("the message about served models is %q", got)
+	}
+	for failure, want := range map[string]string{
+		"":                             " gpu starts when its turn comes.",
+		"the server ended with code 1": " gpu cannot start: it ended with code 1.",
+		"a signal ended the server: x": " gpu cannot start.",
+		"the server did not answer within 5m0s (a signal ended the server: killed); raise `ready`": " gpu cannot start: it did not answer within 5m0s.",
+	} {
+		w.engines = []engineView{gpu("gpu", "", false)}
+		w.engines[0].startable, w.engines[0].failure = true, failure
+		if got := w.noEngineReason(); got != want {
+			t.Errorf("with the failure %q the message is %q", failure, got)
+		}
 	}
 	w.engines = []engineView{gpu("gpu", "", false)}
 	w.engines[0].err = errors.New("connection refused")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -28,6 +29,7 @@ type engineView struct {
 	resting   map[engine.Route]string // by route that gets no rows for a while: the reason
 	err       error                   // why the engine is down; nil if it is up
 	startable bool                    // the node starts the server when its turn on the GPUs comes; then up is false
+	failure   string                  // why the last run of a startable server ended; empty after an answer
 }
 
 // servedModel reports whether the engine runs rows of a job now, and returns the model as
@@ -47,6 +49,8 @@ func (v engineView) unusableReason(spec *rowmill.Spec) string {
 	switch {
 	case !has:
 		return ""
+	case v.startable && v.failure != "":
+		return v.name + " cannot start" + briefEnd(v.failure) + "."
 	case v.startable:
 		return fmt.Sprintf("%s starts when its turn comes.", v.name)
 	case v.up && why != "":
@@ -258,7 +262,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	out := make([]engineView, 0, len(said.Engines))
 	for _, e := range said.Engines {
 		out = append(out, engineView{
-			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining && !e.Stopped, startable: !said.Draining && e.Stopped,
+			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining && !e.Stopped, startable: !said.Draining && e.Stopped, failure: e.Failure,
 			info: engine.ServerInfo{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
 		})
 	}
@@ -266,7 +270,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 }
 
 func sameView(a, b engineView) bool {
-	return a.name == b.name && a.address == b.address && a.up == b.up && a.startable == b.startable && a.info.EqualIgnoringVersion(b.info) && maps.Equal(a.resting, b.resting)
+	return a.name == b.name && a.address == b.address && a.up == b.up && a.startable == b.startable && a.failure == b.failure && a.info.EqualIgnoringVersion(b.info) && maps.Equal(a.resting, b.resting)
 }
 
 // usableEngines returns the engines that jobs of this node may use: the engines of other
@@ -277,7 +281,7 @@ func (e *engines) usableEngines(draining bool) []engineView {
 	}
 	usable := slices.Concat(e.own, e.remote)
 	for _, s := range e.stopped {
-		usable = append(usable, engineView{name: s.Name, localName: s.Name, info: engine.ServerInfo{Kind: s.Kind, Simulated: s.Simulated, Models: s.Models}, startable: true})
+		usable = append(usable, engineView{name: s.Name, localName: s.Name, info: engine.ServerInfo{Kind: s.Kind, Simulated: s.Simulated, Models: s.Models}, startable: true, failure: s.Failure})
 	}
 	return usable
 }
@@ -302,6 +306,17 @@ func (e *engines) states() (out []nodes.Engine) {
 		}
 	}
 	return append(out, e.stopped...)
+}
+
+// briefEnd returns the reason of a server's end for clients: without details, and empty if the
+// reason may name files of the node.
+func briefEnd(failure string) string {
+	why, ended := strings.CutPrefix(failure, "the server ")
+	if !ended {
+		return ""
+	}
+	why, _, _ = strings.Cut(why, " (")
+	return ": it " + why
 }
 
 // briefFault returns the fault of a server in words that every client may read. It

@@ -525,8 +525,11 @@ type SDKState = string
 
 // Server defines model for Server.
 type Server struct {
-	// Error Why it ended by itself; null after it has answered again.
+	// Error Why it ended by itself, and the last line of its output; null after it has answered again.
 	Error *string `json:"error"`
+
+	// FailingSince The first time it ended by itself after its last answer; null without error.
+	FailingSince *time.Time `json:"failing_since"`
 
 	// GPUs How many GPUs the server needs.
 	GPUs int64 `json:"gpus"`

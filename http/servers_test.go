@@ -28,13 +28,13 @@ func TestServers_ForOperators(t *testing.T) {
 	running, trouble := w.stoppedServer("gpu1", "qwen"), "the server ended with code 1"
 	running.Phase, running.On, running.Models, running.LoadSeconds = "running", []int64{0, 1}, []string{"qwen-3-32b"}, 61.5
 	failed := w.stoppedServer("gpu2", "llama")
-	failed.Error, failed.RetryAt = &trouble, &failed.Since
+	failed.Error, failed.RetryAt, failed.FailingSince = &trouble, &failed.Since, &failed.Since
 	w.service.starting = []client.Server{running, failed}
 	w.get("/v1/servers").wantBody(`{"servers": [
 		{"node_id": "gpu1-id", "node": "gpu1", "name": "qwen", "models": ["qwen-3-32b"], "gpus": 1, "on": [0, 1], "phase": "running", "since": "2026-11-21T12:00:00Z",
-		 "mode": "auto", "load_seconds": 61.5, "tokens_per_second": 1000.0, "retry_at": null, "error": null},
+		 "mode": "auto", "load_seconds": 61.5, "tokens_per_second": 1000.0, "retry_at": null, "failing_since": null, "error": null},
 		{"node_id": "gpu2-id", "node": "gpu2", "name": "llama", "models": [], "gpus": 1, "on": [], "phase": "stopped", "since": "2026-11-21T12:00:00Z",
-		 "mode": "auto", "load_seconds": 120.0, "tokens_per_second": 1000.0, "retry_at": "2026-11-21T12:00:00Z", "error": "the server ended with code 1"}]}`)
+		 "mode": "auto", "load_seconds": 120.0, "tokens_per_second": 1000.0, "retry_at": "2026-11-21T12:00:00Z", "failing_since": "2026-11-21T12:00:00Z", "error": "the server ended with code 1"}]}`)
 	for _, key := range []string{w.keyOf(caller.DefaultAccount, caller.RoleUser), w.keyOf("acme", caller.RoleAdmin)} {
 		auth := []string{"Authorization", "Key " + key}
 		w.get("/v1/servers", auth...).wantError(403, "forbidden", "")

@@ -55,6 +55,8 @@ type Engine struct {
 
 	// Stopped means that the server does not run, and that its node can start it.
 	Stopped bool `json:"stopped,omitempty"`
+	// Failure is why the last run of a stopped server ended; empty after an answer.
+	Failure string `json:"failure,omitempty"`
 }
 
 // DecodeState decodes the last state that a member has sent; ok is false if there is none.
@@ -79,6 +81,6 @@ func (s State) IsCloseTo(sent State) bool {
 func (e Engine) isCloseTo(sent Engine) bool {
 	step := loadStep * float64(sent.Window)
 	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }
-	return e.Name == sent.Name && e.Stopped == sent.Stopped && e.Kind == sent.Kind && e.Simulated == sent.Simulated && slices.Equal(e.Models, sent.Models) && maps.Equal(e.Resting, sent.Resting) &&
+	return e.Name == sent.Name && e.Stopped == sent.Stopped && e.Failure == sent.Failure && e.Kind == sent.Kind && e.Simulated == sent.Simulated && slices.Equal(e.Models, sent.Models) && maps.Equal(e.Resting, sent.Resting) &&
 		(e.InFlight == 0) == (sent.InFlight == 0) && !far(e.InFlight, sent.InFlight) && !far(e.Window, sent.Window)
 }

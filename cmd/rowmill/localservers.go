@@ -196,7 +196,7 @@ func (p fleetPipeline) Cluster() (self string, live []string, demand []fleet.Dem
 func (p fleetPipeline) SetStopped(list []fleet.StoppedServer) {
 	var stopped []nodes.Engine
 	for _, s := range list {
-		stopped = append(stopped, nodes.Engine{Name: s.Name, Kind: s.Info.Kind, Simulated: s.Info.Simulated, Models: s.Info.Models, Stopped: true})
+		stopped = append(stopped, nodes.Engine{Name: s.Name, Kind: s.Info.Kind, Simulated: s.Info.Simulated, Models: s.Info.Models, Stopped: true, Failure: s.Failure})
 	}
 	p.SetStoppedServers(stopped)
 }

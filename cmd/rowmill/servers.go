@@ -46,6 +46,9 @@ func (s *nodeService) toAPIServer(f fleet.Status) client.Server {
 		at := f.RetryAt.UTC()
 		shown.RetryAt = &at
 	}
+	if since := f.FailingSince.UTC(); !since.IsZero() {
+		shown.FailingSince = &since
+	}
 	return shown
 }
 

@@ -128,10 +128,10 @@ func TestServers_OfAnotherNode(t *testing.T) {
 	web := member("web", first, func(s *settings.Settings) { s.Cluster.Role, s.Simulator.Enabled = settings.APIOnly, settings.Auto })
 	member("gpu", freeAddress(t), func(s *settings.Settings) {
 		s.Simulator.Enabled = settings.Never
-		s.Servers = []settings.Server{{Name: "bad", Run: "echo secret-{port} is out of memory; exit 3", Ready: time.Hour}}
+		s.Servers = []settings.Server{{Name: "bad", Run: "name=secret-{port}; echo the GPU is out of memory; exit 3", Ready: time.Hour}}
 	})
 	failed := awaitServer(t, web, func(s client.Server) bool { return s.Error != nil && s.RetryAt != nil })
-	if failed.Node != "gpu" || !strings.Contains(*failed.Error, "code 3") {
+	if failed.Node != "gpu" || *failed.Error != "the server ended with code 3: the GPU is out of memory" || failed.FailingSince == nil {
 		t.Errorf("server %+v, error %s", failed, *failed.Error)
 	}
 	if _, answer, err := web.ListServers(t.Context()); err != nil || strings.Contains(string(answer.Raw), "secret") {

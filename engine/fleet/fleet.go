@@ -66,6 +66,8 @@ type Demand struct {
 type StoppedServer struct {
 	Name string
 	Info engine.ServerInfo
+	// Failure is why its last run ended; empty after an answer.
+	Failure string
 }
 
 // A Pipeline is the part of the node that runs rows on servers.
@@ -235,10 +237,16 @@ func (f *Fleet) sendStopped() {
 		case s.attached != nil:
 			list = append(list, s.unloadedAdapters()...)
 		case len(s.served()) > 0:
-			list = append(list, StoppedServer{Name: s.set.Name, Info: s.info()})
+			stopped := StoppedServer{Name: s.set.Name, Info: s.info()}
+			if s.err != nil {
+				stopped.Failure = s.err.Error()
+			}
+			list = append(list, stopped)
 		}
 	}
-	same := func(a, b StoppedServer) bool { return a.Name == b.Name && a.Info.EqualIgnoringVersion(b.Info) }
+	same := func(a, b StoppedServer) bool {
+		return a.Name == b.Name && a.Info.EqualIgnoringVersion(b.Info) && a.Failure == b.Failure
+	}
 	if !slices.EqualFunc(list, f.sentStopped, same) {
 		f.sentStopped = list
 		f.cfg.Pipeline.SetStopped(list)

@@ -167,7 +167,7 @@ func (m *machine) start(_ context.Context, c launch.Config) process {
 	m.runs[c.Name] = r
 	then := launch.State{Answers: true}
 	if m.fails[c.Name] {
-		then = launch.State{Over: true, Err: errors.New("out of memory")}
+		then = launch.State{Over: true, Err: errors.New("out of memory"), LastLine: "at 0x10"}
 	}
 	r.timer = time.AfterFunc(loads, func() { r.change(then) })
 	return r
@@ -343,11 +343,15 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		m.expect(1500*time.Millisecond, stopped)
 		m.wants(map[string]float64{"a": 1e6})
 		m.expect(loads+time.Second, stopped)
-		if all := must.Get(List(t.Context(), values))(t); all[0].Error != "out of memory" || all[0].RetryAt.IsZero() {
-			t.Errorf("the record says %+v", all)
+		first := must.Get(List(t.Context(), values))(t)
+		if first[0].Error != "out of memory: at 0x10" || first[0].RetryAt.IsZero() || first[0].FailingSince.IsZero() {
+			t.Errorf("the record says %+v", first)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+		if all := must.Get(List(t.Context(), values))(t); !all[0].FailingSince.Equal(first[0].FailingSince) {
+			t.Errorf("after ten minutes of failures, the record says %+v", all)
+		}
 		if n := len(m.started()); n < 6 || n > 10 {
 			t.Errorf("%d starts in ten minutes", n)
 		}
@@ -358,6 +362,9 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		}
 		m.is(func() { m.fails["s-a"] = false })
 		m.expect(longestRetry+loads+time.Second, running)
+		if all := must.Get(List(t.Context(), values))(t); all[0].Error != "" || !all[0].FailingSince.IsZero() {
+			t.Errorf("after an answer, the record says %+v", all)
+		}
 		if all := must.Get(List(t.Context(), values))(t); all[0].Error != "" {
 			t.Errorf("the record says %+v", all)
 		}

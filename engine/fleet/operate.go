@@ -27,7 +27,8 @@ type Status struct {
 	Load            time.Duration        // time from a start until the server answers, measured or expected
 	TokensPerSecond float64              // measured or expected
 	RetryAt         time.Time            // the server does not start before, because its last start failed
-	Error           string               // why the last run ended; empty after an answer
+	Error           string               // why the last run ended, and the last line of its output; empty after an answer
+	FailingSince    time.Time            // time of the first end after the last answer; zero without Error
 }
 
 // List returns the servers of all nodes, sorted by node and name.
@@ -41,7 +42,7 @@ func List(ctx context.Context, values store.NamedValues) (all []Status, err erro
 		for _, s := range node.Servers {
 			status := Status{
 				NodeID: id, Node: node.Name, Name: s.Name, Models: s.Served, GPUs: s.GPUs, On: s.On, Phase: s.Phase, Since: s.Since, Mode: placement.Auto,
-				Load: time.Duration(s.Load * float64(time.Second)), TokensPerSecond: s.Rate, RetryAt: s.RetryAt, Error: s.Error,
+				Load: time.Duration(s.Load * float64(time.Second)), TokensPerSecond: s.Rate, RetryAt: s.RetryAt, Error: s.Error, FailingSince: s.FailingSince,
 			}
 			if mode := r.Modes[modeKey(node.Name, s.Name)]; mode != "" {
 				status.Mode = mode

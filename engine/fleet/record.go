@@ -49,6 +49,8 @@ type serverEntry struct {
 	IdleSince time.Time            `json:"idle_since,omitzero"`
 	RetryAt   time.Time            `json:"retry_at,omitzero"`
 	Error     string               `json:"error,omitempty"` // why the last run ended
+	// FailingSince is the time of the first end after the last answer.
+	FailingSince time.Time `json:"failing_since,omitzero"`
 }
 
 // loadRecord reads the record and its version.

@@ -32,7 +32,9 @@ type server struct {
 	attached  *attachedEngine // nil if the pipeline does not use the server
 	idleSince time.Time       // since when the server has had no rows; zero if it has rows
 	pace      pace
-	err       error // why the last run ended; nil after an answer
+	err       error     // why the last run ended; nil after an answer
+	lastLine  string    // last line of the output of that run
+	failing   time.Time // time of the first end after the last answer; zero if err is nil
 	plan      launch.RestartPlan
 	failures  int       // number of failed starts in a row
 	retryAt   time.Time // the server does not start before
@@ -78,14 +80,27 @@ func (s *server) observeProcess(now time.Time) {
 	switch {
 	case state.Over:
 		s.retryAt = now.Add(s.retryPause())
-		s.err, s.run, s.on, s.asleep = state.Err, nil, nil, false
+		s.fail(state, now)
+		s.run, s.on, s.asleep = nil, nil, false
 		s.enter(placement.Stopped, now)
 	case s.phase == placement.Running && !state.Answers: // it has crashed, and starts again
-		s.err, s.starting = state.Err, now
+		s.fail(state, now)
+		s.starting = now
 		s.enter(placement.Loading, now)
 	case s.phase == placement.Loading && state.Answers && !s.asleep:
 		s.facts.Load = now.Sub(s.starting).Seconds()
 		s.begin(now)
+	}
+}
+
+// fail keeps why the process ended.
+func (s *server) fail(state launch.State, now time.Time) {
+	s.err, s.lastLine = state.Err, state.LastLine
+	switch {
+	case s.err == nil:
+		s.failing = time.Time{}
+	case s.failing.IsZero():
+		s.failing = now
 	}
 }
 
@@ -113,7 +128,7 @@ const (
 
 // begin begins the phase Running.
 func (s *server) begin(now time.Time) {
-	s.failures = 0
+	s.failures, s.failing = 0, time.Time{}
 	s.err, s.plan, s.idleSince, s.pace, s.adapters = nil, launch.RestartPlan{}, now, pace{}, map[string]time.Time{}
 	s.enter(placement.Running, now)
 	s.saveFacts()
@@ -288,7 +303,10 @@ func (s *server) describe() serverEntry {
 		e.IdleSince = s.idleSince
 	}
 	if s.err != nil {
-		e.Error = s.err.Error()
+		e.Error, e.FailingSince = s.err.Error(), s.failing
+		if s.lastLine != "" {
+			e.Error += ": " + s.lastLine
+		}
 	}
 	return e
 }

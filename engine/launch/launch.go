@@ -58,6 +58,8 @@ type State struct {
 	Answers bool  // the process runs and has answered
 	Over    bool  // the server has ended for good
 	Err     error // why the last run of the server ended; nil before
+	// LastLine is the last line of the output at that end.
+	LastLine string
 }
 
 // State returns the present state.
@@ -126,8 +128,9 @@ func (s *Server) keepRunning(ctx context.Context) {
 			s.Logger.Info("the node ended the server", "result", err)
 			return
 		}
-		s.change(func(state *State) { *state = State{Err: err} })
-		ended := []any{"err", err, "last_line", LastLine(s.outputFile()), "output", s.outputFile()}
+		last := LastLine(s.outputFile())
+		s.change(func(state *State) { *state = State{Err: err, LastLine: last} })
+		ended := []any{"err", err, "last_line", last, "output", s.outputFile()}
 		if !s.MayRestart(answered) {
 			s.Logger.Warn("the server ended", ended...)
 			return

@@ -122,11 +122,14 @@ func runs(pid int) bool {
 
 func TestServerStartsAgain(t *testing.T) {
 	f := newFixture(t)
-	f.start("echo $$ >> starts; echo; echo first; printf 'out of\tmemory\\n\\n'; exit 3")
+	s := f.start("echo $$ >> starts; echo; echo first; printf 'out of\tmemory\\n\\n'; exit 3")
 	wait.For(t, "two starts", func() bool { return strings.Count(f.read("starts"), "\n") == 2 })
 	f.waitForLog(`pause=2s`)
 	if log := f.logged(); !strings.Contains(log, `err="the server ended with code 3" last_line="out of memory"`) || !strings.Contains(log, `pause=1s`) || strings.Contains(log, "the server answers") {
 		t.Error("unexpected log")
+	}
+	if got := s.State().LastLine; got != "out of memory" {
+		t.Errorf("the last line is %q", got)
 	}
 }
 

@@ -2662,7 +2662,12 @@ export interface components {
              * @description It does not start before this time, because it ended by itself.
              */
             retry_at: string | null;
-            /** @description Why it ended by itself; null after it has answered again. */
+            /**
+             * Format: date-time
+             * @description The first time it ended by itself after its last answer; null without error.
+             */
+            failing_since: string | null;
+            /** @description Why it ended by itself, and the last line of its output; null after it has answered again. */
             error: string | null;
         };
         ServerLog: {
