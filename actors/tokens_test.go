@@ -160,7 +160,7 @@ func TestCostQuotaFailsTheJob(t *testing.T) {
 		limit := 10.0
 		// 3 rows with 2 words each, and at most 6 words out: 6 + 12 USD.
 		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), JobQuotas: rowmill.JobQuotas{CostQuota: &limit}})), rowmill.CodeCostQuota)
-		if !strings.Contains(f.Message, "10 USD") {
+		if !strings.Contains(f.Message, "monthly $10.00") {
 			t.Errorf("failure = %q, want the limit named", f.Message)
 		}
 		limit = 20

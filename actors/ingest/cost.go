@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/shard"
@@ -29,13 +31,28 @@ func ReserveCost(ctx context.Context, ledger store.Ledger, rec *store.Record, fe
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
 	var limit *store.CostLimitError
 	if errors.As(err, &limit) {
+		reserved := ""
+		if limit.Reserved > 0 {
+			reserved = fmt.Sprintf(" and %s are reserved for jobs that run", dollars(limit.Reserved))
+		}
 		return rowmill.Failf(rowmill.CodeCostQuota,
-			"The job is beyond the account's cost quota: %v. Wait for other jobs or the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.", limit)
+			"The job can cost up to %s. %s of the account's monthly %s are spent%s. Wait for the next month, submit fewer rows, or ask an administrator to raise the quota: rowmill quotas set --cost-usd N.",
+			dollars(limit.Asked), dollars(limit.Spent), dollars(limit.Limit), reserved)
 	}
 	if err == nil {
 		*rec = updated
 	}
 	return err
+}
+
+// dollars writes an amount with two decimals, or with three significant digits if it is less
+// than a dollar.
+func dollars(m rowmill.Money) string {
+	usd, decimals := m.USD(), 2
+	if usd > 0 {
+		decimals = max(decimals, 2-int(math.Floor(math.Log10(usd))))
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', decimals, 64)
 }
 
 // unsampledCost returns the expected cost of a job before any of its rows has run, and

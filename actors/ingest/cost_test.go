@@ -123,6 +123,15 @@ func TestLengthSampler_LimitsTokens(t *testing.T) {
 	}
 }
 
+func TestDollars(t *testing.T) {
+	t.Parallel()
+	for usd, want := range map[float64]string{0: "$0.00", 0.00258438: "$0.00258", 0.25: "$0.250", 12: "$12.00"} {
+		if got := dollars(rowmill.MoneyFromUSD(usd)); got != want {
+			t.Errorf("%v USD: %s, want %s", usd, got, want)
+		}
+	}
+}
+
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -137,7 +146,7 @@ func TestReserve(t *testing.T) {
 		{"without a quota", func(s *rowmill.Spec) { s.CostQuota = nil }, 0, ""},
 		{"an estimate", func(s *rowmill.Spec) { s.Estimate = true }, 0, ""},
 		{"the first job", func(*rowmill.Spec) {}, 12, ""},
-		{"beyond the quota", func(*rowmill.Spec) {}, 0, "20 USD"},
+		{"beyond the quota", func(*rowmill.Spec) {}, 0, "The job can cost up to $12.00. $0.00 of the account's monthly $20.00 are spent and $12.00 are reserved for jobs that run. Wait"},
 		// A job without a known price cannot be compared with a quota.
 		{"without a price", func(s *rowmill.Spec) { s.Model = rowmill.Model{ID: "own", NoPrice: true} }, 0, "20 USD a month, and own has no price"},
 		{"without a price and a quota", func(s *rowmill.Spec) { s.Model, s.CostQuota = rowmill.Model{ID: "own", NoPrice: true}, nil }, 0, ""},
