@@ -5,9 +5,10 @@ import { onSignedOut } from './api/client'
 import { useCan, useMe } from './api/hooks'
 import { LiveProvider } from './live'
 import { Login, loginLinkToken } from './pages/login'
+import { logOutKey } from './parts/account'
 import { Boundary } from './parts/boundary'
 import { Problem, Waiting } from './parts/load'
-import { logOutKey, Shell } from './shell'
+import { Shell } from './shell'
 
 const Overview = lazy(() => import('./pages/overview'))
 const Jobs = lazy(() => import('./pages/jobs'))

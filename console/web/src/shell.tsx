@@ -1,19 +1,13 @@
 import { useEffect, useRef, type ReactNode } from 'react'
 import { AppShell, Burger, Button, NativeSelect, Switch, useMantineColorScheme, VisuallyHidden, type MantineColorScheme } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { useQueryClient } from '@tanstack/react-query'
 import { Link, useLocation } from 'wouter'
-import { send, signOut } from './api/client'
-import { useAct, useMe } from './api/hooks'
-import { dropDrafts } from './lib/draft'
+import { useMe } from './api/hooks'
 import { useLive } from './live'
+import { useLogOut } from './parts/account'
 import { useElapsed } from './parts/ago'
 import { useMenu, type MenuEntry } from './parts/menu'
 import { Palette } from './parts/palette'
-
-// logOutKey names the action that ends the session. Pages are not shown while it runs, because their
-// requests would be refused.
-export const logOutKey = 'log out'
 
 export function Shell({ children }: { children: ReactNode }) {
   const [open, { toggle, close }] = useDisclosure()
@@ -87,13 +81,7 @@ function NavEntry({ to, name, trouble }: MenuEntry) {
 function Account() {
   const { data: me } = useMe()
   const { colorScheme, setColorScheme } = useMantineColorScheme()
-  const client = useQueryClient()
-  const logOut = useAct(async () => {
-    await client.cancelQueries()
-    await send('DELETE', '/console/session')
-    dropDrafts() // another user may log in next
-    signOut()
-  }, { key: logOutKey })
+  const logOut = useLogOut()
   return (
     <section className="account" aria-label="Account">
       <p>

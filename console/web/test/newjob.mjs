@@ -88,7 +88,7 @@ export async function newJob({ model }) {
     same([job.num_rows, job.name], [10, 'Sample reviews'], 'the sample')
     await page.locator('.now .status', { hasText: 'succeeded' }).waitFor()
     await page.getByRole('link', { name: 'Overview' }).click()
-    await page.getByRole('heading', { name: 'Running and waiting' }).waitFor()
+    await page.getByText('No job runs or waits.').waitFor()
     if (await page.getByText('You have no jobs yet.').count()) throw new Error('a job is there, and the page does not know it')
     await page.goto('about:blank') // the page asks no more with the key
     await api('DELETE', `/v1/keys/${starter.id}`)

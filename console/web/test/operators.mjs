@@ -234,9 +234,9 @@ export async function operators({ model, team, ofTeam }) {
   })
 
   await step('servers are started and stopped, show their output, and need attention if they ended by themselves', async (page) => {
-    const error = 'the server ended with code 1'
+    const error = 'the server ended with code 1: CUDA out of memory'
     const server = { node_id: 'gpu1-a', node: 'gpu1', models: ['qwen-3-32b'], gpus: 2, on: [], phase: 'stopped', since: ago(90), mode: 'auto', load_seconds: 60, tokens_per_second: 1000, retry_at: null, error: null }
-    const servers = [{ ...server, name: 'big', phase: 'running', on: [0, 1] }, { ...server, name: 'broken', error }, { ...server, name: 'ready' }]
+    const servers = [{ ...server, name: 'big', phase: 'running', on: [0, 1] }, { ...server, name: 'broken', error, failing_since: ago(600) }, { ...server, name: 'ready' }]
     await page.route('**/v1/servers', (route) => route.fulfill({ json: { servers } }))
     await page.route('**/v1/servers/gpu1-a/*', (route) => {
       const found = servers.find((s) => route.request().url().endsWith(`/${s.name}`))
@@ -244,14 +244,17 @@ export async function operators({ model, team, ofTeam }) {
       return route.fulfill({ json: found })
     })
     let lines = 'loading\n'
-    await page.route('**/v1/servers/gpu1-a/big/log', (route) => route.fulfill({ json: { text: lines, end: lines.length } }))
+    await page.route('**/v1/servers/gpu1-a/*/log', (route) => route.fulfill({ json: { text: lines, end: lines.length } }))
     await page.goto(at(''))
     await logIn(page)
     const attention = page.getByRole('region', { name: 'Needs attention' })
-    await attention.getByText(`${error}. Its output says more.`).waitFor()
+    await attention.getByText('Ended with code 1: CUDA out of memory').waitFor()
+    await attention.getByText('10 min ago').waitFor()
     await page.getByRole('link', { name: 'Engines 1 with a problem' }).waitFor()
     if (await attention.getByText(/ready|big/).count()) throw new Error('a server that is only stopped needs attention')
     await attention.getByRole('link', { name: 'broken on gpu1' }).click()
+    await page.getByRole('dialog', { name: 'Output of broken on gpu1' }).waitFor()
+    await page.keyboard.press('Escape')
     const row = (name) => page.getByRole('region', { name: 'Servers' }).getByRole('row').filter({ hasText: name })
     await row('big').getByText('0, 1').waitFor()
     await row('ready').getByText('needs 2').waitFor()

@@ -405,7 +405,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('heading', { name: 'Usage' }).first().waitFor()
   }, /./)
 
-  await step('the overview names troubles, and nothing without them', async (page) => {
+  await step('the overview names troubles, failures first', async (page) => {
     await page.route('**/v1/webhooks', (r) => r.fulfill({ json: { webhooks: [] } })) // the receiver of the others does not exist
     await page.goto(at(''))
     await logIn(page)
@@ -430,10 +430,12 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.reload()
     await attention.getByRole('link', { name: 'in the queue' }).waitFor()
     await attention.getByText('Waits for a place on a node.').waitFor()
-    await attention.getByText('$9.00 of $10.00 are used').waitFor()
+    await attention.getByText('$9.00 of $10.00 this month').waitFor()
     await attention.getByText('engine down').waitFor()
     await attention.getByText('connection refused').waitFor()
     await attention.getByRole('link', { name: 'node node-9' }).waitFor()
+    const states = await attention.locator('.status').allTextContents()
+    if (states.join() !== 'engine down,no answer,job waits,budget 90.0 % used') throw new Error(`the troubles are ${states}`)
     await check(page, 'an overview with troubles')
     await page.unrouteAll({ behavior: 'wait' })
   })

@@ -1,16 +1,18 @@
-import { lazy, Suspense, useMemo } from 'react'
+import { lazy, Suspense, useMemo, useState } from 'react'
+import { Button } from '@mantine/core'
+import { useMediaQuery } from '@mantine/hooks'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
-import type { Counts, Engines, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
+import type { Counts, Engines, ErrorCounts, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
 import { plain } from '../lib/fault'
-import { compact, duration, none, number, plural, rate, usd, withoutRoutes } from '../lib/format'
+import { compact, duration, none, number, percent, plural, rate, sentence, usd, usdOf, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Code } from '../parts/copy'
-import { Done, FailedLink, isEstimate, JobLink, openStatuses, State, Status, stillRunning, titleOf, whyStopped, type ShownStatus } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, openStatuses, recordPath, State, Status, stillRunning, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
 import { useServers } from '../parts/servers'
@@ -21,10 +23,11 @@ const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Char
 export default function Overview() {
   const can = useCan()
   const counts = useGet<Counts>('/v1/jobs/counts')
+  const empty = counts.data?.counted === 0
   return (
-    <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
-      <Attention />
-      {can.act && counts.data?.counted === 0 ? (
+    <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new" variant={empty ? 'default' : undefined}>New job</LinkButton>}>
+      <Attention empty={empty} />
+      {can.act && empty ? (
         <FirstJob />
       ) : (
         <>
@@ -46,7 +49,7 @@ function FirstJob() {
       <p className="small">You have no jobs yet. A job runs a model over many rows.</p>
       <div className="two">
         <Card title="Run an example job">
-          <p>Opens a new job with ten short reviews and a prompt. You can change them before you submit the job.</p>
+          <p>This opens a new job with ten short reviews and a prompt. You can change them before you submit the job.</p>
           <div className="actions"><LinkButton href="/jobs/new?sample">Run an example job</LinkButton></div>
         </Card>
         <Card title="Upload a file">
@@ -55,7 +58,7 @@ function FirstJob() {
         </Card>
       </div>
       <Card title="Use an OpenAI client">
-        <p>An OpenAI client needs this base URL and an API key of Rowmill. It can then use files and batches:</p>
+        <p>An OpenAI client needs this base URL and an API key of Rowmill. It can then use files and batches. This code lists the models:</p>
         <Code label="Address" text={apiURL('/v1')} />
         <Code label="Code" text={openai()} />
       </Card>
@@ -70,7 +73,6 @@ const namedJobs = 3 // how many jobs a trouble names
 
 const longWait = 5 * 60_000 // a job that waits so long, in ms, needs a look
 const budgetShare = 0.8 // of the cost quota of a month
-const warnings = ['rows wait', 'job waits', 'budget'] // the others are failures
 
 // useBudget returns the cost of this month and its limit, if the account has a limit.
 function useBudget() {
@@ -83,7 +85,7 @@ function useBudget() {
 // The parts of the node that hold jobs and rows, by their names in the answer of /readyz.
 const storages: Record<string, string> = { store: 'records of jobs', objects: 'object storage' }
 
-// useStorageAway returns the parts of the storage that the node cannot use now.
+// useStorageAway returns the parts of the storage that the node cannot use now; undefined before the answer.
 function useStorageAway() {
   const { data } = useQuery({
     queryKey: ['/readyz'],
@@ -91,8 +93,8 @@ function useStorageAway() {
     refetchInterval: useEvery(15_000),
     retry: false,
   })
-  const broken = data?.split('\n').filter((line) => line.startsWith('[-] ')).map((line) => line.slice(4)) ?? []
-  return Object.keys(storages).filter((name) => broken.includes(name))
+  const broken = data?.split('\n').filter((line) => line.startsWith('[-] ')).map((line) => line.slice(4))
+  return broken && Object.keys(storages).filter((name) => broken.includes(name))
 }
 
 // useWaiting returns jobs that wait for long, or that no engine runs, with the reason. A job that waits
@@ -104,39 +106,39 @@ function useWaiting() {
   const forPlace = (j: Job) => j.message.startsWith('Waiting for a place')
   const running = useGet<JobPage>(`/v1/list-jobs?limit=${namedJobs}&status=running`, { enabled: jobs.some(forPlace) }).data?.jobs ?? []
   const names = running.map(titleOf).join(', ')
-  return jobs.map((j) => ({ job: j, why: forPlace(j) && names ? `${j.message} Running now: ${names}.` : j.message }))
+  return jobs.map((j) => ({ job: j, why: forPlace(j) && names ? `${j.message} Running now: ${names}.` : j.message.replace(/^Waiting for an engine that serves (\S+)\.(?= |$)/, 'No engine serves $1.') }))
 }
 
-// Attention lists troubles of the service that the user can see and may repair. It shows nothing
-// if there are none.
-function Attention() {
+// A Trouble needs a person. warn is true if it is not a failure yet.
+type Trouble = { id: string; to: string; state: string; what: string; why: string; since: string | null; warn?: boolean }
+
+// Attention lists troubles of the service that the user can see and may repair, failures first. Without
+// troubles and failed jobs it says so, unless the account is empty.
+function Attention({ empty }: { empty?: boolean }) {
   const can = useCan()
   const every = useEvery(5_000)
   const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, every })
   const servers = useServers(every)
   const webhooks = useGet<{ webhooks: Webhook[] }>('/v1/webhooks', { enabled: can.administer, fresh: 60_000 })
+  const open = useGet<JobPage>(openJobs)
+  const { ended, failing } = useEnded()
   const waiting = useWaiting()
   const away = useStorageAway()
   const budget = useBudget()
-  const troubles = [
-    ...away.map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage away', what: storages[name]!, why: 'This node cannot reach it. Jobs wait until the node can reach it again.', since: null })),
-    ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: titleOf(j), why, since: j.status === 'running' ? null : j.datetime_created })),
-    ...(waiting.length > namedJobs
-      ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null }]
-      : []),
-    ...(budget && budget.limit > 0 && budget.used >= budgetShare * budget.limit
-      ? [{
-          id: 'budget', to: '/quotas', what: 'monthly budget', since: null,
-          ...(budget.used < budget.limit ? { state: 'budget', why: '' } : { state: 'budget used up', why: ' New jobs fail until the next month.' }),
-        }].map((t) => ({ ...t, why: `${usd(budget.used)} of ${usd(budget.limit)} are used.${t.why}` }))
-      : []),
-    ...(engines.data?.engines ?? []).filter((e) => e.state === 'down' || e.last_error).map((e) => ({
-      id: `${e.node} ${e.name}`, to: '/engines', state: e.state === 'down' ? 'engine down' : 'rows wait', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since,
-    })),
+  const isUp = (e: Engines['engines'][number]) => e.state !== 'down'
+  const engine = (e: Engines['engines'][number]): Trouble => ({
+    id: `${e.node} ${e.name}`, to: '/engines', state: isUp(e) ? 'rows wait' : 'engine down', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since, warn: isUp(e),
+  })
+  const costs = (state: string, more = ''): Trouble[] =>
+    budget ? [{ id: 'budget', to: '/quotas', what: 'monthly budget', since: null, state, why: `${usdOf(budget.used, budget.limit)} this month.${more}`, warn: !more }] : []
+  const troubles: Trouble[] = [
+    ...(away ?? []).map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage unreachable', what: storages[name]!, why: 'This node cannot reach it. Jobs wait until the node can reach it again.', since: null })),
+    ...(engines.data?.engines ?? []).filter((e) => !isUp(e)).map(engine),
     ...servers.filter((s) => s.error).map((s) => ({
-      id: `${s.node_id} ${s.name} ended`, to: '/engines', state: 'server ended', what: `${s.name} on ${s.node}`, why: `${plain(s.error!)}. Its output says more.`, since: s.since,
+      id: `${s.node_id} ${s.name} ended`, to: `/engines?output=${encodeURIComponent(`${s.node_id}/${s.name}`)}`, state: 'server ended', what: `${s.name} on ${s.node}`, why: sentence(plain(s.error!).replace(/^the server /, '')), since: s.failing_since ?? s.since,
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
+    ...(budget && budget.limit > 0 && budget.used >= budget.limit ? costs('budget used up', ' New jobs fail until the next month.') : []),
     ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {
       const last = w.recent_deliveries?.last_failure
       return {
@@ -144,17 +146,26 @@ function Attention() {
         ...(w.disabled ? { state: 'disabled', why: w.disabled_reason ?? '', since: w.disabled_at } : { state: 'webhook failing', why: last ? problem(last) : '', since: last?.at ?? null }),
       }
     }),
+    ...(engines.data?.engines ?? []).filter((e) => isUp(e) && e.last_error).map(engine),
+    ...waiting.slice(0, namedJobs).map(({ job: j, why }) => ({ id: j.job_id, to: `/jobs/${j.job_id}`, state: 'job waits', what: titleOf(j), why, since: j.status === 'running' ? null : j.datetime_created, warn: true })),
+    ...(waiting.length > namedJobs
+      ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null, warn: true }]
+      : []),
+    ...(budget && budget.used >= budgetShare * budget.limit && budget.used < budget.limit ? costs(`budget ${percent(budget.used, budget.limit)} used`) : []),
   ]
-  if (troubles.length === 0) return null
+  if (troubles.length === 0) {
+    const known = open.data && ended.data && away && (!can.operate || engines.data) && (!can.administer || !webhooks.isPending)
+    return known && failing.length === 0 && empty === false && <p><Status is="succeeded">Nothing needs attention.</Status></p>
+  }
   return (
     <Card title="Needs attention">
       <ul className="list">
         {troubles.map((t) => (
           <li key={t.id}>
             <span className="job"><Link href={t.to}>{t.what}</Link></span>
-            <Status is={warnings.includes(t.state) ? 'starting' : 'failed'}>{t.state}</Status>
-            <span className="small grow">{t.why}</span>
-            {t.since && <span className="small"><Ago t={t.since} /></span>}
+            <Status is={t.warn ? 'starting' : 'failed'}>{t.state}</Status>
+            <span className="small grow" title={t.why}>{t.why}</span>
+            {t.since && <span className="small age"><Ago t={t.since} /></span>}
           </li>
         ))}
       </ul>
@@ -164,9 +175,9 @@ function Attention() {
 
 // Tiles of the overview: jobs that wait share one. A rare tile is shown only if it has jobs.
 const tiles: { name: string; is: ShownStatus; of: ShownStatus[]; rare?: boolean }[] = [
-  { name: 'waiting', is: 'pending', of: ['pending', 'submitted', 'starting'] },
+  { name: 'waiting', is: 'starting', of: ['pending', 'submitted', 'starting'] },
   { name: 'paused', is: 'pending', of: ['paused'], rare: true },
-  ...(['running', 'succeeded', 'failed', 'cancelled'] as const).map((s) => ({ name: s, is: s, of: [s] })),
+  ...(['running', 'succeeded', 'failed'] as const).map((s) => ({ name: s, is: s, of: [s] })),
 ]
 
 function States() {
@@ -193,7 +204,7 @@ function States() {
                 )
               })}
               {engines && engines.length > 0 && <li><Link href="/engines"><strong>{number(engines.filter((e) => e.state === 'up').length)} of {number(engines.length)}</strong><span className="small">{engines.length === 1 ? 'engine up' : 'engines up'}</span></Link></li>}
-              {cost != null && <li><Link href="/usage"><strong>{cost > 0 && cost < 0.01 ? '< $0.01' : usd(cost)}</strong><span className="small">cost this month</span></Link></li>}
+              {cost != null && <li><Link href="/usage"><strong>{cost > 0 && cost < 0.01 ? '< $0.01' : usd(cost)}</strong><span className="small">this month</span></Link></li>}
             </ul>
             {!of_all && <p className="small">The page counts only the newest {number(counted)} jobs. There are more.</p>}
           </>
@@ -203,27 +214,22 @@ function States() {
   )
 }
 
+// Running lists the open jobs, without the jobs that Needs attention names.
 function Running() {
-  const can = useCan()
   const jobs = useGet<JobPage>(openJobs)
   const said = useWaiting().slice(0, namedJobs).map((w) => w.job.job_id)
+  if (jobs.data?.jobs.length === 0) return <p className="small">No job runs or waits.</p>
+  if (jobs.data?.jobs.every((j) => said.includes(j.job_id))) return null
   return (
     <Card title="Running and waiting" actions={<Link href={`/jobs?status=${openStatuses}`}>View all</Link>}>
       <Load query={jobs}>
-        {({ jobs }) =>
-          jobs.length === 0 ? (
-            <Empty next={can.act && <LinkButton href="/jobs/new" variant="default">Submit a job</LinkButton>}>No running jobs.</Empty>
-          ) : (
-            <ul className="list">{jobs.map((j) => <RunningJob key={j.job_id} job={j} said={said.includes(j.job_id)} />)}</ul>
-          )
-        }
+        {({ jobs }) => <ul className="list">{jobs.filter((j) => !said.includes(j.job_id)).map((j) => <RunningJob key={j.job_id} job={j} />)}</ul>}
       </Load>
     </Card>
   )
 }
 
-// RunningJob shows an open job. said is true if Needs attention says why the job waits.
-function RunningJob({ job, said }: { job: Job; said: boolean }) {
+function RunningJob({ job }: { job: Job }) {
   const running = job.status === 'running'
   const { data: p } = useGet<Progress>(`/v1/jobs/${job.job_id}/progress`, { enabled: running, every: useEvery(3_000) })
   return (
@@ -234,7 +240,7 @@ function RunningJob({ job, said }: { job: Job; said: boolean }) {
       <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
           ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
-          : job.paused ? `${number(job.rows_done)} of ${job.num_rows == null ? none : plural(job.num_rows, 'row')}` : !said && job.message}
+          : job.paused ? `${number(job.rows_done)} of ${job.num_rows == null ? none : plural(job.num_rows, 'row')}` : job.message}
       </span>
     </li>
   )
@@ -246,47 +252,54 @@ const shownFinished = 3
 function useEnded() {
   const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
   const last = useMemo(() => ended.data?.jobs.toSorted((a, b) => Date.parse(b.datetime_completed!) - Date.parse(a.datetime_completed!)) ?? [], [ended.data])
-  return { ended, last }
+  return { ended, last, failing: last.filter(isFailing) }
 }
 
 // Failing lists failed jobs, and succeeded jobs with failed rows, that no later job continues.
 function Failing() {
-  const { ended, last } = useEnded()
-  const failing = last.filter(isFailing)
+  const { ended, failing } = useEnded()
   if (ended.data && failing.length === 0) return null
   return (
     <Card title="Recent failures" actions={<Link href="/jobs?status=failed">All failed jobs</Link>}>
       <Load query={ended}>
-        {() => (
-          <ul className="list ended">
-            {failing.slice(0, shownFailures).map((j) => (
-              <li key={j.job_id}>
-                <JobLink job={j} brief />
-                <Status is={j.status}>{j.failure_reason?.code.replaceAll('_', ' ') ?? j.status}</Status>
-                <span className="small grow"><FailedLink job={j} /> {j.failure_reason && j.failure_reason.code !== 'too_many_failed_rows' && withoutRoutes(j.failure_reason.message)}</span>
-                <span className="small"><Ago t={j.datetime_completed} /></span>
-              </li>
-            ))}
-          </ul>
-        )}
+        {() => <ul className="list ended failing">{failing.slice(0, shownFailures).map((j) => <FailingJob key={j.job_id} job={j} />)}</ul>}
       </Load>
     </Card>
   )
 }
 
-// Finished lists the last succeeded jobs, with their results.
+// FailingJob says why a job or its rows failed.
+function FailingJob({ job }: { job: Job }) {
+  const { data } = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: job.failed_rows > 0, fresh: 60_000 })
+  const failure = job.failure_reason
+  const why = failure && failure.code !== 'too_many_failed_rows' ? withoutRoutes(failure.message) : sentence(data?.counts[0]?.message ?? '')
+  return (
+    <li>
+      <JobLink job={job} brief />
+      <Status is={failure ? job.status : 'starting'}>{failure?.code.replaceAll('_', ' ') ?? 'some rows failed'}</Status>
+      <span className="small grow why" title={why}>{job.failed_rows > 0 && <><FailedLink job={job} of={job.num_rows} />{why && ': '}</>}{why}</span>
+      <span className="small age">{job.status === 'succeeded' && <><Download job={job} /> </>}<Ago t={job.datetime_completed} /></span>
+    </li>
+  )
+}
+
+const Download = ({ job }: { job: Job }) => (
+  <a href={apiURL(`/v1/jobs/${job.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download CSV: ${titleOf(job)}`}><span className="less">Download </span>CSV</a>
+)
+
+// Finished lists the last jobs of which all rows succeeded, with their results.
 function Finished() {
-  const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isEstimate(j))
+  const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isEstimate(j) && !isFailing(j))
   if (finished.length === 0) return null
   return (
-    <Card title="Recently finished" actions={<Link href="/jobs?status=succeeded">All succeeded jobs</Link>}>
-      <ul className="list ended">
+    <Card title="Recently finished" actions={<Link href="/jobs?status=succeeded">All succeeded</Link>}>
+      <ul className="list ended finished">
         {finished.slice(0, shownFinished).map((j) => (
           <li key={j.job_id}>
             <JobLink job={j} brief />
-            <a href={apiURL(`/v1/jobs/${j.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download CSV: ${titleOf(j)}`}>Download CSV</a>
-            <span className="small grow">{plural(j.rows_done, 'row')}, {usd(j.job_cost)}</span>
-            <span className="small"><Ago t={j.datetime_completed} /></span>
+            <Download job={j} />
+            <span className="small grow less">{plural(j.rows_done, 'row')}, {usd(j.job_cost)}</span>
+            <span className="small less"><Ago t={j.datetime_completed} /></span>
           </li>
         ))}
       </ul>
@@ -308,11 +321,12 @@ function Throughput() {
 function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { stats: Stats }) {
   const { times, rows, tokens, last } = useMemo(() => {
     const per = (n: number) => n / step_seconds
+    const failed = { name: 'failed rows/s', values: points.map((p) => per(p.failed_rows)), color: '--bad' }
     return {
       times: points.map((p) => Date.parse(p.at) / 1000),
       rows: [
         { name: 'rows/s', values: points.map((p) => per(p.rows - p.failed_rows)), color: '--busy' },
-        { name: 'failed rows/s', values: points.map((p) => per(p.failed_rows)), color: '--bad' },
+        ...(failed.values.some((n) => n > 0) ? [failed] : []),
       ],
       tokens: [
         { name: 'tokens in/s', values: points.map((p) => per(p.input_tokens)), color: '--good' },
@@ -321,6 +335,8 @@ function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { sta
       last: points.at(-1)!,
     }
   }, [points, step_seconds])
+  const phone = useMediaQuery('(max-width: 36em)')
+  const [wanted, want] = useState(false)
   const sum = (f: (p: (typeof points)[0]) => number) => points.reduce((n, p) => n + f(p), 0)
   return (
     <Suspense fallback={<div className="chart" />}>
@@ -328,14 +344,16 @@ function Charts({ stats: { points, step_seconds, nodes, missing_nodes } }: { sta
         facts={[
           ['Rows', number(sum((p) => p.rows))],
           ['Tokens', compact(sum((p) => p.input_tokens + p.output_tokens))],
-          ['Rows in flight now', `${number(last.in_flight)} of ${number(last.window)}`],
+          ['Rows in flight now', `${number(last.in_flight)} (limit ${number(last.window)})`],
           ...(nodes.length > 1 || missing_nodes.length > 0 ? [['Nodes', `${number(nodes.length)} of ${number(nodes.length + missing_nodes.length)}`] as [string, string]] : []),
         ]}
       />
-      <div className="two">
-        <Chart label="Rows a second over the last hour" times={times} lines={rows} />
-        <Chart label="Tokens a second over the last hour" times={times} lines={tokens} />
-      </div>
+      {phone && !wanted ? <Button className="charts" size="xs" variant="default" onClick={() => want(true)}>Show charts</Button> : (
+        <div className="two charts">
+          <div><p className="small">Rows a second</p><Chart label="Rows a second over the last hour" times={times} lines={rows} /></div>
+          <div><p className="small">Tokens a second</p><Chart label="Tokens a second over the last hour" times={times} lines={tokens} /></div>
+        </div>
+      )}
     </Suspense>
   )
 }

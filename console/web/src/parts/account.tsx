@@ -1,6 +1,8 @@
 import { NativeSelect } from '@mantine/core'
-import { query } from '../api/client'
-import { useCan, useGet, useMe } from '../api/hooks'
+import { useQueryClient } from '@tanstack/react-query'
+import { query, send, signOut } from '../api/client'
+import { useAct, useCan, useGet, useMe } from '../api/hooks'
+import { dropDrafts } from '../lib/draft'
 
 // allAccounts stands for all accounts in addresses and requests.
 export const allAccounts = '*'
@@ -30,4 +32,18 @@ export function AccountSelect({ value, choose, single }: { value: string; choose
       data={[{ value: '', label: me.account }, ...(single ? [] : [{ value: allAccounts, label: 'all accounts' }]), ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
     />
   )
+}
+
+// logOutKey names the action that ends the session. Pages are not shown while it runs, because their
+// requests would be refused.
+export const logOutKey = 'log out'
+
+export function useLogOut() {
+  const client = useQueryClient()
+  return useAct(async () => {
+    await client.cancelQueries()
+    await send('DELETE', '/console/session')
+    dropDrafts() // another user may log in next
+    signOut()
+  }, { key: logOutKey })
 }

@@ -41,10 +41,11 @@ export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST
 export const stillRunning = (job: Pick<Job, 'paused'>, p?: Progress) => (job.paused ? (p?.nodes ?? []).reduce((sum, n) => sum + n.rows_assigned, 0) : 0)
 
 // State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job. A job is
-// pausing while its nodes finish rows.
-export const State = ({ job, pausing }: { job: Pick<Job, 'status' | 'run_type' | 'paused'>; pausing?: boolean }) => {
-  const now = pausing ? 'pausing' : job.paused ? 'paused' : job.status
-  return <Status is={job.paused ? 'pending' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
+// pausing while its nodes finish rows. A job that has not begun and waits is waiting.
+export const State = ({ job, pausing }: { job: Pick<Job, 'status' | 'run_type' | 'paused' | 'message'>; pausing?: boolean }) => {
+  const waits = ['pending', 'submitted', 'starting'].includes(job.status) && job.message.startsWith('Waiting')
+  const now = pausing ? 'pausing' : job.paused ? 'paused' : waits ? 'waiting' : job.status
+  return <Status is={job.paused ? 'pending' : waits ? 'starting' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
 }
 
 // whyStopped returns why no row of a job runs, from the job's message. It returns undefined if rows
@@ -92,11 +93,11 @@ export function JobName({ id, account }: { id: string; account?: string }) {
 export const secondsOf = (j: Pick<Job, 'datetime_started' | 'datetime_completed' | 'paused'>) =>
   j.datetime_started && (j.datetime_completed || !j.paused) ? (Date.parse(j.datetime_completed ?? new Date().toISOString()) - Date.parse(j.datetime_started)) / 1000 : undefined
 
-// FailedLink says how many rows of a job failed, and leads to them if the job is of this account.
-export function FailedLink({ job }: { job: Pick<Job, 'job_id' | 'account' | 'failed_rows'> }) {
+// FailedLink says how many rows of a job failed, with the number of all rows if of has it, and leads to them if the job is of this account.
+export function FailedLink({ job, of }: { job: Pick<Job, 'job_id' | 'account' | 'failed_rows'>; of?: number | null }) {
   const isOther = useIsOther()
   if (job.failed_rows === 0) return null
-  const count = `${plural(job.failed_rows, 'row')} failed`
+  const count = `${of ? `${number(job.failed_rows)} of ${plural(of, 'row')}` : plural(job.failed_rows, 'row')} failed`
   return isOther(job.account) ? <span className="failures">{count}</span> : <Link className="failures" href={`/jobs/${job.job_id}/rows?failed=1`}>{count}</Link>
 }
 

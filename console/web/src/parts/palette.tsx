@@ -1,12 +1,14 @@
-import { useEffect, useId, useState } from 'react'
+import { useEffect, useId, useRef, useState, type ReactNode } from 'react'
 import { Button, Kbd, Modal, TextInput } from '@mantine/core'
 import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
 import { useCan, useGet } from '../api/hooks'
-import type { Fn, Job, JobPage } from '../api/types'
-import { ago, plural } from '../lib/format'
-import { titleOf } from './job'
+import type { Engines, Fn, Job, JobPage } from '../api/types'
+import { ago, idEnd, plural } from '../lib/format'
+import { useLogOut } from './account'
+import { openStatuses, State, titleOf } from './job'
 import { useMenu } from './menu'
+import { useServers } from './servers'
 
 const keys: [string, string][] = [
   ['Ctrl K', 'Go to a page, a Function, a job or a row'],
@@ -20,7 +22,7 @@ const shownJobs = 8
 const newestJobs = 5 // the jobs before a text is typed
 const readJobs = 50 // the newest jobs that match, of which the best are shown
 
-// Palette opens with Ctrl-K. It goes to a page, a Function, a job by name or id, or a row: "job#47". It
+// Palette opens with Ctrl-K. It goes to a page, an engine, a Function, a job by name or id, or a row: "job#47". It
 // also handles the keys of lists.
 export function Palette() {
   const [opened, { open, close }] = useDisclosure()
@@ -62,27 +64,31 @@ function step(by: number) {
   entries[at < 0 ? 0 : Math.max(0, Math.min(entries.length - 1, at + by))]?.focus()
 }
 
-type Place = { to: string; name: string; note?: string }
+// A Place is a page to go to, or an action.
+type Place = { group: string; name: string; to?: string; act?: () => void; note?: ReactNode }
 
 function Finder({ close }: { close: () => void }) {
   const [typed, setTyped] = useState('')
   const [at, setAt] = useState(0)
   const [, go] = useLocation()
   const id = useId()
-  const { places, more } = usePlaces(typed.trim())
+  const { places, more, searching } = usePlaces(typed.trim())
+  const list = useRef<HTMLDivElement>(null)
   useEffect(() => setAt(0), [typed])
+  useEffect(() => void list.current?.querySelector(at ? '[aria-selected=true]' : '.group')?.scrollIntoView({ block: 'nearest' }), [at])
   const chosen = places[Math.min(at, places.length - 1)]
   const visit = (place?: Place) => {
     if (!place) return
     close()
-    go(place.to)
+    place.act?.()
+    if (place.to) go(place.to)
   }
   return (
     <>
       <TextInput
         data-autofocus
         aria-label="Page, Function, job or row"
-        placeholder="Page, Function or job; job#12 is its row 12"
+        placeholder="Page, Function or job"
         value={typed}
         onChange={(e) => setTyped(e.currentTarget.value)}
         role="combobox"
@@ -97,54 +103,77 @@ function Finder({ close }: { close: () => void }) {
           e.preventDefault()
         }}
       />
-      <ul id={id} role="listbox" aria-label="Places" className="places">
-        {places.map((place, i) => (
-          <li key={place.to} id={`${id}-${i}`} role="option" aria-selected={place === chosen} onClick={() => visit(place)}>
-            {place.name} {place.note && <span className="id">{place.note}</span>}
-          </li>
+      <div id={id} role="listbox" aria-label="Places" className="places" ref={list}>
+        {Object.entries(Object.groupBy(places, (p) => p.group)).map(([group, of]) => (
+          <ul key={group} role="group" aria-label={group}>
+            <li className="group" aria-hidden="true">{group}</li>
+            {of!.map((place) => (
+              <li key={`${place.name} ${place.to}`} id={`${id}-${places.indexOf(place)}`} role="option" aria-selected={place === chosen} onClick={() => visit(place)}>
+                <span className="place">{place.name}</span> {place.note}
+              </li>
+            ))}
+          </ul>
         ))}
-      </ul>
-      {places.length === 0 && <p role="status">No page, no Function and no job matches.</p>}
+      </div>
+      {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">No page, no Function and no job matches.</p>)}
       {more && <p role="status" className="small">{more}</p>}
-      <p className="small"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes</p>
+      <p className="small"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. <span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
     </>
   )
 }
 
-// useTasks returns places where the user may begin something.
-function useTasks(): Place[] {
+// useTasks returns places where the user may begin something, and lists of jobs.
+function useTasks(): Omit<Place, 'group'>[] {
   const can = useCan()
+  const [path] = useLocation()
+  const { mutate: logOut } = useLogOut()
+  const job = /^\/jobs\/job-[^/]+/.exec(path)?.[0]
   return [
+    ...(job ? [{ to: `${job}/rows?failed=1`, name: 'Failed rows of this job' }] : []),
+    { to: '/jobs?status=failed', name: 'Failed jobs' },
+    { to: `/jobs?status=${openStatuses}`, name: 'Running and waiting jobs' },
     ...(can.act ? [{ to: '/jobs/new?file', name: 'New job from a file' }, { to: '/jobs/new?sample', name: 'New job from an example' }] : []),
     ...(can.administer ? [{ to: '/functions/new', name: 'New Function' }] : []),
+    { name: 'Log out', act: logOut },
   ]
 }
 
-// usePlaces returns the pages, Functions and jobs that match a text, and how many more jobs match. Without
-// a text the newest jobs come first. "#47" after a job means its row 47.
-function usePlaces(typed: string): { places: Place[]; more?: string } {
+// useEngineNames returns the names of engines and servers, for operators.
+function useEngineNames() {
+  const can = useCan()
+  const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, fresh: 30_000 }).data?.engines ?? []
+  return [...new Set([...engines, ...useServers(false)].map((e) => e.name))]
+}
+
+// usePlaces returns the pages, engines, Functions and jobs that match a text, and how many more jobs match.
+// searching means that the jobs are not known yet. Without a text the newest jobs come first. "#47" after
+// a job means its row 47; without a job, it means a row of a newest job.
+function usePlaces(typed: string): { places: Place[]; more?: string; searching?: boolean } {
   const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
   const [wanted] = useDebouncedValue(text, 200)
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
   const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}`, { fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
+  const words = text.toLowerCase().split(/\s+/)
   const places: Place[] = [
-    ...useMenu().flatMap(([, entries]) => entries).map(({ to, name }) => ({ to, name })),
-    ...useTasks(),
-    ...(text ? functions : []).map((f) => ({ to: `/functions/${f.name}`, name: f.name, note: 'Function' })),
-  ].filter((p) => row === undefined && p.name.toLowerCase().includes(text.toLowerCase()))
+    ...[...useMenu().flatMap(([, entries]) => entries), ...useTasks()].map(({ to, name, ...rest }) => ({ group: 'Pages', to, name, act: 'act' in rest ? rest.act : undefined })),
+    ...useEngineNames().filter(() => text).map((name) => ({ group: 'Engines', to: '/engines', name })),
+    ...functions.filter(() => text).map((f) => ({ group: 'Functions', to: `/functions/${f.name}`, name: f.name })),
+  ].filter((p) => row === undefined && words.every((w) => p.name.toLowerCase().includes(w)))
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
   // distance orders jobs: names that begin with the text come first, then the shortest names.
   const distance = (j: Job) => titleOf(j).length + (titleOf(j).toLowerCase().startsWith(text.toLowerCase()) ? 0 : 1_000)
-  const place = (j: Job): Place => ({
+  const place = (group: string) => (j: Job): Place => ({
+    group,
     to: row === undefined ? `/jobs/${j.job_id}` : `/jobs/${j.job_id}/rows${row && `?row=${row}&open=${row}`}`,
-    name: titleOf(j),
-    note: row === undefined ? `job, ${j.paused ? 'paused' : j.status}, ${ago(j.datetime_created)}, ${j.job_id}` : `row ${row} of ${j.job_id}`,
+    name: `${titleOf(j)}${row === undefined ? '' : `, row ${row}`}`,
+    note: <><State job={j} /> <span className="small">{ago(j.datetime_created)}</span> <span className="id">{idEnd(j.job_id)}</span></>,
   })
-  if (typed === '') return { places: [...(newest.data?.jobs ?? []).map(place), ...places] }
+  if (text === '') return { places: [...(newest.data?.jobs ?? []).map(place('Newest jobs')), ...places], searching: newest.isPending }
   const hidden = found.length - shownJobs
   return {
-    places: [...places, ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map(place)],
+    places: [...places, ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map(place('Jobs'))],
     more: hidden > 0 ? `${jobs.data?.next_cursor ? 'At least ' : ''}${plural(hidden, 'more job')} ${hidden === 1 ? 'matches' : 'match'}. Type more of the name.` : undefined,
+    searching: text.length > 1 && (wanted !== text || jobs.isPending),
   }
 }

@@ -1,6 +1,7 @@
 import { useEffect, useRef } from 'react'
 import { Button, Modal } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
+import { useSearchParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Server, ServerLog } from '../api/types'
@@ -78,8 +79,10 @@ const Act = ({ button, of, act }: { button: string; of: string; act: () => void 
   <Button size="compact-sm" variant="subtle" onClick={act} aria-label={`${button} ${of}`}>{button}</Button>
 )
 
+// Output is open at first if the address asks for it: ?output=NODE_ID/NAME.
 function Output({ server: s }: { server: Server }) {
-  const [open, { open: show, close }] = useDisclosure()
+  const [search] = useSearchParams()
+  const [open, { open: show, close }] = useDisclosure(search.get('output') === `${s.node_id}/${s.name}`)
   return (
     <>
       <Act button="Output" of={s.name} act={show} />
