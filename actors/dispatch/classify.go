@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
@@ -133,19 +134,21 @@ func (c *Classifier) classifyError(e *engine.Error, attempt, crashes int) (rowmi
 // the violation.
 func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.RowOutput, Outcome) {
 	begins, complete := beginsJSON(r.Content)
+	message := "The answer does not match json_schema: " + problem
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
 	case begins && !complete || !errors.As(err, &syntax): // the text ends too early, or is valid JSON
 	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
-		problem = "it is not JSON from its beginning on; perhaps the server ignores json_schema"
+		message = "The answer is not JSON from its beginning on; perhaps the server ignores json_schema"
 	default:
-		problem = fmt.Sprintf("it is not JSON from byte %d on: %v", syntax.Offset, syntax)
+		character, _ := utf8.DecodeRuneInString(r.Content[syntax.Offset-1:])
+		message = fmt.Sprintf("The answer is not JSON: unexpected character %q at byte %d.", character, syntax.Offset)
 	}
 	if r.Finish == rowmill.FinishLength && begins && !complete {
 		return failedOutput(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
 	}
-	return failedOutput(rowmill.RowSchemaViolation, "The answer does not match json_schema: "+problem, r.Content, attempt), c.violationOutcome(attempt)
+	return failedOutput(rowmill.RowSchemaViolation, message, r.Content, attempt), c.violationOutcome(attempt)
 }
 
 // rejectForm returns the error for an answer that breaks structured_outputs. problem

@@ -83,14 +83,14 @@ func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
 	t.Parallel()
 	spec := rowmill.Spec{Schema: json.RawMessage(objectSchema)}
 	for answer, says := range map[string]string{
-		`{"n":NaN}`:                 "from byte 6 on",
-		`{"n":[1,Infinity]}`:        "from byte 9 on", // sgl-project/sglang 5984
-		`{"n":1} That is all.`:      "from byte 9 on", // nanobrowser/nanobrowser 325
-		`{'n': 1}`:                  "from byte 2 on",
-		"```json\n{\"n\":1}\n```":   "from its beginning on", // vectorize-io/hindsight 1986
-		`Sure, here is it: {"n":1}`: "from its beginning on", // vectorize-io/hindsight 1986
-		`<think>one</think>{"n":1}`: "from its beginning on", // admonstrator/zettelrobbe 74
-		`{"n":1,"m":"<think>"`:      "it is not JSON",        // truncated: probelabs/probe 439
+		`{"n":NaN}`:                 "not JSON: unexpected character 'N' at byte 6.",
+		`{"n":[1,Infinity]}`:        "not JSON: unexpected character 'I' at byte 9.",  // sgl-project/sglang 5984
+		`{"n":1} That is all.`:      "not JSON: unexpected character 'T' at byte 9.", // nanobrowser/nanobrowser 325
+		`{'n': 1}`:                  "not JSON: unexpected character '\\'' at byte 2.",
+		"```json\n{\"n\":1}\n```":   "from its beginning on",      // vectorize-io/hindsight 1986
+		`Sure, here is it: {"n":1}`: "from its beginning on",      // vectorize-io/hindsight 1986
+		`<think>one</think>{"n":1}`: "from its beginning on",      // admonstrator/zettelrobbe 74
+		`{"n":1,"m":"<think>"`:      "does not match json_schema", // truncated: probelabs/probe 439
 	} {
 		out, _ := testClassifier(t, spec).classifyReply(t.Context(), &engine.Reply{Content: answer, Finish: rowmill.FinishStop}, 3)
 		if out.Err == nil || !strings.Contains(out.Err.Message, says) {

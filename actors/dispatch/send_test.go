@@ -168,7 +168,7 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 		want := []rowmill.Attempt{
 			{Took: time.Second, Status: 503, Code: "busy", Message: "too much to do"},
 			{Took: 2 * time.Second, Code: codeTimeout, Message: strings.Repeat("ä", maxTryMessage/2) + "…"},
-			{Took: 3 * time.Second, Code: rowmill.RowSchemaViolation, Message: "The answer does not match json_schema: it is not JSON from its beginning on; perhaps the server ignores json_schema"},
+			{Took: 3 * time.Second, Code: rowmill.RowSchemaViolation, Message: "The answer is not JSON from its beginning on; perhaps the server ignores json_schema"},
 			{Took: 4 * time.Second},
 		}
 		for i := range want {
