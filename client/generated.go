@@ -1311,6 +1311,9 @@ type ListJobsParams struct {
 	// Since The earliest time of creation; empty for any.
 	Since string `form:"since,omitempty" json:"since,omitempty"`
 
+	// FailedRows With true, only jobs that have failed rows, of any status.
+	FailedRows bool `form:"failed_rows,omitempty" json:"failed_rows,omitempty"`
+
 	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 }
@@ -1850,6 +1853,7 @@ func (c *Client) ListJobs(ctx context.Context, params ListJobsParams) (out JobLi
 	r.setQuery("model", params.Model)
 	r.setQuery("q", params.Q)
 	r.setQuery("since", params.Since)
+	r.setQuery("failed_rows", params.FailedRows)
 	r.setQuery("account", params.Account)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err

@@ -99,10 +99,10 @@ func TestJobs_PagesOfAFilter(t *testing.T) {
 	}
 }
 
-// manyJobs is a store with n jobs. Job number i has the name i.
+// manyJobs is a store with n jobs. Job number i has the name i. Job number failed has a failed row.
 type manyJobs struct {
 	store.Store
-	n int
+	n, failed int
 }
 
 func (m manyJobs) List(_ context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
@@ -116,6 +116,9 @@ func (m manyJobs) List(_ context.Context, account string, limit int, cursor stri
 	for ; len(page) < limit && from < m.n; from++ {
 		name := fmt.Sprint(from)
 		page = append(page, &rowmill.Job{ID: fmt.Sprintf("job-00000000-0000-7000-8000-%012d", from), Labels: rowmill.Labels{Name: &name}, Status: rowmill.StatusSucceeded, RunType: rowmill.RunFull, Model: "m"})
+		if from == m.failed {
+			page[len(page)-1].FailedRows = 1
+		}
 	}
 	if from == m.n {
 		return page, "", nil
@@ -147,17 +150,34 @@ func TestJobs_FilterReadsALimitedNumber(t *testing.T) {
 	}
 }
 
+func TestJobs_FilterByFailedRows(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(c *Config) { c.Store = manyJobs{Store: c.Store, n: 20, failed: 7} })
+	for query, want := range map[string]int{"failed_rows=true": 1, "failed_rows=true&status=succeeded": 1, "failed_rows=true&status=failed": 0, "failed_rows=false": 20} {
+		if names, _ := w.listed(query); len(names) != want || want == 1 && names[0] != "7" {
+			t.Errorf("%s: %q, want %d jobs", query, names, want)
+		}
+	}
+	w.get("/v1/list-jobs?failed_rows=some").wantField("failed_rows", "true or false")
+	if got := w.get("/v1/jobs/counts").want(200).json(); got["with_failed_rows"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	if got := w.do("POST", "/v1/jobs/cancel", `{"filter":{"failed_rows":true}}`).want(200).json(); got["matched"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestJobs_Counts(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
-	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0,"paused":0},"counted":0,"of_all":true}`
+	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0,"paused":0},"with_failed_rows":0,"counted":0,"of_all":true}`
 	w.get("/v1/jobs/counts").wantBody(none)
 	id := w.submitted(`{"inputs":["a"]}`)
 	w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/jobs/counts").wantBody(none) // cached
 	clock.pass(2 * time.Second)
 	w.get("/v1/job-cancel/" + id).want(200)
-	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1,"paused":0},"counted":2,"of_all":true}`)
+	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1,"paused":0},"with_failed_rows":0,"counted":2,"of_all":true}`)
 	paused := w.submitted(`{"inputs":["a"]}`)
 	w.do("PATCH", "/v1/jobs/"+paused, `{"paused":true}`).want(200)
 	clock.pass(2 * time.Second)

@@ -21,6 +21,7 @@ const (
 // jobCounts has the number of an account's jobs in each status; a paused job counts only as paused.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
+	Failed  int                    `json:"with_failed_rows"` // jobs of any status
 	Counted int                    `json:"counted"`
 	OfAll   bool                   `json:"of_all"` // false if the oldest jobs were not counted
 }
@@ -46,6 +47,9 @@ func (j *Jobs) countByStatus(ctx context.Context, account string) (counted jobCo
 		status := job.ShownStatus()
 		if _, known := counted.Counts[status]; known { // unknown: the status of a newer version
 			counted.Counts[status]++
+		}
+		if job.FailedRows > 0 {
+			counted.Failed++
 		}
 		counted.Counted++
 		return false

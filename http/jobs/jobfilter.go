@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,14 +32,15 @@ type jobFilter struct {
 	model    string           // model or Function, exactly as in the job
 	text     string           // part of the name, id or description, in lower case
 	since    time.Time
+	failed   bool // only jobs with failed rows
 }
 
 // rawJobFilter is a job filter as the client sends it, before it is parsed.
-type rawJobFilter struct{ status, model, q, since string }
+type rawJobFilter struct{ status, model, q, since, failedRows string }
 
 // readQueryFilter returns the job filter in the query of a request.
 func readQueryFilter(c *gin.Context) rawJobFilter {
-	return rawJobFilter{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
+	return rawJobFilter{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since"), c.Query("failed_rows")}
 }
 
 // parse parses a filter and adds its problems to p. prefix is put before field names in
@@ -64,6 +66,9 @@ func (t rawJobFilter) parse(prefix string, p *request.Problems) (f jobFilter) {
 		if f.since, err = time.Parse(time.RFC3339, t.since); err != nil {
 			p.Add(prefix+"since", "is %q; it must be a time such as 2030-01-31T00:00:00Z", textfmt.Shorten(t.since, 64))
 		}
+	}
+	if f.failed = t.failedRows == "true"; !f.failed && t.failedRows != "" && t.failedRows != "false" {
+		p.Add(prefix+"failed_rows", "is %q; it must be true or false", textfmt.Shorten(t.failedRows, 32))
 	}
 	return f
 }
@@ -101,7 +106,11 @@ func readBodyFilter(fields request.JSONObject) jobFilter {
 	fields.Read("model", "a string", &text.model)
 	fields.Read("q", "a string", &text.q)
 	fields.Read("since", "a time such as 2030-01-31T00:00:00Z", &text.since)
-	fields.RejectUnknown("status, model, q and since")
+	var failed bool
+	if fields.Read("failed_rows", "true or false", &failed) {
+		text.failedRows = strconv.FormatBool(failed)
+	}
+	fields.RejectUnknown("status, model, q, since and failed_rows")
 	return text.parse("filter.", fields.Problems)
 }
 
@@ -112,7 +121,7 @@ func (f *jobFilter) isTooOld(job *rowmill.Job) bool { return job.Created.Before(
 // matches reports whether the filter selects a job.
 func (f *jobFilter) matches(job *rowmill.Job) bool {
 	switch {
-	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.ShownStatus()), f.model != "" && job.Model != f.model, f.isTooOld(job):
+	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.ShownStatus()), f.model != "" && job.Model != f.model, f.failed && job.FailedRows == 0, f.isTooOld(job):
 		return false
 	case f.text == "" || strings.Contains(job.ID, f.text):
 		return true

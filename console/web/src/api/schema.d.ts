@@ -284,7 +284,7 @@ export interface paths {
         };
         /**
          * List the account's jobs, newest first
-         * @description With status, model, q or since, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs. An operator may name another account, or * for the jobs of all accounts; each job then has its account.
+         * @description With status, model, q, since or failed_rows, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs. An operator may name another account, or * for the jobs of all accounts; each job then has its account.
          */
         get: operations["listJobs"];
         put?: never;
@@ -3667,6 +3667,8 @@ export interface operations {
                             /** @description Paused jobs. They are in no other count. */
                             paused: number;
                         };
+                        /** @description Jobs of any status that have failed rows. */
+                        with_failed_rows: number;
                         counted: number;
                         /** @description False if older jobs were not counted. */
                         of_all: boolean;
@@ -3852,6 +3854,7 @@ export interface operations {
                         model?: string | null;
                         q?: string | null;
                         since?: string | null;
+                        failed_rows?: boolean | null;
                     } | null;
                     /**
                      * @description Cancel no job; only answer which jobs would be cancelled.
@@ -4020,6 +4023,8 @@ export interface operations {
                 q?: string;
                 /** @description The earliest time of creation; empty for any. */
                 since?: string;
+                /** @description With true, only jobs that have failed rows, of any status. */
+                failed_rows?: boolean;
                 /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
