@@ -4,7 +4,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { Link, useLocation } from 'wouter'
 import { useMe } from './api/hooks'
 import { useLive } from './live'
-import { useLogOut } from './parts/account'
+import { keyName, useLogOut } from './parts/account'
 import { useElapsed } from './parts/ago'
 import { useMenu, type MenuEntry } from './parts/menu'
 import { Palette } from './parts/palette'
@@ -86,7 +86,7 @@ function Account() {
     <section className="account" aria-label="Account">
       <p>
         <strong>{me?.account}</strong>
-        <span>{me?.operator ? 'operator' : me?.role}{me?.key_name && ` · ${me.key_name}`}</span>
+        <span>{me?.operator ? 'operator' : me?.role}{me && ` · ${keyName(me)}`}</span>
       </p>
       <NativeSelect
         size="xs"

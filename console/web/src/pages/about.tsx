@@ -3,6 +3,7 @@ import { apiURL } from '../api/client'
 import { useCan, useGet, useMe } from '../api/hooks'
 import type { Diagnosis, Engine, Me, Node } from '../api/types'
 import { plural, number, time } from '../lib/format'
+import { keyName } from '../parts/account'
 import { Copy } from '../parts/copy'
 import { Load } from '../parts/load'
 import { Card, Facts, Page } from '../parts/page'
@@ -63,7 +64,7 @@ function Service({ me }: { me: Me }) {
       ['Node', me.node],
       ['Account', me.account],
       ['Role', me.operator ? 'operator' : me.role],
-      ['Key', me.key_name || me.key_id || 'the configured key'],
+      ['Key', keyName(me)],
     ]],
     ['Limits', setup.limits],
   ]

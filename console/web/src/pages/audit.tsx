@@ -117,7 +117,7 @@ function outcomes(entries: AuditEntry[]) {
 function Sentence({ entry: e }: { entry: AuditEntry }) {
   const act = actions[e.action]
   const who =
-    e.by.account == null ? 'The service' : e.by.key_id == null && e.by.key_name === 'configuration' ? 'The key from the configuration file' : e.by.key_name || e.by.key_id || `A key of ${e.by.account}`
+    e.by.account == null ? 'The service' : e.by.key_id == null && e.by.key_name === 'configuration' ? 'The key of the configuration' : e.by.key_name || e.by.key_id || `A key of ${e.by.account}`
   const name = text(e.details?.name ?? e.details?.url ?? e.details?.host) || e.target
   const link = (shown: string): ReactNode =>
     act?.to && !e.failed ? <Link href={act.to(encodeURIComponent(e.target ?? ''))}>{shown}</Link> : <strong>{shown}</strong>

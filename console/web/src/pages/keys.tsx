@@ -50,7 +50,7 @@ export default function Keys() {
       <Load query={pages}>
         {() =>
           keys.length === 0 ? (
-            <Empty next={<Create made={setMade} />}>No keys yet. Only the key in the configuration exists.</Empty>
+            <Empty next={<Create made={setMade} />}>No keys yet. Only the key of the configuration exists.</Empty>
           ) : (
             <div className="stack">
               {month.error && <Problem error={month.error} again={month.again} />}
@@ -86,7 +86,7 @@ export default function Keys() {
               </Table>
               {keyless && (
                 <p className="small">
-                  {usd(keyless.cost_usd)} and {plural(keyless.rows, 'row')} of these days belong to the key in the configuration, or to old jobs without a recorded key.
+                  {usd(keyless.cost_usd)} and {plural(keyless.rows, 'row')} of these days belong to the key of the configuration, or to old jobs without a recorded key.
                 </p>
               )}
               <More of={pages} count={`${number(keys.length)} of ${pages.hasNextPage ? 'more' : number(keys.length)} shown`} />

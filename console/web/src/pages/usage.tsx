@@ -116,7 +116,7 @@ function table(u: Usage, by: string) {
 // OfKey links to the daily usage of a line's key.
 function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
   const search = new URLSearchParams(useSearch())
-  if (!key_id) return <span className="small">unknown: the key of the configuration, or an older job</span>
+  if (!key_id) return <span className="small">not recorded: the job used the key of the configuration, or is old</span>
   search.set('key', key_id)
   search.delete('by')
   return (

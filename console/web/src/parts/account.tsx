@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { query, send, signOut } from '../api/client'
 import { useAct, useCan, useGet, useMe } from '../api/hooks'
 import { dropDrafts } from '../lib/draft'
+import type { Me } from '../api/types'
 
 // allAccounts stands for all accounts in addresses and requests.
 export const allAccounts = '*'
@@ -13,6 +14,9 @@ export function useIsOther() {
   const { data: me } = useMe()
   return (account?: string) => !!account && account !== me?.account
 }
+
+// keyName returns a name of the key that a user is signed in with.
+export const keyName = (me: Me) => (me.key_id ? me.key_name || me.key_id : 'key of the configuration')
 
 // jobHref is the address of a job's page. other is the account of the job, if it is another one.
 export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ account: other })}`
