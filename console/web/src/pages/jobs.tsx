@@ -1,15 +1,15 @@
 import { useEffect, useState } from 'react'
 import { Button, NativeSelect, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
-import { Link, useSearchParams } from 'wouter'
+import { useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet, usePages } from '../api/hooks'
 import type { Counts, Job, JobPage, Model } from '../api/types'
-import { compact, duration, none, number, plural, time, usd } from '../lib/format'
+import { compact, duration, number, plural, time, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { AccountSelect, allAccounts, useIsOther } from '../parts/account'
 import { Ago } from '../parts/ago'
-import { Done, FailedLink, isEstimate, JobLink, over, secondsOf, State, Status, statuses, titleOf, type ShownStatus } from '../parts/job'
+import { Done, FailedLink, isEstimate, JobLink, over, secondsOf, State, Status, statuses, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { LinkButton, More, Page, Table } from '../parts/page'
 import { BulkCancel } from '../parts/bulkcancel'
@@ -24,10 +24,10 @@ function start(range: string) {
   return hours ? new Date(Math.floor(Date.now() / 60_000 - hours * 60) * 60_000).toISOString().replace('.000', '') : ''
 }
 
-// filterStates are the states to filter by. States that few jobs have come last, and only if a job has
-// them.
-const filterStates: ShownStatus[] = ['running', 'succeeded', 'failed', 'paused', 'cancelled', 'pending', 'submitted', 'starting']
-const alwaysShown = 3
+// filterStates are the states to filter by, with their statuses. Of the others, a state has a chip only
+// if a job has it.
+const filterStates: [string, ShownStatus[]][] = [['running', ['running']], ['waiting', ['starting', 'submitted', 'pending']], ['paused', ['paused']], ['failed', ['failed']], ['succeeded', ['succeeded']], ['cancelled', ['cancelled']]]
+const alwaysShown = ['running', 'waiting', 'failed', 'succeeded']
 
 export default function Jobs() {
   const can = useCan()
@@ -37,6 +37,7 @@ export default function Jobs() {
     status: search.get('status') ?? '',
     model: search.get('model') ?? '',
     q: search.get('q') ?? '',
+    failed_rows: search.get('failed_rows') ?? '',
     since: start(search.get('since') ?? ''),
   }
   const set = (name: string, value: string) =>
@@ -62,11 +63,6 @@ export default function Jobs() {
   return (
     <Page title="Jobs" actions={can.act && <LinkButton href="/jobs/new">New job</LinkButton>}>
       <Filters search={search} set={set} counts={counts.data} />
-      {filter.status === 'failed' && (
-        <p className="small">
-          A job with few failed rows succeeds. <Link href={`/jobs${query({ status: 'succeeded', account })}`}>The list of succeeded jobs</Link> says how many rows of each job failed.
-        </p>
-      )}
       <Load query={pages}>
         {() =>
           jobs.length === 0 ? (
@@ -95,6 +91,7 @@ export default function Jobs() {
             <>
               <span role="status">{number(marked.size)} selected</span>
               <Button size="xs" variant="subtle" onClick={clear}>Clear</Button>
+              {change && marked.size === 1 && <LinkButton href={`/jobs/new?like=${[...marked.keys()][0]}`} size="xs" variant="default">Run again with changes</LinkButton>}
               <Compare jobs={[...marked.values()]} />
             </>
           )}
@@ -119,7 +116,7 @@ function Compare({ jobs }: { jobs: Job[] }) {
 function shown(n: number, more: boolean, filter: Record<string, string>, counts: Counts | undefined, partly: boolean | undefined) {
   const some = partly ? ' A page reads at most 10,000 jobs; “Show more” reads older jobs.' : ''
   if (!more) return `All ${number(n)} ${n === 1 ? 'job' : 'jobs'} shown.${some}`
-  if (!counts || filter.q || filter.model || filter.since) return `${number(n)} shown; there are more.${some}`
+  if (!counts || filter.q || filter.model || filter.since || filter.failed_rows) return `${number(n)} shown; there are more.${some}`
   const wanted = filter.status ? filter.status.split(',') : statuses
   const all = wanted.reduce((sum, s) => sum + (counts.counts[s as ShownStatus] ?? 0), 0)
   return `${number(n)} of ${counts.of_all ? '' : 'more than '}${number(all)} shown.${some}`
@@ -130,19 +127,30 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   const [typed] = useDebouncedValue(q, 300)
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
   const wanted = (search.get('status') ?? '').split(',').filter(Boolean)
+  const onlyFailed = search.get('failed_rows') === 'true'
   const narrowed = ['q', 'model', 'since'].some((name) => search.get(name)) // the counts are of all jobs
   useEffect(() => {
     if (typed !== (search.get('q') ?? '')) set('q', typed)
   }, [typed]) // the address wins if it changes for another reason
-  const toggle = (s: string) => set('status', (wanted.includes(s) ? wanted.filter((w) => w !== s) : [...wanted, s]).join(','))
+  const shows = (of: string[]) => wanted.some((w) => of.includes(w))
+  const toggle = (of: string[]) => set('status', (shows(of) ? wanted.filter((w) => !of.includes(w)) : [...wanted, ...of]).join(','))
+  const count = (n: number | undefined) => <span className="count">{narrowed ? '' : compact(n ?? 0)}</span>
   return (
     <search className="filters">
       <div className="chips" role="group" aria-label="States">
-        {filterStates.filter((s, i) => i < alwaysShown || !counts || counts.counts[s] || wanted.includes(s)).map((s) => (
-          <button key={s} type="button" aria-pressed={wanted.includes(s)} onClick={() => toggle(s)}>
-            <Status is={s} /> <span className="count">{counts && !narrowed ? compact(counts.counts[s]) : ''}</span>
+        {filterStates.map(([name, of]) => {
+          const all = of.reduce((sum, s) => sum + (counts?.counts[s] ?? 0), 0)
+          return (alwaysShown.includes(name) || all > 0 || shows(of)) && (
+            <button key={name} type="button" aria-pressed={shows(of)} onClick={() => toggle(of)}>
+              <Status is={of[0]!}>{name}</Status> {counts && count(all)}
+            </button>
+          )
+        })}
+        {(!!counts?.with_failed_rows || onlyFailed) && (
+          <button type="button" aria-pressed={onlyFailed} onClick={() => set('failed_rows', onlyFailed ? '' : 'true')}>
+            <span className="failures">with failed rows</span> {counts && count(counts.with_failed_rows)}
           </button>
-        ))}
+        )}
       </div>
       <div className="fields">
         <AccountSelect value={search.get('account') ?? ''} choose={(account) => set('account', account)} />
@@ -164,8 +172,15 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   )
 }
 
+// ran is false for a job that ended before its first row.
+const ran = (j: Job) => !over(j.status) || j.rows_done > 0
+
+// rowsOf says how many rows are done, and how many succeeded if an ended job has failed rows.
+const rowsOf = (j: Job) => over(j.status) && j.failed_rows > 0 ? `${number(j.rows_done - j.failed_rows)} of ${number(j.num_rows)} succeeded` : `${number(j.rows_done)} of ${number(j.num_rows)}`
+
 function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: ReadonlyMap<string, Job>; mark?: (m: ReadonlyMap<string, Job>) => void; accounts: boolean }) {
-  const markable = jobs.filter((j) => !over(j.status))
+  const canMark = (j: Job) => !(isEstimate(j) && over(j.status))
+  const markable = jobs.filter(canMark)
   const toggle = (j: Job) => {
     const next = new Map(marked)
     if (!next.delete(j.job_id)) next.set(j.job_id, j)
@@ -175,7 +190,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
   const box = mark && (
     <input
       type="checkbox"
-      aria-label="Mark all unfinished jobs"
+      aria-label="Mark all shown jobs"
       disabled={markable.length === 0}
       checked={all}
       onChange={() => mark(new Map(all ? [] : markable.map((j) => [j.job_id, j])))}
@@ -190,7 +205,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
               <input
                 type="checkbox"
                 aria-label={`Mark ${titleOf(j)}`}
-                disabled={isEstimate(j) && over(j.status)}
+                disabled={!canMark(j)}
                 checked={marked.has(j.job_id)}
                 onChange={() => toggle(j)}
               />
@@ -199,14 +214,16 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
           {accounts && <td>{j.account}</td>}
           <td>
             <JobLink job={j} />
+            <span className="reason narrow-only"><Ago t={j.datetime_created} /></span>
           </td>
           <td>
             <State job={j} />
+            <span className="reason">{j.failure_reason?.code.replaceAll('_', ' ') ?? (over(j.status) || j.paused ? '' : whyStopped(j.message)?.replace(/\.$/, ''))}</span>
           </td>
           <td>
-            {!isEstimate(j) && <Done job={j} />}
+            {!isEstimate(j) && ran(j) && <Done job={j} />}
             <span className="rowcount">
-              {isEstimate(j) ? `estimate, ${j.num_rows == null ? none : plural(j.num_rows, 'row')}` : j.num_rows == null ? 'not counted' : `${number(j.rows_done)} of ${number(j.num_rows)}`}
+              {isEstimate(j) || !ran(j) ? <>{!ran(j) && 'not run, '}{j.num_rows == null ? 'not counted' : plural(j.num_rows, 'row')}</> : j.num_rows == null ? 'not counted' : rowsOf(j)}
               {j.failed_rows > 0 && <> <FailedLink job={j} /></>}
             </span>
           </td>

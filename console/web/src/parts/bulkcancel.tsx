@@ -6,7 +6,7 @@ import type { Cancelled } from '../api/types'
 import { number, plural } from '../lib/format'
 
 type Filter = Record<string, string>
-type Target = { job_ids: string[] } | { filter: Filter }
+type Target = { job_ids: string[] } | { filter: Record<string, string | boolean> }
 
 const cancel = (target: Target, dry_run: boolean) => send<Cancelled>('POST', '/v1/jobs/cancel', { ...target, dry_run })
 
@@ -73,4 +73,4 @@ export function BulkCancel({ marked, filter, filtered, done }: { marked: string[
   )
 }
 
-const dropEmpty = (f: Filter) => Object.fromEntries(Object.entries(f).filter(([, v]) => v))
+const dropEmpty = (f: Filter) => Object.fromEntries(Object.entries(f).filter(([, v]) => v).map(([k, v]) => [k, k === 'failed_rows' ? true : v]))
