@@ -1,5 +1,8 @@
+import type { JSX } from 'react'
+import { Link } from 'wouter'
+import { query } from '../api/client'
 import { useGet } from '../api/hooks'
-import type { Counts, Engine, Engines, NodeGPUs } from '../api/types'
+import type { Counts, Engine, Engines, JobPage, NodeGPUs } from '../api/types'
 import { bytes, plural, none, number, rate, time } from '../lib/format'
 import { plain } from '../lib/fault'
 import { useEvery } from '../live'
@@ -7,7 +10,7 @@ import { allAccounts } from '../parts/account'
 import { useElapsed } from '../parts/ago'
 import { Code } from '../parts/copy'
 import { Fault } from '../parts/fault'
-import { Status } from '../parts/job'
+import { Status, whyStopped } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Meter } from '../parts/meter'
 import { Card, Facts, Page } from '../parts/page'
@@ -21,43 +24,52 @@ const sum = (engines: Engine[], of: (e: Engine) => number | null) => engines.red
 export default function EnginesPage() {
   const engines = useGet<Engines>('/v1/engines', { every: useEvery(3_000) })
   const all = engines.data?.engines ?? []
-  const canStart = useServers(false).length > 0
+  const servers = useServers(false)
+  const failed = servers.filter((s) => s.error).length
   const why = useWhyIdle()
   return (
     <Page title="Engines" lead="An engine is an inference server that runs rows. Rowmill adapts the number of rows that an engine runs at once.">
       <Load query={engines}>
-        {({ engines, missing_nodes }) =>
-          engines.length === 0 && missing_nodes.length === 0 ? (
-            canStart ? <Empty>No engine runs now. Nodes start servers when rows need them.</Empty> : (
-              <Empty next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
-                No engines yet. Start a node with the address of an inference server, such as vLLM.
-              </Empty>
-            )
-          ) : (
+        {({ engines, missing_nodes }) => {
+          const parts = [
+            engines.length === 0 && missing_nodes.length === 0 ? (
+              servers.length > 0 ? <Empty key="engines">No engine runs now. Nodes start servers when rows need them.</Empty> : (
+                <Empty key="engines" next={<Code label="Command" text="rowmill serve --engine http://127.0.0.1:8000" />}>
+                  No engines yet. Start a node with the address of an inference server, such as vLLM.
+                </Empty>
+              )
+            ) : (
+              <ul key="engines" className="tiles" aria-label="Engines">
+                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
+                  <EngineTile key={e.node + e.name} engine={e} why={why([e])} isServer={servers.some((s) => s.node === e.node && s.name === e.name)} />
+                ))}
+              </ul>
+            ),
+            <Servers key="servers" />,
+          ]
+          return (
             <div className="stack">
               {missing_nodes.length > 0 && <p className="warning">No answer from {missing_nodes.join(', ')}. The page shows older data of these nodes.</p>}
-              <Sum engines={engines} />
-              <ul className="tiles" aria-label="Engines">
-                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => <EngineTile key={e.node + e.name} engine={e} why={why([e])} />)}
-              </ul>
+              {(engines.length > 0 || failed > 0) && <Sum engines={engines} failed={failed} />}
+              {failed > 0 ? parts.toReversed() : parts}
             </div>
           )
-        }
+        }}
       </Load>
-      <Servers />
       <GPUs engines={all} why={why} />
     </Page>
   )
 }
 
-function Sum({ engines }: { engines: Engine[] }) {
+function Sum({ engines, failed }: { engines: Engine[]; failed: number }) {
   const up = engines.filter((e) => e.state === 'up').length
   return (
     <div className="card sums">
       <Facts
         facts={[
           ['Engines up', `${number(up)} of ${number(engines.length)}`],
-          ['Rows in flight', `${number(sum(engines, (e) => e.in_flight))} of ${number(sum(engines, (e) => e.window))}`],
+          ...(failed > 0 ? ([['Servers failed', <span key="failed" className="failures">{number(failed)}</span>]] as [string, JSX.Element][]) : []),
+          ['Rows in flight', <>{number(sum(engines, (e) => e.in_flight))}<span className="range">limit {number(sum(engines, (e) => e.window))}</span></>],
           ['Rate, last minute', rate(sum(engines, (e) => e.rows_per_second), 'rows/s')],
         ]}
       />
@@ -67,7 +79,7 @@ function Sum({ engines }: { engines: Engine[] }) {
 
 const shownModels = 3
 
-function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
+function EngineTile({ engine: e, why, isServer }: { engine: Engine; why: string; isServer: boolean }) {
   const models = e.models.map((m) => m.id)
   const isUp = e.state === 'up'
   return (
@@ -76,7 +88,7 @@ function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
         <strong className="name">{e.name}</strong>
         <Status is={(['failed', 'starting', 'succeeded'] as const)[rank(e)]!}>{isUp && e.last_error ? 'up, rows wait' : e.state}</Status>
       </p>
-      {isUp && (
+      {(isUp || models.length > 0) && (
         <>
           <p className="models">{models.slice(0, shownModels).join(', ') || 'no models'}</p>
           {models.length > shownModels && (
@@ -85,17 +97,27 @@ function EngineTile({ engine: e, why }: { engine: Engine; why: string }) {
               {models.slice(shownModels).join(', ')}
             </details>
           )}
-          <Meter name="In flight" value={e.window ? e.in_flight / e.window : null} text={`${number(e.in_flight)} of ${number(e.window)}`} />
-          <p className="use"><span>Rate</span><strong className="n">{rate(e.rows_per_second, 'rows/s')}</strong></p>
         </>
       )}
+      {isUp && e.in_flight > 0 && <Meter name="In flight" value={e.window ? e.in_flight / e.window : null} text={`${number(e.in_flight)} (limit ${number(e.window)})`} />}
+      {isUp && !!e.rows_per_second && <p className="use"><span>Rate</span><strong className="n">{rate(e.rows_per_second, 'rows/s')}</strong></p>}
+      {!isUp && <Waiting models={models} />}
       {e.last_error ? <div className="fault"><Fault text={e.last_error} /></div> : isUp && e.in_flight === 0 && <p className="small"><strong>Idle:</strong> {why}</p>}
       <p className="small" title={time(e.since)}>
-        {[e.kind, `on ${e.node}`].filter(Boolean).join(' ')}{e.since && <>, {e.state} for <Elapsed t={e.since} /></>}
+        {[e.kind, `on ${e.node}`].filter(Boolean).join(' ')}{e.since && <>, {e.state} for <Elapsed t={e.since} /></>}{isServer && ', started by the node'}
       </p>
       {e.url && !e.url.endsWith(`/${e.name}`) && <p className="id">{e.url}</p>}
     </li>
   )
+}
+
+// Waiting says how many of the newest jobs wait for an engine with one of these models.
+function Waiting({ models }: { models: string[] }) {
+  const status = 'starting,submitted,pending,running'
+  const jobs = useGet<JobPage>(`/v1/list-jobs${query({ limit: 100, status, account: allAccounts })}`, { every: useEvery(10_000), enabled: models.length > 0 }).data?.jobs ?? []
+  const waiting = jobs.filter((j) => models.includes(j.model) && whyStopped(j.message))
+  if (waiting.length === 0) return null
+  return <p><Link href={`/jobs${query({ status, account: allAccounts, model: waiting[0]!.model })}`}>{plural(waiting.length, 'job')} {waiting.length === 1 ? 'waits' : 'wait'}</Link></p>
 }
 
 const Elapsed = ({ t }: { t: string }) => <span className="unbroken">{useElapsed(Date.parse(t))}</span>
@@ -124,7 +146,7 @@ function GPUs({ engines, why }: { engines: Engine[]; why: (engines: Engine[]) =>
           <>
             {nodes.map((n) => n.problem && <div key={n.node} className="warning">{n.node}: <Fault text={n.problem} /></div>)}
             {nodes.every((n) => n.gpus.length === 0) ? (
-              <Empty>No GPUs found: nvidia-smi shows none on {plural(nodes.length, 'node')}.</Empty>
+              <Empty>nvidia-smi finds no GPU on {plural(nodes.length, 'node')}.</Empty>
             ) : (
               <ul className="tiles" aria-label="GPUs">
                 {nodes.flatMap((n) => n.gpus.map((g) => <Tile key={g.uuid} node={n.node} gpu={g} engines={engines.filter((e) => e.node === n.node)} why={why} />))}

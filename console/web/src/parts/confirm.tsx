@@ -28,26 +28,33 @@ export function Confirm({ button, of, title, children, act, busy, quiet, size = 
       <Button size={size} variant={quiet ? 'subtle' : 'default'} className={quiet && color === red ? 'danger' : undefined} onClick={ask} loading={busy} {...look} aria-label={of && `${button} ${of}`}>
         {button}
       </Button>
-      <Modal opened={open} onClose={close} title={title}>
-        <div className="stack">
-          <div>{children}</div>
-          <div className="actions end">
-            <Button variant="default" onClick={close}>
-              Go back
-            </Button>
-            <Button
-              color={color}
-              data-autofocus
-              onClick={() => {
-                close()
-                act()
-              }}
-            >
-              {title}
-            </Button>
-          </div>
-        </div>
-      </Modal>
+      <Ask opened={open} close={close} title={title} act={act} color={color}>{children}</Ask>
     </>
+  )
+}
+
+// Ask asks before an action.
+export function Ask({ opened, close, title, act, color = red, children }: Pick<Props, 'title' | 'act' | 'color' | 'children'> & { opened: boolean; close: () => void }) {
+  return (
+    <Modal opened={opened} onClose={close} title={title}>
+      <div className="stack">
+        <div>{children}</div>
+        <div className="actions end">
+          <Button variant="default" onClick={close}>
+            Go back
+          </Button>
+          <Button
+            color={color}
+            data-autofocus
+            onClick={() => {
+              close()
+              act()
+            }}
+          >
+            {title}
+          </Button>
+        </div>
+      </div>
+    </Modal>
   )
 }

@@ -1,15 +1,15 @@
 import { useEffect, useRef } from 'react'
-import { Button, Modal } from '@mantine/core'
+import { Button, Modal, SegmentedControl } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { useSearchParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Server, ServerLog } from '../api/types'
-import { none, time } from '../lib/format'
+import { none, sentence, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from './ago'
 import { Code } from './copy'
-import { Confirm } from './confirm'
+import { Ask } from './confirm'
 import { Fault } from './fault'
 import { Status } from './job'
 import { Empty, Load } from './load'
@@ -24,6 +24,7 @@ export function useServers(every: number | false) {
 const path = (s: Server) => `/v1/servers/${encodeURIComponent(s.node_id)}/${encodeURIComponent(s.name)}`
 
 const modes: Record<Server['mode'], string> = { auto: 'automatic', on: 'kept running', off: 'kept stopped' }
+const choices = [{ value: 'auto', label: 'Automatic' }, { value: 'on', label: 'Keep running' }, { value: 'off', label: 'Keep stopped' }]
 
 // statuses are the colours of the phases.
 const statuses = { stopped: 'pending', sleeping: 'pending', loading: 'starting', stopping: 'starting', running: 'succeeded' } as const
@@ -45,29 +46,18 @@ export function Servers() {
             <td className="wide">
               <span className="name">{s.name}</span>
               <span className="reason">{[`on ${s.node}`, ...s.models].join(', ')}</span>
-              {s.error && <div className="fault small"><Fault text={s.error} /></div>}
+              {s.error && <div className="fault small"><Fault text={sentence(s.error.replace(/^the server /, ''))} /></div>}
             </td>
             <td title={time(s.since)}>
-              <Status is={s.error ? 'failed' : statuses[s.phase]}>{s.phase}</Status>
+              <Status is={s.error ? 'failed' : statuses[s.phase]}>{s.error && s.phase === 'stopped' ? (s.retry_at ? 'failed, tries again' : 'failed') : s.phase}</Status>
               <span className="reason"><Ago t={s.since} /></span>
             </td>
             <td>
               {s.on.join(', ') || none}
               {s.gpus > 0 && s.on.length === 0 && <span className="reason">needs {s.gpus}</span>}
             </td>
-            <td>{modes[s.mode]}</td>
-            <td>
-              <div className="actions">
-                {s.mode !== 'on' && <Act button="Start" of={s.name} act={() => set.mutate({ server: s, mode: 'on' })} />}
-                {s.mode !== 'off' && (
-                  <Confirm quiet size="compact-sm" button="Stop" of={s.name} title="Stop the server" act={() => set.mutate({ server: s, mode: 'off' })}>
-                    {s.name} finishes its rows or hands them back, and ends. It does not start again for rows.
-                  </Confirm>
-                )}
-                {s.mode !== 'auto' && <Act button="Automatic" of={s.name} act={() => set.mutate({ server: s, mode: 'auto' })} />}
-                <Output server={s} />
-              </div>
-            </td>
+            <td><Mode server={s} choose={(mode) => set.mutate({ server: s, mode })} /></td>
+            <td><Output server={s} /></td>
           </tr>
         ))}
       </Table>
@@ -75,9 +65,24 @@ export function Servers() {
   )
 }
 
-const Act = ({ button, of, act }: { button: string; of: string; act: () => void }) => (
-  <Button size="compact-sm" variant="subtle" onClick={act} aria-label={`${button} ${of}`}>{button}</Button>
-)
+// Mode shows and changes the mode of a server. It asks before it stops a server that is not stopped.
+function Mode({ server: s, choose }: { server: Server; choose: (mode: Server['mode']) => void }) {
+  const [asks, { open: ask, close }] = useDisclosure()
+  return (
+    <>
+      <SegmentedControl
+        aria-label={`Mode of ${s.name}`}
+        size="xs"
+        value={s.mode}
+        data={choices}
+        onChange={(mode) => (mode === 'off' && s.phase !== 'stopped' ? ask() : choose(mode as Server['mode']))}
+      />
+      <Ask opened={asks} close={close} title="Stop the server" act={() => choose('off')}>
+        {s.name} finishes its rows or hands them back, and ends. It does not start again for rows.
+      </Ask>
+    </>
+  )
+}
 
 // Output is open at first if the address asks for it: ?output=NODE_ID/NAME.
 function Output({ server: s }: { server: Server }) {
@@ -85,7 +90,7 @@ function Output({ server: s }: { server: Server }) {
   const [open, { open: show, close }] = useDisclosure(search.get('output') === `${s.node_id}/${s.name}`)
   return (
     <>
-      <Act button="Output" of={s.name} act={show} />
+      <Button size="compact-sm" variant="subtle" onClick={show} aria-label={`Output ${s.name}`}>Output</Button>
       <Modal opened={open} onClose={close} title={`Output of ${s.name} on ${s.node}`} size="xl">
         <Log server={s} />
       </Modal>
