@@ -27,7 +27,7 @@ export async function accounts({ model }) {
       await page.getByText('created', { exact: true }).waitFor()
       for (const name of ['More actions', 'Delete data', 'Cancel job', /^Retry/])
         if (await page.getByRole('button', { name }).count()) throw new Error(`the job of another account has the button ${name}`)
-      for (const name of ['See rows', 'JSON', 'New job like this'])
+      for (const name of ['Download', 'See rows', 'JSON', 'New job like this'])
         if (await page.getByRole('link', { name, exact: true }).count()) throw new Error(`the job of another account has the link ${name}`)
       await check(page, 'a job of another account')
       await page.goto(at(`jobs/${job}?account=*`)) // as the page of actors links to it

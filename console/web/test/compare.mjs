@@ -117,7 +117,6 @@ export async function comparison({ model }) {
     const again = (await api('POST', '/v1/batch-inference', { model, inputs: `job:${jobs[1]}`, name: 'again' })).results
     await ended(again)
     await page.goto(at(`jobs/${again}`))
-    await page.getByRole('button', { name: 'More actions' }).click()
     await page.getByRole('button', { name: 'Compare with…' }).click()
     await page.getByRole('region', { name: 'Jobs with the same input' }).getByRole('link', { name: 'strict' }).waitFor()
     await page.keyboard.press('Escape')

@@ -1,7 +1,7 @@
 import { useState, type JSX, type ReactNode } from 'react'
 import { Button, Checkbox } from '@mantine/core'
 import { Link, useLocation, useParams, useSearchParams } from 'wouter'
-import { apiURL, query } from '../api/client'
+import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Preview, PreviewRow, Progress, Timeline } from '../api/types'
 import { compact, duration, number, percent, plural, rate, sentence, time, usd, withoutRoutes } from '../lib/format'
@@ -14,10 +14,10 @@ import { Curve } from '../parts/curve'
 import { EstimateResult } from '../parts/estimate'
 import { Failures } from '../parts/failures'
 import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, secondsOf, State, stillRunning, titleOf, whyStopped } from '../parts/job'
-import { Actions, Continue } from '../parts/jobactions'
+import { Actions, Continue, DeleteData, resultsPath } from '../parts/jobactions'
 import { Load } from '../parts/load'
 import { Card, Facts, Page, Table } from '../parts/page'
-import { ContinuedBy } from '../parts/retry'
+import { ContinuedBy, mostTruncated, Retry } from '../parts/retry'
 import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
@@ -47,13 +47,7 @@ function Detail({ job }: { job: Job }) {
       {other && <p className="warning" role="note">This job belongs to the account {job.account}. Operators see its record. Rows and actions need a key of that account.</p>}
       {job.failure_reason && (
         <div className="problem" role="note">
-          <p>
-            <strong>{withoutRoutes(job.failure_reason.message)}</strong>
-          </p>
-          <Cause job={job} />
-          <p className="small">
-            Code <code>{job.failure_reason.code}</code>. {job.failure_reason.additional_context}
-          </p>
+          <Reason job={job} reason={job.failure_reason} />
           {!other && <div className="actions"><Continue job={job} gone={gone} /><Culprit job={job} /></div>}
         </div>
       )}
@@ -67,27 +61,49 @@ function Detail({ job }: { job: Job }) {
         </div>
       )}
       {gone && <p className="warning" role="note">The service has deleted the data of this job. The record of the job stays.</p>}
+      {!estimate && !gone && !other && <Downloads job={job} />}
       {job.failed_rows > 0 && !gone && <Failures job={job} other={other} />}
       {!estimate && gone === false && !other && <FirstAnswers job={job} />}
-      {!estimate && !gone && !other && <Downloads job={job} />}
       {!estimate && job.status === 'running' && !job.paused && <Where job={job} />}
       <div className="two">
         <Events job={job} />
         <Specification job={job} />
       </div>
+      {gone === false && !other && <div className="actions end"><DeleteData job={job} /></div>}
     </Page>
   )
 }
 
-// Cause says why the rows of a failed job failed: the most frequent error, if failed rows are the reason.
-function Cause({ job }: { job: Job }) {
-  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: job.failure_reason?.code === 'too_many_failed_rows' }).data
-  const first = counts?.counts[0]
-  if (!first) return null
+// Reason says why a job failed. If failed rows are the reason, it begins with their most frequent error,
+// and the rule of the service is a note.
+function Reason({ job, reason }: { job: Job; reason: NonNullable<Job['failure_reason']> }) {
+  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: reason.code === 'too_many_failed_rows' }).data?.counts
+  const message = withoutRoutes(reason.message)
+  const first = counts?.[0]
+  const [some, rule] = first ? message.split(/: (.*)/s) : []
+  const failed = job.failed_rows === job.num_rows && job.num_rows > 1 ? `All ${number(job.num_rows)} rows failed` : some
   return (
-    <p>
-      {counts.counts.length > 1 ? `${number(first.rows)} of them` : 'All of them'}: {sentence(first.message)}
-    </p>
+    <>
+      <p>
+        <strong>{first ? `${failed}${counts.length > 1 ? `, ${number(first.rows)} of them with this error` : ''}: ${sentence(first.message)}` : message}</strong>
+      </p>
+      <p className="small">
+        {rule && sentence(rule)} Code <code>{reason.code}</code>. {reason.additional_context}
+      </p>
+    </>
+  )
+}
+
+// Lost says how many rows of a succeeded job have no answer, and runs them again.
+function Lost({ job, acts }: { job: Job; acts: boolean }) {
+  const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: acts }).data
+  return (
+    <div className="warning" role="note">
+      <div className="actions">
+        <span>{plural(job.failed_rows, 'row')} failed and {job.failed_rows === 1 ? 'has' : 'have'} no answer.</span>
+        {acts && counts && !mostTruncated(counts) && <Retry job={job} size="xs" />}
+      </div>
+    </div>
   )
 }
 
@@ -105,7 +121,8 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
   const seconds = secondsOf(job)
   const cost = job.job_cost ?? p?.cost_so_far
   const counted = job.num_rows != null
-  const failed = job.status === 'failed' // its big number is the result, because a share of done rows looks like a success
+  const lost = job.status === 'succeeded' && job.failed_rows > 0
+  const failed = job.status === 'failed' || lost // the big number is the result, because a share of done rows looks like a success
   const timeline = useTimeline(job)
   const events = timeline.data?.events ?? []
   const pausedAt = job.paused ? events.findLast((e) => e.what === 'paused')?.at : undefined
@@ -116,7 +133,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
         {counted && <strong className="big">{failed ? `${number(job.rows_done - job.failed_rows)} of ${plural(job.num_rows!, 'row')} succeeded` : percent(job.rows_done, job.num_rows)}</strong>}
         {counted && <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} label="Progress" />}
       </div>
-      {!job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
+      {lost ? <Lost job={job} acts={gone === false} /> : !job.failure_reason && !saidByState.includes(message) && <p className={!ended && whyStopped(message) ? 'warning' : 'small'}>{withoutRoutes(message)}</p>}
       {job.deadline && <Deadline job={job} progress={p} />}
       <SimulatedAnswer output={first.data?.rows[0]?.output} />
       <ContinuedBy job={job} />
@@ -124,7 +141,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
         facts={[
           ...(failed && counted ? [] : ([['Rows', counted ? `${number(job.rows_done)} of ${number(job.num_rows)}` : ended ? 'none ran' : 'not counted yet']] as [string, string][])),
           ...(job.input_rows ? ([['Rows of the input', number(job.input_rows)]] as [string, string][]) : []),
-          ...(counted ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
+          ...(counted && !lost && !(failed && job.rows_done === job.failed_rows) ? ([['Failed rows', number(job.failed_rows)]] as [string, string][]) : []),
           ...(ended && job.num_rows! > job.rows_done ? ([['Rows not run', number(job.num_rows! - job.rows_done)]] as [string, string][]) : []),
           ...(ended || job.paused ? [] : ([['Time left', <Left key="left" progress={p} />]] as [string, JSX.Element][])),
           ...(pausedAt ? ([['Paused at', time(pausedAt)]] as [string, string][]) : []),
@@ -276,14 +293,14 @@ function Downloads({ job }: { job: Job }) {
   if (job.rows_done === job.failed_rows) return null // there is no answer
   const partial = job.status !== 'succeeded'
   const href = (format: string) =>
-    apiURL(`/v1/jobs/${job.job_id}/results${query({
+    resultsPath(job, {
       format,
       include_inputs: inputs,
       partial: partial || undefined,
       columns: over(job.status) && columns ? '*' : undefined,
       unpack: over(job.status) && unpack ? true : undefined,
       include: over(job.status) && meta ? 'meta' : undefined,
-    })}`)
+    })
   return (
     <Card title={partial ? 'Download partial results' : 'Download'}>
       <div className="actions">

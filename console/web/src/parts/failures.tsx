@@ -1,13 +1,14 @@
+import { Fragment } from 'react'
 import { Link } from 'wouter'
 import { query } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Row, RowError } from '../api/types'
-import { none, number, plural, sentence, text } from '../lib/format'
+import { number, plural, sentence, text } from '../lib/format'
 import { useEvery } from '../live'
 import { over, recordPath, testRows } from './job'
 import { Load } from './load'
 import { Card, Long, Table } from './page'
-import { mostTruncated, Retry, RetryLonger, truncatedCode } from './retry'
+import { mostTruncated, RetryLonger, truncatedCode } from './retry'
 
 // Failures shows the failed rows of a job by error code.
 export function Failures({ job, other }: { job: Job; other: boolean }) {
@@ -20,18 +21,17 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
     <Card
       title="Failures"
       actions={
-        !other && <>
-          <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
-          {over(job.status) && !job.failure_reason && counts.data && !mostTruncated(counts.data) && <Retry job={job} size="xs" />}
-        </>
+        !other && <Link href={`/jobs/${job.job_id}/rows?failed=1`}>View all failed rows</Link>
       }
     >
       <Load query={counts}>
-        {(c) => (
-          <div className="stack">
-            <Table label="Failures by code" heads={['Code', 'Rows', 'First row', 'Example', ...(act ? ['Actions'] : [])]} less={['First row', 'Actions']}>
-              {c.counts.map((e) => (
-                <tr key={e.code}>
+        {(c) => {
+          const said = c.counts.length === 1 && job.failure_reason?.code === 'too_many_failed_rows' // the reason of the job is this error
+          const heads = ['Code', 'Rows', 'First row', ...(said ? [] : ['Example']), ...(act ? ['Actions'] : [])]
+          return <div className="stack">
+            <Table label="Failures by code" heads={heads} less={['First row', ...(said ? [] : ['Actions'])]}>
+              {c.counts.map((e) => <Fragment key={e.code}>
+                <tr>
                   <td>
                     {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code className="unbroken">{e.code}</code></Link>}
                   </td>
@@ -43,7 +43,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                       </Link>
                     )}
                   </td>
-                  <td className="wide">{sentence(e.message)}</td>
+                  {!said && <td className="wide">{sentence(e.message)}</td>}
                   {act && (
                     <td>
                       <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join(), longer: e.code === truncatedCode || undefined })}`} aria-label={`Test these rows: ${e.code}`}>
@@ -52,7 +52,8 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                     </td>
                   )}
                 </tr>
-              ))}
+                <Samples job={job} code={e.code} errors={byCode[e.code]} example={e.message} columns={heads.length} />
+              </Fragment>)}
             </Table>
             {act && truncated && over(job.status) && <RetryLonger job={job} truncated={truncated.rows} primary={!job.failure_reason && mostTruncated(c)} />}
             {c.counted < c.failed_rows && (
@@ -60,9 +61,8 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                 {number(c.counted)} of {plural(c.failed_rows, 'failure')} are counted.
               </p>
             )}
-            <Samples job={job} byCode={byCode} examples={c.counts.map((e) => e.message)} />
           </div>
-        )}
+        }}
       </Load>
     </Card>
   )
@@ -76,31 +76,32 @@ function useSamples(job: Job, enabled: boolean) {
   return Object.groupBy(errors.data?.errors ?? [], (e) => e.code)
 }
 
-// Samples shows the first failed rows of each code, with input and raw answer.
-function Samples({ job, byCode, examples }: { job: Job; byCode: ReturnType<typeof useSamples>; examples: string[] }) {
-  const samples = Object.values(byCode).flatMap((all) => all!.slice(0, samplesOfCode))
-  if (samples.length === 0) return null
-  const shows = {
-    code: examples.length > 1,
-    raw: samples.some((e) => e.raw_output),
-    why: samples.some((e) => !examples.includes(e.message)), // else the table above says why
-  }
+// Samples shows the first failed rows of a code, with input and raw answer. It is closed if the job succeeded.
+function Samples({ job, code, errors, example, columns }: { job: Job; code: string; errors?: RowError[]; example: string; columns: number }) {
+  if (!errors) return null
+  const samples = errors.slice(0, samplesOfCode)
   return (
-    <Table label="Samples of failed rows" heads={['Row', ...(shows.code ? ['Code'] : []), 'Input', ...(shows.raw ? ['Raw answer'] : []), ...(shows.why ? ['Why'] : [])]} less={['Code', ...(shows.why ? ['Raw answer'] : [])]}>
-      {samples.map((e) => <Sample key={e.row} job={job} error={e} shows={shows} />)}
-    </Table>
+    <tr>
+      <td colSpan={columns}>
+        <details open={job.status !== 'succeeded'}>
+          <summary className="small">{plural(samples.length, 'sample')}</summary>
+          <ul className="samples" aria-label={`Samples of ${code}`}>
+            {samples.map((e) => <Sample key={e.row} job={job} error={e} example={example} />)}
+          </ul>
+        </details>
+      </td>
+    </tr>
   )
 }
 
-function Sample({ job, error: e, shows }: { job: Job; error: RowError; shows: { code: boolean; raw: boolean; why: boolean } }) {
+function Sample({ job, error: e, example }: { job: Job; error: RowError; example: string }) {
   const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${e.row}`, { fresh: Infinity })
   return (
-    <tr>
-      <td className="number"><Link href={`/jobs/${job.job_id}/rows?row=${e.row}&open=${e.row}`}>{number(e.row)}</Link></td>
-      {shows.code && <td><code>{e.code}</code></td>}
-      <td className="wide" dir="auto"><Long text={row ? text(row.input) : '…'} /></td>
-      {shows.raw && <td className="wide" dir="auto"><Long text={e.raw_output || none} /></td>}
-      {shows.why && <td className="wide">{sentence(e.message)}</td>}
-    </tr>
+    <li>
+      <Link href={`/jobs/${job.job_id}/rows?row=${e.row}&open=${e.row}`}>Row {number(e.row)}</Link>
+      <span dir="auto"><Long text={row ? text(row.input) : '…'} /></span>
+      {e.raw_output && <span dir="auto"><Long text={`Raw answer: ${e.raw_output}`} /></span>}
+      {e.message !== example && <span>{sentence(e.message)}</span>}
+    </li>
   )
 }

@@ -2,7 +2,7 @@ import { useState } from 'react'
 import { Button, Modal, NativeSelect } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { useLocation } from 'wouter'
-import { send } from '../api/client'
+import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { ErrorCounts, Job, Quota, Submitted } from '../api/types'
 import { number } from '../lib/format'
@@ -15,24 +15,29 @@ import { MoreActions } from './moreactions'
 import { LinkButton } from './page'
 import { canResume, ContinuedBy, longer, mostRejected, mostTruncated, Retry } from './retry'
 
-// Actions has the buttons of a job: at most four, and more in a list.
+// resultsPath is the path of the results of a job.
+export const resultsPath = (job: Job, options: Record<string, string | boolean | undefined>) => apiURL(`/v1/jobs/${job.job_id}/results${query(options)}`)
+
+// Actions has the buttons of a job: at most five, and more in a list.
 export function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const { act } = useCan()
   const ended = over(job.status)
   const withRows = job.run_type === 'FULL' && !gone
+  const downloads = job.status === 'succeeded' && job.rows_done > job.failed_rows
   const comparesSource = ended && withRows && !!job.input_of && !job.set // jobs of a set are compared below
   return (
     <>
-      {withRows && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} variant={job.failure_reason || job.paused ? 'default' : 'filled'}>See rows</LinkButton>}
+      {withRows && downloads && <Button component="a" size="sm" href={resultsPath(job, { format: 'json', include_inputs: true })} download>Download</Button>}
+      {withRows && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} size="sm" variant={job.failure_reason || job.paused || downloads ? 'default' : 'filled'}>See rows</LinkButton>}
       {withRows && ended && (comparesSource ? <CompareWithSource job={job} /> : <CompareWith job={job} />)}
       {act && !ended && <Schedule job={job} />}
       {ended && !job.failure_reason && <Continue job={job} gone={gone} />}
-      {((withRows && (!ended || comparesSource)) || (act && (!ended || !gone))) && (
+      {comparesSource && <CompareWith job={job} />}
+      {!ended && (withRows || act) && (
         <MoreActions>
-          {withRows && (!ended || comparesSource) && <CompareWith job={job} quiet />}
-          {act && !ended && <Raise job={job} />}
-          {act && !ended && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="subtle" size="sm">Run again with changes</LinkButton>}
-          {act && ended && !gone && <DeleteData job={job} />}
+          {withRows && <CompareWith job={job} quiet />}
+          {act && <Raise job={job} />}
+          {act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="subtle" size="sm">Run again with changes</LinkButton>}
         </MoreActions>
       )}
     </>
@@ -68,18 +73,21 @@ function Raise({ job }: { job: Job }) {
   )
 }
 
-function DeleteData({ job }: { job: Job }) {
+// DeleteData is absent if there are no data to delete.
+export function DeleteData({ job }: { job: Job }) {
   const path = `/v1/jobs/${job.job_id}`
+  const { act } = useCan()
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
+  if (!act || !over(job.status)) return null
   return (
-    <Confirm quiet className="danger" button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
+    <Confirm className="danger" button="Delete data" title="Delete the data" act={() => remove.mutate()} busy={remove.isPending}>
       This permanently deletes the input, results and errors. The job stays in the list with its counts and cost.
     </Confirm>
   )
 }
 
 // Continue has the actions that make another job of the rows of an ended job. They are beside the reason
-// of a failed job, and the first of them is the one that probably helps.
+// of a failed job, and the first of them is the one that probably helps. It is the filled button.
 export function Continue({ job, gone }: { job: Job; gone?: boolean }) {
   const { act } = useCan()
   const isOther = useIsOther()
@@ -89,13 +97,16 @@ export function Continue({ job, gone }: { job: Job; gone?: boolean }) {
   const cuts = job.failure_reason?.code === 'row_too_long' && job.truncate_rows === false
   const limit = counts && mostTruncated(counts) ? longer(job) : undefined
   const helps = retries && !(counts && mostRejected(counts)) // a retry probably helps
+  const changes = !!job.failure_reason && !helps && !cuts && !job.continued_by // only changes probably help
+  const like = <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={changes ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
   return (
     <>
+      {changes && like}
       {job.failure_reason && job.continued_by && <LinkButton href={jobHref(job.continued_by, isOther(job.account) ? job.account : undefined)} size="sm">Open the later job</LinkButton>}
       {retries && <Retry job={job} maxTokens={limit} primary={helps && !job.continued_by} />}
       {cuts && <LinkButton href={`/jobs/new?like=${job.job_id}&cut`} size="sm">Run again, and cut long rows</LinkButton>}
       {!gone && <Resume job={job} />}
-      <LinkButton href={`/jobs/new?like=${job.job_id}`} variant={job.failure_reason && !helps && !cuts && !job.continued_by ? 'filled' : 'default'} size="sm">Run again with changes</LinkButton>
+      {!changes && like}
     </>
   )
 }

@@ -108,9 +108,9 @@ export function More({ of, count, button = 'Show more' }: {
 export function Long({ text, summary }: { text: string; summary?: string }) {
   if (text.length <= 80) return <>{text}</>
   return (
-    <details>
-      <summary>{summary ?? `${text.slice(0, 60)}…`}</summary>
-      {text}
+    <details className={summary ? undefined : 'line'}>
+      <summary>{summary ?? text}</summary>
+      {summary && text}
     </details>
   )
 }
