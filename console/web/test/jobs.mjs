@@ -49,7 +49,7 @@ export async function jobPages({ job, failed, model }) {
     await ended(id)
     await page.goto(at(`jobs?q=${id}`))
     await logIn(page)
-    await page.getByRole('row', { name: /an estimate/ }).getByText('estimate, 300 rows').waitFor()
+    await page.getByRole('row', { name: /an estimate/ }).getByText('300 rows', { exact: true }).waitFor()
     await page.getByRole('link', { name: 'an estimate' }).click()
     await page.getByText('estimate complete').waitFor()
     if ((await page.locator('.now').textContent()).includes('%')) throw new Error('an estimate has a percentage')

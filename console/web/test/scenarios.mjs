@@ -244,9 +244,9 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await logIn(page)
     await page.getByRole('row', { name: /towns/ }).first().waitFor()
     await page.route('**/v1/**', (r) => r.fulfill({ status: 400, json: { message: 'not today', code: 'made_up', request_id: 'r-1' } }))
-    await page.getByRole('button', { name: /failed/ }).click()
+    await page.getByRole('button', { name: /^failed/ }).click()
     await page.waitForTimeout(2_000) // the list is not read again earlier
-    await page.getByRole('button', { name: /failed/ }).click()
+    await page.getByRole('button', { name: /^failed/ }).click()
     await page.locator('.problem', { hasText: 'not today' }).getByText('made_up').waitFor()
     await page.locator('.stale').getByRole('row', { name: /towns/ }).first().waitFor()
     await page.unroute('**/v1/**')

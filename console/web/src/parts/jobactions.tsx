@@ -27,7 +27,7 @@ export function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const comparesSource = ended && withRows && !!job.input_of && !job.set // jobs of a set are compared below
   return (
     <>
-      {withRows && downloads && <Button component="a" size="sm" href={resultsPath(job, { format: 'json', include_inputs: true })} download>Download</Button>}
+      {withRows && downloads && <Button component="a" variant="filled" size="sm" href={resultsPath(job, { format: 'json', include_inputs: true })} download>Download</Button>}
       {withRows && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} size="sm" variant={job.failure_reason || job.paused || downloads ? 'default' : 'filled'}>See rows</LinkButton>}
       {withRows && ended && (comparesSource ? <CompareWithSource job={job} /> : <CompareWith job={job} />)}
       {act && !ended && <Schedule job={job} />}
