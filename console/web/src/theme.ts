@@ -24,6 +24,8 @@ export const variables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
     '--mantine-color-cyan-filled-hover': '#095d6d',
+    '--mantine-color-cyan-light-hover': 'var(--mantine-color-cyan-1)',
+    '--mantine-color-red-light-hover': 'var(--mantine-color-red-1)',
     '--mantine-color-dimmed': '#535c66',
     '--mantine-color-placeholder': '#626b75',
     '--mantine-color-error': '#c92a2a',
