@@ -151,7 +151,8 @@ export const step = (name, f, expected = usual) => tried(() => scenario(name, f,
 
 async function scenario(name, f, expected) {
   // Without motion, a dialog never is half transparent when axe measures its contrast.
-  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: 'reduce' })
+  // The headless shell allows a page to write to the clipboard only if the test does.
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: 'reduce', permissions: ['clipboard-write'] })
   const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   const before = failures.length
