@@ -83,7 +83,7 @@ running server takes the same rates by POST /sim/faults.`,
 	flags.StringSliceVar(&models, "model", nil, "model that the server serves, by its id in the catalog; repeat for several (default: all)")
 	flags.DurationVar(&set.TTFT, "ttft", set.TTFT, "time to the first token")
 	flags.DurationVar(&set.PerToken, "per-token", set.PerToken, "time of each further token")
-	flags.IntVar(&set.Slots, "slots", set.Slots, "requests that run at once")
+	flags.IntVar(&set.Slots, "slots", set.Slots, "maximum number of requests that run at once")
 	flags.IntVar(&config.Profile.QueueLimit, "queue-limit", 0, "maximum number of waiting requests; further requests get 503 (default: no limit)")
 	flags.StringVar(&gpu.name, "gpu", "", "model and GPU to simulate, such as llama-3.1-8b/h100 (default: fixed latencies)")
 	flags.IntVar(&gpu.maxSeqs, "max-num-seqs", batching.DefaultMaxSeqs, fmt.Sprintf("with --gpu, maximum number of requests in a batch, from 1 to %d", batching.LargestMaxSeqs))

@@ -294,7 +294,7 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		if err := s.printQuarantined(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.FormatSize(sumQuarantinedBytes(chosen))) {
+		if !yes && !s.askForYes("remove the files of %d jobs (%s)? They cannot be restored.", len(chosen), textfmt.FormatSize(sumQuarantinedBytes(chosen))) {
 			return exit.WithCode(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.purgeJobs(ctx, m, chosen)

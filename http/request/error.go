@@ -99,8 +99,8 @@ func FromError(err error) *Error {
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
 		// The record shows no removal: it was read before the removal, or the storage lost the files.
 		return RetryLater("results_missing",
-			"the result files of this job are not in the service's storage; ask again, and if the answer stays, the storage has lost them: "+
-				"an operator finds out with rowmill storage check")
+			"the storage does not have the result files of this job; try again. If this error returns, the storage has lost the files: "+
+				"an operator can check this with rowmill storage check")
 	case errors.Is(err, archive.ErrRemoved):
 		return Errorf(http.StatusGone, "results_expired", "the results of this job were deleted after the retention time; submit the job again to get new results")
 	case errors.Is(err, archive.ErrBusy):

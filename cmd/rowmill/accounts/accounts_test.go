@@ -64,7 +64,7 @@ func TestKeysLife(t *testing.T) {
 	p := start(t)
 	p.Run("keys list").WantOutput(0, "ID")
 	id, first := p.made("keys create --account acme --role admin --name nightly --expires 90d --requests-per-minute 5000")
-	p.WantOutput(0, "created admin key "+id+" of account acme; it expires at 20", "not shown again")
+	p.WantOutput(0, "created admin key "+id+" of account acme; it expires at 20", "cannot be shown again")
 	if strings.Contains(p.Err.String(), first) {
 		t.Error("the key is said beside standard output")
 	}

@@ -118,7 +118,7 @@ func (c *accountCommands) printNewKey(k client.Key, answer client.Answer, verb s
 // describes the secret.
 func (c *accountCommands) printSecretOnce(answer client.Answer, about, secret string) error {
 	return c.Print(answer.Raw, func(w io.Writer) error {
-		c.Term.Say("%s, it is not shown again:", about)
+		c.Term.Say("%s: it cannot be shown again:", about)
 		_, err := fmt.Fprintln(w, terminal.SanitizeLine(secret))
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 func TestWebhooksLife(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("webhooks add https://example.com/hook --event batch.completed --event job.failed --account acme").WantOutput(0, "of account acme", "not shown again")
+	p.Run("webhooks add https://example.com/hook --event batch.completed --event job.failed --account acme").WantOutput(0, "of account acme", "cannot be shown again")
 	secret := strings.TrimSpace(p.Out.String())
 	if !strings.HasPrefix(secret, "whsec_") || strings.Contains(p.Err.String(), secret) {
 		t.Errorf("standard output is no secret alone: %q\n%s", secret, p.Err.String())

@@ -25,7 +25,7 @@ func (c *jobCommands) printEstimate(job client.Job) error {
 		writeEstimate(row, job)
 	})
 	if err == nil {
-		c.Term.Say("to run all rows: rowmill jobs resume %s --rows rest", job.ID)
+		c.Term.Say("to run the other rows too: rowmill jobs resume %s --rows rest", job.ID)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ export async function service({ job, failed }) {
     await logIn(page)
     const find = async (text) => {
       await page.keyboard.press('Control+k')
-      await page.getByRole('combobox', { name: 'Page, Function, job or row' }).fill(text)
+      await page.getByRole('combobox', { name: 'Page, engine, Function, job or row' }).fill(text)
     }
     await find('quo')
     await page.getByRole('listbox', { name: 'Places' }).getByRole('option', { name: 'Quotas' }).waitFor()
@@ -58,10 +58,10 @@ export async function service({ job, failed }) {
     await page.getByRole('dialog', { name: 'Row 47' }).waitFor()
     await page.keyboard.press('Escape')
     await find('no such place')
-    await page.getByText('No page, no Function and no job matches.').waitFor()
+    await page.getByText('Nothing matches this text.').waitFor()
     await page.keyboard.press('Escape')
     const places = page.getByRole('listbox', { name: 'Places' }).getByRole('option')
-    for (const [text, name] of [['failed jobs', 'Failed jobs'], ['waiting', 'Running and waiting jobs'], ['this job', 'Failed rows of this job'], ['log', 'Log out']]) {
+    for (const [text, name] of [['failed jobs', 'Failed jobs'], ['waiting', 'Running and waiting jobs'], ['this job', 'Failed rows of this job'], ['log out', 'Log out']]) {
       await find(text)
       await page.getByRole('option', { name, exact: true }).waitFor()
       await page.keyboard.press('Escape')
@@ -80,11 +80,11 @@ export async function service({ job, failed }) {
     await page.route('**/v1/list-jobs?limit=50&q=slow%20search', (route) => { answerSearch = () => route.fulfill({ json: { jobs: [], next_cursor: null, scanned_all: true } }) })
     await find('slow search')
     await page.getByText('Searching…').waitFor()
-    if (await page.getByText('No page, no Function and no job matches.').count()) throw new Error('the palette says that nothing matches while it searches')
+    if (await page.getByText('Nothing matches this text.').count()) throw new Error('the palette says that nothing matches while it searches')
     for (let i = 0; i < 100 && !answerSearch; i++) await page.waitForTimeout(100)
-    if (await page.getByText('No page, no Function and no job matches.').count()) throw new Error('the palette says that nothing matches before the answer')
+    if (await page.getByText('Nothing matches this text.').count()) throw new Error('the palette says that nothing matches before the answer')
     await answerSearch()
-    await page.getByText('No page, no Function and no job matches.').waitFor()
+    await page.getByText('Nothing matches this text.').waitFor()
     await page.keyboard.press('Escape')
     await page.route('**/v1/list-jobs?limit=50&q=many', async (route) => {
       const { job: one } = await api('GET', `/v1/jobs/${job}`)

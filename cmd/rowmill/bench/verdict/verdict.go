@@ -236,7 +236,7 @@ func ratioFindings(m Measurements, v Verdict) []Finding {
 		window, longest = max(window, j.Window), max(longest, j.Seconds)
 	}
 	narrow, short := window > 0 && window < best, longest < shortJob
-	ratio := fmt.Sprintf("Rowmill reaches %.2f of the servers' own rate", v.Ratio.Median)
+	ratio := fmt.Sprintf("Rowmill reaches %.2f of the rate that the servers reach without Rowmill", v.Ratio.Median)
 	tooFew := fmt.Sprintf("%s: Rowmill had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
 	return firstMatchingFinding(
 		findingRule{v.Ratio.Most > maxRoundSpread*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but the rounds differ, from %.2f to %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},

@@ -65,6 +65,9 @@ export const duration = (seconds: number | null | undefined) => {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`
 }
 
+// timeLeft formats an estimate: without seconds from ten minutes on, because an estimate changes all the time.
+export const timeLeft = (seconds: number) => (seconds >= 600 && seconds < 3600 ? `${Math.round(seconds / 60)} min` : duration(seconds))
+
 // took formats a duration that may be very short.
 export const took = (seconds: number) =>
   seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)

@@ -39,11 +39,14 @@ export default function EnginesPage() {
                 </Empty>
               )
             ) : (
-              <ul key="engines" className="tiles" aria-label="Engines">
-                {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
-                  <EngineTile key={e.node + e.name} engine={e} why={why([e])} isServer={servers.some((s) => s.node === e.node && s.name === e.name)} />
-                ))}
-              </ul>
+              <section key="engines" className="stack">
+                {failed > 0 && <h2>Engines</h2>}
+                <ul className="tiles" aria-label="Engines">
+                  {engines.toSorted((a, b) => rank(a) - rank(b)).map((e) => (
+                    <EngineTile key={e.node + e.name} engine={e} why={why([e])} isServer={servers.some((s) => s.node === e.node && s.name === e.name)} />
+                  ))}
+                </ul>
+              </section>
             ),
             <Servers key="servers" />,
           ]
@@ -100,7 +103,7 @@ function EngineTile({ engine: e, why, isServer }: { engine: Engine; why: string;
         </>
       )}
       {isUp && e.in_flight > 0 && <Meter name="In flight" value={e.window ? e.in_flight / e.window : null} text={`${number(e.in_flight)} (limit ${number(e.window)})`} />}
-      {isUp && !!e.rows_per_second && <p className="use"><span>Rate</span><strong className="n">{rate(e.rows_per_second, 'rows/s')}</strong></p>}
+      {isUp && e.in_flight > 0 && !!e.rows_per_second && <p className="use"><span>Rate</span><strong className="n">{rate(e.rows_per_second, 'rows/s')}</strong></p>}
       {!isUp && <Waiting models={models} />}
       {e.last_error ? <div className="fault"><Fault text={e.last_error} /></div> : isUp && e.in_flight === 0 && <p className="small"><strong>Idle:</strong> {why}</p>}
       <p className="small" title={time(e.since)}>

@@ -17,7 +17,7 @@ import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, seco
 import { Actions, Continue, DeleteData, resultsPath } from '../parts/jobactions'
 import { Load } from '../parts/load'
 import { Card, Facts, Page, Table } from '../parts/page'
-import { ContinuedBy, mostTruncated, Retry } from '../parts/retry'
+import { ContinuedBy, mostRejected, mostTruncated, Retry } from '../parts/retry'
 import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
@@ -97,11 +97,15 @@ function Reason({ job, reason }: { job: Job; reason: NonNullable<Job['failure_re
 // Lost says how many rows of a succeeded job have no answer, and runs them again.
 function Lost({ job, acts }: { job: Job; acts: boolean }) {
   const counts = useGet<ErrorCounts>(recordPath(job, 'errors/counts'), { enabled: acts }).data
+  const first = counts?.counts[0]
   return (
     <div className="warning" role="note">
       <div className="actions">
-        <span>{plural(job.failed_rows, 'row')} failed and {job.failed_rows === 1 ? 'has' : 'have'} no answer.</span>
-        {acts && counts && !mostTruncated(counts) && <Retry job={job} size="xs" />}
+        <span>
+          {plural(job.failed_rows, 'row')} failed and {job.failed_rows === 1 ? 'has' : 'have'} no answer
+          {first ? `${first.rows < job.failed_rows ? `, ${number(first.rows)} of them with this error` : ''}: ${sentence(first.message)}` : '.'}
+        </span>
+        {acts && counts && !mostTruncated(counts) && !mostRejected(counts) && <Retry job={job} size="xs" />}
       </div>
     </div>
   )
@@ -157,7 +161,7 @@ function Now({ job, gone }: { job: Job; gone?: boolean }) {
           ...(job.truncated_rows ? ([['Inputs cut to fit', number(job.truncated_rows)]] as [string, string][]) : []),
           ...(job.truncated_outputs ? ([['Answers cut at the limit', number(job.truncated_outputs)]] as [string, string][]) : []),
           ...(job.deduplicated_rows ? ([['Duplicate rows, not run', number(job.deduplicated_rows)]] as [string, string][]) : []),
-          ...(job.rows_taken_over ? ([[job.continues ? 'Reused from the previous job' : 'Reused from other jobs', number(job.rows_taken_over)]] as [string, string][]) : []),
+          ...(job.rows_taken_over ? ([[job.continues ? 'Rows reused from the previous job' : 'Rows reused from other jobs', number(job.rows_taken_over)]] as [string, string][]) : []),
         ]}
       />
     </Card>

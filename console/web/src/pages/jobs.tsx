@@ -197,7 +197,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
     />
   )
   return (
-    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Model', 'Took', 'Cost', 'Created']} less={['', 'Model', 'Took', 'Cost', 'Created']}>
+    <Table label="Jobs" heads={[...(box ? [box] : []), ...(accounts ? ['Account'] : []), 'Job', 'State', 'Progress', 'Model', 'Time', 'Cost', 'Created']} less={['', 'Model', 'Time', 'Cost', 'Created']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
           {mark && (

@@ -155,7 +155,7 @@ function Create({ made }: { made: (k: Made) => void }) {
           {can.operate && (
             <TextInput label="Account" placeholder="your own" description="A new name makes a new account." maxLength={128} value={form.account} onChange={(e) => setForm({ ...form, account: e.currentTarget.value })} />
           )}
-          <TextInput label="Expires in days" placeholder="never" type="number" min={1} value={form.days} onChange={(e) => setForm({ ...form, days: e.currentTarget.value })} />
+          <TextInput label="Days until the key expires" placeholder="never" type="number" min={1} value={form.days} onChange={(e) => setForm({ ...form, days: e.currentTarget.value })} />
           <Button type="submit" loading={create.isPending}>Create it</Button>
         </form>
       </Modal>

@@ -7,7 +7,7 @@ import { apiURL } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
 import type { Counts, Engines, ErrorCounts, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
 import { plain } from '../lib/fault'
-import { compact, duration, none, number, percent, plural, rate, sentence, usd, usdOf, withoutRoutes } from '../lib/format'
+import { compact, none, number, percent, plural, rate, sentence, timeLeft, usd, usdOf, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
@@ -15,7 +15,7 @@ import { Code } from '../parts/copy'
 import { Done, FailedLink, isEstimate, JobLink, openStatuses, recordPath, State, Status, stillRunning, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
-import { useServers } from '../parts/servers'
+import { outputHref, sinceOf, useServers } from '../parts/servers'
 import { isBroken, problem, webhookName } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
@@ -135,7 +135,7 @@ function Attention({ empty }: { empty?: boolean }) {
     ...(away ?? []).map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage unreachable', what: storages[name]!, why: 'This node cannot reach it. Jobs wait until the node can reach it again.', since: null })),
     ...(engines.data?.engines ?? []).filter((e) => !isUp(e)).map(engine),
     ...servers.filter((s) => s.error).map((s) => ({
-      id: `${s.node_id} ${s.name} ended`, to: `/engines?output=${encodeURIComponent(`${s.node_id}/${s.name}`)}`, state: 'server ended', what: `${s.name} on ${s.node}`, why: sentence(plain(s.error!).replace(/^the server /, '')), since: s.failing_since ?? s.since,
+      id: `${s.node_id} ${s.name} ended`, to: outputHref(s), state: 'server failed', what: `${s.name} on ${s.node}`, why: sentence(plain(s.error!).replace(/^the server /, '')), since: sinceOf(s),
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
     ...(budget && budget.limit > 0 && budget.used >= budget.limit ? costs('budget used up', ' New jobs fail until the next month.') : []),
@@ -239,7 +239,7 @@ function RunningJob({ job }: { job: Job }) {
       {!isEstimate(job) && <Done job={job} />}
       <span className="small grow">
         {running && !isEstimate(job) && !whyStopped(job.message)
-          ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${duration(p.eta_seconds)} left`}`
+          ? `${rate(p?.rows_per_second, 'rows/s')} · ${p?.eta_seconds == null ? 'no estimate yet' : `${timeLeft(p.eta_seconds)} left`}`
           : job.paused ? `${number(job.rows_done)} of ${job.num_rows == null ? none : plural(job.num_rows, 'row')}` : job.message}
       </span>
     </li>

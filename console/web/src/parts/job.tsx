@@ -41,11 +41,12 @@ export const isEstimate = (job: Pick<Job, 'run_type'>) => job.run_type === 'COST
 export const stillRunning = (job: Pick<Job, 'paused'>, p?: Progress) => (job.paused ? (p?.nodes ?? []).reduce((sum, n) => sum + n.rows_assigned, 0) : 0)
 
 // State shows the status of a job. An estimate runs a sample, so it does not "succeed" like a job. A job is
-// pausing while its nodes finish rows. A job that has not begun and waits is waiting.
-export const State = ({ job, pausing }: { job: Pick<Job, 'status' | 'run_type' | 'paused' | 'message'>; pausing?: boolean }) => {
+// pausing while its nodes finish rows. A job that has not begun and waits is waiting. A job that succeeded
+// with failed rows has the colour of a warning.
+export const State = ({ job, pausing }: { job: Pick<Job, 'status' | 'run_type' | 'paused' | 'message' | 'failed_rows'>; pausing?: boolean }) => {
   const waits = ['pending', 'submitted', 'starting'].includes(job.status) && job.message.startsWith('Waiting')
   const now = pausing ? 'pausing' : job.paused ? 'paused' : waits ? 'waiting' : job.status
-  return <Status is={job.paused ? 'pending' : waits ? 'starting' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
+  return <Status is={job.paused ? 'pending' : waits || (job.status === 'succeeded' && job.failed_rows > 0) ? 'starting' : job.status}>{isEstimate(job) ? `estimate ${now === 'succeeded' ? 'complete' : now}` : now}</Status>
 }
 
 // whyStopped returns why no row of a job runs, from the job's message. It returns undefined if rows

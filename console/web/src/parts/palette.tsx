@@ -8,7 +8,7 @@ import { ago, idEnd, plural } from '../lib/format'
 import { useLogOut } from './account'
 import { openStatuses, State, titleOf } from './job'
 import { useMenu } from './menu'
-import { useServers } from './servers'
+import { outputHref, useServers } from './servers'
 
 const keys: [string, string][] = [
   ['Ctrl K', 'Go to a page, a Function, a job or a row'],
@@ -87,8 +87,8 @@ function Finder({ close }: { close: () => void }) {
     <>
       <TextInput
         data-autofocus
-        aria-label="Page, Function, job or row"
-        placeholder="Page, Function or job"
+        aria-label="Page, engine, Function, job or row"
+        placeholder="Page, engine, Function or job"
         value={typed}
         onChange={(e) => setTyped(e.currentTarget.value)}
         role="combobox"
@@ -115,7 +115,7 @@ function Finder({ close }: { close: () => void }) {
           </ul>
         ))}
       </div>
-      {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">No page, no Function and no job matches.</p>)}
+      {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">Nothing matches this text.</p>)}
       {more && <p role="status" className="small">{more}</p>}
       <p className="small"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. <span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
     </>
@@ -123,10 +123,9 @@ function Finder({ close }: { close: () => void }) {
 }
 
 // useTasks returns places where the user may begin something, and lists of jobs.
-function useTasks(): Omit<Place, 'group'>[] {
+function useTasks(): { to: string; name: string }[] {
   const can = useCan()
   const [path] = useLocation()
-  const { mutate: logOut } = useLogOut()
   const job = /^\/jobs\/job-[^/]+/.exec(path)?.[0]
   return [
     ...(job ? [{ to: `${job}/rows?failed=1`, name: 'Failed rows of this job' }] : []),
@@ -134,15 +133,16 @@ function useTasks(): Omit<Place, 'group'>[] {
     { to: `/jobs?status=${openStatuses}`, name: 'Running and waiting jobs' },
     ...(can.act ? [{ to: '/jobs/new?file', name: 'New job from a file' }, { to: '/jobs/new?sample', name: 'New job from an example' }] : []),
     ...(can.administer ? [{ to: '/functions/new', name: 'New Function' }] : []),
-    { name: 'Log out', act: logOut },
   ]
 }
 
-// useEngineNames returns the names of engines and servers, for operators.
+// useEngineNames returns the names of engines and servers, for operators. A server that failed leads to its output.
 function useEngineNames() {
   const can = useCan()
   const engines = useGet<Engines>('/v1/engines', { enabled: can.operate, fresh: 30_000 }).data?.engines ?? []
-  return [...new Set([...engines, ...useServers(false)].map((e) => e.name))]
+  const names = new Map(engines.map((e) => [e.name, '/engines']))
+  for (const s of useServers(false)) names.set(s.name, s.error ? outputHref(s) : '/engines')
+  return [...names].map(([name, to]) => ({ group: 'Engines', to, name }))
 }
 
 // usePlaces returns the pages, engines, Functions and jobs that match a text, and how many more jobs match.
@@ -154,10 +154,12 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
   const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}`, { fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
+  const { mutate: logOut } = useLogOut()
+  const actions: Place[] = /^log ?out/i.test(text) ? [{ group: 'Actions', name: 'Log out', act: logOut }] : [] // only for its whole name, because it needs no other click
   const words = text.toLowerCase().split(/\s+/)
   const places: Place[] = [
-    ...[...useMenu().flatMap(([, entries]) => entries), ...useTasks()].map(({ to, name, ...rest }) => ({ group: 'Pages', to, name, act: 'act' in rest ? rest.act : undefined })),
-    ...useEngineNames().filter(() => text).map((name) => ({ group: 'Engines', to: '/engines', name })),
+    ...[...useMenu().flatMap(([, entries]) => entries), ...useTasks()].map(({ to, name }) => ({ group: 'Pages', to, name })),
+    ...useEngineNames().filter(() => text),
     ...functions.filter(() => text).map((f) => ({ group: 'Functions', to: `/functions/${f.name}`, name: f.name })),
   ].filter((p) => row === undefined && words.every((w) => p.name.toLowerCase().includes(w)))
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
@@ -172,7 +174,7 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
   if (text === '') return { places: [...(newest.data?.jobs ?? []).map(place('Newest jobs')), ...places], searching: newest.isPending }
   const hidden = found.length - shownJobs
   return {
-    places: [...places, ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map(place('Jobs'))],
+    places: [...places, ...found.toSorted((a, b) => distance(a) - distance(b)).slice(0, shownJobs).map(place('Jobs')), ...actions],
     more: hidden > 0 ? `${jobs.data?.next_cursor ? 'At least ' : ''}${plural(hidden, 'more job')} ${hidden === 1 ? 'matches' : 'match'}. Type more of the name.` : undefined,
     searching: text.length > 1 && (wanted !== text || jobs.isPending),
   }

@@ -5,7 +5,7 @@ import { useSearchParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
 import type { Server, ServerLog } from '../api/types'
-import { none, sentence, time } from '../lib/format'
+import { duration, none, sentence, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from './ago'
 import { Code } from './copy'
@@ -23,11 +23,17 @@ export function useServers(every: number | false) {
 
 const path = (s: Server) => `/v1/servers/${encodeURIComponent(s.node_id)}/${encodeURIComponent(s.name)}`
 
+// outputHref is the address of the page with the output of a server.
+export const outputHref = (s: Server) => `/engines?output=${encodeURIComponent(`${s.node_id}/${s.name}`)}`
+
 const modes: Record<Server['mode'], string> = { auto: 'automatic', on: 'kept running', off: 'kept stopped' }
 const choices = [{ value: 'auto', label: 'Automatic' }, { value: 'on', label: 'Keep running' }, { value: 'off', label: 'Keep stopped' }]
 
 // statuses are the colours of the phases.
 const statuses = { stopped: 'pending', sleeping: 'pending', loading: 'starting', stopping: 'starting', running: 'succeeded' } as const
+
+// sinceOf returns when a server entered its phase, or when a server that fails began to fail.
+export const sinceOf = (s: Server) => (s.error && s.failing_since) || s.since
 
 // Servers shows the servers that nodes start and stop. It shows nothing if there are none.
 export function Servers() {
@@ -48,9 +54,10 @@ export function Servers() {
               <span className="reason">{[`on ${s.node}`, ...s.models].join(', ')}</span>
               {s.error && <div className="fault small"><Fault text={sentence(s.error.replace(/^the server /, ''))} /></div>}
             </td>
-            <td title={time(s.since)}>
+            <td title={time(sinceOf(s))}>
               <Status is={s.error ? 'failed' : statuses[s.phase]}>{s.error && s.phase === 'stopped' ? (s.retry_at ? 'failed, tries again' : 'failed') : s.phase}</Status>
-              <span className="reason"><Ago t={s.since} /></span>
+              <span className="reason"><Ago t={sinceOf(s)} /></span>
+              {s.error && s.retry_at && Date.parse(s.retry_at) > Date.now() && <span className="reason">next try in {duration((Date.parse(s.retry_at) - Date.now()) / 1000)}</span>}
             </td>
             <td>
               {s.on.join(', ') || none}
