@@ -84,7 +84,7 @@ func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
 	spec := rowmill.Spec{Schema: json.RawMessage(objectSchema)}
 	for answer, says := range map[string]string{
 		`{"n":NaN}`:                 "not JSON: unexpected character 'N' at byte 6.",
-		`{"n":[1,Infinity]}`:        "not JSON: unexpected character 'I' at byte 9.",  // sgl-project/sglang 5984
+		`{"n":[1,Infinity]}`:        "not JSON: unexpected character 'I' at byte 9.", // sgl-project/sglang 5984
 		`{"n":1} That is all.`:      "not JSON: unexpected character 'T' at byte 9.", // nanobrowser/nanobrowser 325
 		`{'n': 1}`:                  "not JSON: unexpected character '\\'' at byte 2.",
 		"```json\n{\"n\":1}\n```":   "from its beginning on",      // vectorize-io/hindsight 1986

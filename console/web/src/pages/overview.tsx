@@ -287,7 +287,7 @@ const Download = ({ job }: { job: Job }) => (
   <a href={apiURL(`/v1/jobs/${job.job_id}/results?format=csv&include_inputs=true`)} download aria-label={`Download CSV: ${titleOf(job)}`}><span className="less">Download </span>CSV</a>
 )
 
-// Finished lists the last jobs of which all rows succeeded, with their results.
+// Finished lists the last jobs whose rows all succeeded, with their results.
 function Finished() {
   const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isEstimate(j) && !isFailing(j))
   if (finished.length === 0) return null
