@@ -370,7 +370,7 @@ export async function jobPages({ job, failed, model }) {
     await page.setViewportSize({ width: 1280, height: 860 })
     await page.goto(at(`jobs/${id}`))
     await page.locator('.now .big').getByText('302 of 305 rows succeeded').waitFor()
-    await page.locator('.now ~ .warning').getByText('3 rows failed and have no answer').waitFor()
+    await page.locator('.now ~ .warning').getByText('3 rows failed and have no answer, 2 of them with this error: ').waitFor()
     await page.locator('.now ~ .warning').getByRole('button', { name: 'Retry 3 failed rows' }).waitFor()
     await page.getByRole('link', { name: 'Download', exact: true }).and(page.locator('[data-variant=filled]')).waitFor()
     await page.getByText('2 samples').click()

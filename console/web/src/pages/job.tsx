@@ -17,7 +17,7 @@ import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, seco
 import { Actions, Continue, DeleteData, resultsPath } from '../parts/jobactions'
 import { Load } from '../parts/load'
 import { Card, Facts, Page, Table } from '../parts/page'
-import { ContinuedBy, mostRejected, mostTruncated, Retry } from '../parts/retry'
+import { ContinuedBy, mostTruncated, Retry } from '../parts/retry'
 import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
 import { Events, useTimeline } from '../parts/timeline'
@@ -105,7 +105,7 @@ function Lost({ job, acts }: { job: Job; acts: boolean }) {
           {plural(job.failed_rows, 'row')} failed and {job.failed_rows === 1 ? 'has' : 'have'} no answer
           {first ? `${first.rows < job.failed_rows ? `, ${number(first.rows)} of them with this error` : ''}: ${sentence(first.message)}` : '.'}
         </span>
-        {acts && counts && !mostTruncated(counts) && !mostRejected(counts) && <Retry job={job} size="xs" />}
+        {acts && counts && !mostTruncated(counts) && <Retry job={job} size="xs" />}
       </div>
     </div>
   )
