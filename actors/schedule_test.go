@@ -50,9 +50,9 @@ func TestAPausedJobRunsNoRow(t *testing.T) {
 				}
 				other := numbered(10)
 				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: other})), other)
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				if rec := must.Get(b.store.Get(t.Context(), id))(t); rec.Version != stopped.Version || e.calls.Load() != before+int64(len(other)) {
-					t.Errorf("in an hour of pause the record got %d writes, and %d rows were sent", rec.Version-stopped.Version, e.calls.Load()-before-int64(len(other)))
+					t.Errorf("in ten minutes of pause the record got %d writes, and %d rows were sent", rec.Version-stopped.Version, e.calls.Load()-before-int64(len(other)))
 				}
 				b.reschedule(b.system, id, paused(false))
 				b.checkEcho(b.end(id), texts)
@@ -148,7 +148,7 @@ func TestANewPriorityAppliesToRunningJobs(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
 		one := b.join(net, "one", &scripted{answer: slowly(20 * time.Millisecond)})
 		two := b.join(net, "two", &scripted{answer: slowly(20 * time.Millisecond)})
-		long, short := numbered(40_000), numbered(16_000)
+		long, short := numbered(10_000), numbered(4_000)
 		first := b.submitTo(one, rowmill.Spec{Spooled: b.spool(long), Priority: rowmill.Production})
 		b.await(first, func(r store.Record) bool { return r.Job.RowsDone > 0 })
 		second := b.submitTo(one, rowmill.Spec{Spooled: b.spool(short), Priority: rowmill.Production})
@@ -158,8 +158,8 @@ func TestANewPriorityAppliesToRunningJobs(t *testing.T) {
 		before := must.Get(b.store.Get(t.Context(), first))(t).Job.RowsDone
 		b.checkEcho(b.end(second), short)
 		meanwhile := must.Get(b.store.Get(t.Context(), first))(t).Job.RowsDone - before
-		t.Logf("%d rows of the urgent job ran, and %d of the other job", 16_000-begun.Job.RowsDone, meanwhile)
-		if urgent := 16_000 - begun.Job.RowsDone; meanwhile > urgent/2 {
+		t.Logf("%d rows of the urgent job ran, and %d of the other job", 4_000-begun.Job.RowsDone, meanwhile)
+		if urgent := 4_000 - begun.Job.RowsDone; meanwhile > urgent/2 {
 			t.Errorf("while %d rows of the urgent job ran, %d rows of the other job ran too", urgent, meanwhile)
 		}
 		b.checkEcho(b.end(first), long)

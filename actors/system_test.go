@@ -55,8 +55,8 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Inputs: actors.InputConfig{Downloader: download},
 		Parts: actors.PartConfig{Interval: 50 * time.Millisecond}, Shards: actors.ShardConfig{Rows: 100},
-		Servers:   actors.ServerConfig{ProbeInterval: 20 * time.Millisecond},
-		Ownership: actors.OwnershipConfig{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
+		Servers:   actors.ServerConfig{ProbeInterval: 500 * time.Millisecond},
+		Ownership: actors.OwnershipConfig{ScanInterval: 500 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
 	if e == nil { // the test starts its own systems
 		return b
