@@ -122,7 +122,7 @@ test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache
 
 # PLAIN matches the packages that are tested without the race detector: benchmarks,
 # checks of documents, tests of the real binary, and packages without goroutines and
-# locks. engine/openai is tested with and without it: answers of hundreds of megabytes
+# locks. engine/openai and blob/s3 are tested with and without it: hundreds of megabytes
 # take too long under the race detector.
 PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/layers$$' -e '/internal/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/engine/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/engine/schema/ecma$$' -e '/engine/sim/jsongen$$' -e '/engine/sim/batching$$'
 
@@ -130,7 +130,7 @@ PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/layers$$' -e 
 # because the cache does not know the binary. make lint runs go vet.
 test: build ## run all tests; packages with goroutines run under the race detector
 	@failed=0; packages=$$($(GO) list ./... | grep -v /e2e); \
-	$(GO) test -vet=off $$(echo "$$packages" | grep $(PLAIN)) ./engine/openai || failed=1; \
+	$(GO) test -vet=off $$(echo "$$packages" | grep $(PLAIN)) ./engine/openai ./blob/s3 || failed=1; \
 	export CGO_ENABLED=1; \
 	$(GO) test -vet=off -race -short -parallel 4 -timeout 25m $$(echo "$$packages" | grep -v $(PLAIN)) || failed=1; \
 	ROWMILL_VIRTUAL=40 $(RERUN) $(GO) test -vet=off -race -count=1 -run 'TestSchedules$$' ./e2e/virtual -from 1 || failed=1; \

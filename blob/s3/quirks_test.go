@@ -343,6 +343,9 @@ func all(faults []fault) fault {
 // start finds.
 func TestQuirks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("moves gigabytes; TestConformance runs the same code under the race detector")
+	}
 	server := s3test.Start(t)
 	together := quirk{name: "all together", large: true}
 	for _, q := range quirks {
