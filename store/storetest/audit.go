@@ -2,10 +2,9 @@ package storetest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,10 +158,7 @@ func testAuditRefuses(s *suite) {
 	}
 	for _, cursor := range []string{"x", "!!!", "AAAA", strings.Repeat("A", 5000)} {
 		_, _, err := s.ListAudit(s.Context(), "a", 1, cursor)
-		var invalid *rowmill.InvalidError
-		if !errors.As(err, &invalid) || len(invalid.Fields) == 0 || invalid.Fields[0].Field != "cursor" {
-			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
-		}
+		s.wantInvalidCursor(cursor, err)
 	}
 	s.wantError("a limit of 0 is accepted", errAny)(s.ListAudit(s.Context(), "a", 0, ""))
 }
@@ -193,29 +189,21 @@ func testReplaceKey(s *suite) {
 func testReplaceKeyRace(s *suite) {
 	first := store.APIKey{ID: "k", Hash: []byte{0}, Created: s.start}
 	s.must(s.PutKey(s.Context(), first))
-	errs := make([]error, 8)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			k := first
-			k.Hash = []byte{1, byte(i)}
-			errs[i] = s.ReplaceKey(s.Context(), k, first.Hash)
-		})
-	}
-	wg.Wait()
-	won := -1
-	for i, err := range errs {
-		switch {
-		case err == nil && won >= 0:
-			s.Errorf("calls %d and %d both replaced the key, want only one of them", won, i)
-		case err == nil:
-			won = i
-		case !errors.Is(err, rowmill.ErrConflict):
-			s.Errorf("call %d: %v, want ErrConflict", i, err)
+	var winner atomic.Int32
+	won := s.countWinners(8, rowmill.ErrConflict, func(i int) error {
+		k := first
+		k.Hash = []byte{1, byte(i)}
+		err := s.ReplaceKey(s.Context(), k, first.Hash)
+		if err == nil {
+			winner.Store(int32(i))
 		}
+		return err
+	})
+	if won != 1 {
+		s.Errorf("%d calls replaced the key, want 1", won)
 	}
 	keys, err := s.ListKeys(s.Context())
-	if err != nil || won < 0 || len(keys) != 1 || keys[0].Hash[1] != byte(won) {
-		s.Errorf("call %d replaced the key, but the keys are %v, %v", won, keys, err)
+	if err != nil || len(keys) != 1 || keys[0].Hash[1] != byte(winner.Load()) {
+		s.Errorf("call %d replaced the key, but the keys are %v, %v", winner.Load(), keys, err)
 	}
 }

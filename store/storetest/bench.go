@@ -20,7 +20,7 @@ func NewRecord(id, account string, inline ...string) store.Record {
 	return store.Record{
 		Job: rowmill.Job{
 			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now()}, Sampling: map[string]any{},
-			KeyID: pointer(KeyID),
+			KeyID: new(KeyID),
 		},
 		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},
 	}

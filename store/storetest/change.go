@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,9 @@ func testUpdate(s *suite) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	after := s.update(f, func(r *store.Record) error {
 		s.wantSame("the record given to the change", before, *r)
-		r.Job.NumRows, r.Shards = pointer(int64(7)), 2
+		r.Job.NumRows, r.Shards = new(int64(7)), 2
 		r.Job.Message, r.Job.Warnings = "reading", []string{"w"}
-		r.Job.System, r.Job.Sampling = pointer("changed"), map[string]any{"max_tokens": 5}
+		r.Job.System, r.Job.Sampling = new("changed"), map[string]any{"max_tokens": 5}
 		r.DownloadStarted, r.DownloadFinished = &at, &at
 		r.Artifacts = map[string]store.Artifact{"rows": {Key: "k", Size: 1}}
 		return r.Job.Become(rowmill.StatusStarting, at)
@@ -86,10 +87,7 @@ func testUpdateTransitions(s *suite) {
 			f := s.createClaimed("a")
 			before := s.update(f, func(r *store.Record) error { return moveThrough(r, steps...) })
 			_, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Status = to; return nil })
-			legal := false
-			for _, ok := range further[from] {
-				legal = legal || ok == to
-			}
+			legal := slices.Contains(further[from], to)
 			var refused *rowmill.TransitionError
 			switch {
 			case legal && err != nil:
@@ -109,11 +107,11 @@ func testUpdateRefuses(s *suite) {
 	rec.Spec.Schema = json.RawMessage(`{"type":"object"}`)
 	s.must(s.Create(s.Context(), rec, nil))
 	f := s.claim(rec.Job.ID, s.session())
-	before := s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
+	before := s.update(f, func(r *store.Record) error { r.Job.NumRows = new(int64(3)); return nil })
 	for name, change := range map[string]func(*store.Record){
 		"account":          func(r *store.Record) { r.Spec.Account = "b" },
 		"id":               func(r *store.Record) { r.Job.ID = "job-other" },
-		"key":              func(r *store.Record) { r.Job.KeyID = pointer("other") },
+		"key":              func(r *store.Record) { r.Job.KeyID = new("other") },
 		"run type":         func(r *store.Record) { r.Job.RunType = rowmill.RunEstimate },
 		"reserved":         func(r *store.Record) { r.Reserved = 1 },
 		"created":          func(r *store.Record) { r.Job.Created = r.Job.Created.Add(1) },
@@ -126,7 +124,7 @@ func testUpdateRefuses(s *suite) {
 		"sampling":         func(r *store.Record) { r.Spec.Sampling["seed"] = int64(1) << 62 },
 		"schema":           func(r *store.Record) { r.Spec.Schema[1] = ' ' },
 		"system":           func(r *store.Record) { r.Spec.System = "other" },
-		"num_rows":         func(r *store.Record) { r.Job.NumRows = pointer(int64(4)) },
+		"num_rows":         func(r *store.Record) { r.Job.NumRows = new(int64(4)) },
 		"num_rows inplace": func(r *store.Record) { *r.Job.NumRows = 4 },
 		"num_rows unset":   func(r *store.Record) { r.Job.NumRows = nil },
 	} {
@@ -136,7 +134,7 @@ func testUpdateRefuses(s *suite) {
 		}
 		s.wantUnchanged(before)
 	}
-	s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
+	s.update(f, func(r *store.Record) error { r.Job.NumRows = new(int64(3)); return nil })
 }
 
 func testUpdatePanics(s *suite) {
@@ -161,15 +159,9 @@ func testUpdatePanics(s *suite) {
 func testUpdateRace(s *suite) {
 	f := s.createClaimed("a")
 	const callers = 24
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			if _, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Shards++; return nil }); err != nil {
-				s.Errorf("update: %v", err)
-			}
-		})
-	}
-	wg.Wait()
+	s.callAtOnce(callers, func(int) error {
+		return last(s.Update(s.Context(), f, func(r *store.Record) error { r.Shards++; return nil }))
+	})
 	if got := s.get(f.JobID).Shards; got != callers {
 		s.Errorf("%d of %d updates are in the record, want all", got, callers)
 	}
@@ -180,7 +172,7 @@ func testFinish(s *suite) {
 	s.commit(f, store.Part{Key: "p", Rows: 2})
 	s.wantError("a finish that ends nothing is accepted", errAny)(s.Finish(s.Context(), f, func(*store.Record) error { return nil }))
 	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
-		r.Job.JobCost = pointer(0.25)
+		r.Job.JobCost = new(0.25)
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
 		return moveThrough(r, rowmill.StatusSucceeded)
 	})
@@ -229,9 +221,7 @@ func testFinishRecounts(s *suite) {
 	refuse("the missing row in another job's part")
 	s.commit(f, store.Part{Key: "c", Shard: 1, Rows: 1})
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Shard: 1, Rows: 6, Complete: true}))
-	if _, err := s.Finish(s.Context(), f, succeed); err != nil {
-		s.Errorf("finish with all rows: %v", err)
-	}
+	s.must(s.Finish(s.Context(), f, succeed))
 
 	f = s.createRunning(1)
 	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 1})
@@ -272,7 +262,7 @@ func testCancel(s *suite) {
 	s.commit(f, store.Part{Key: "p", Rows: 2})
 	for name, id := range map[string]string{"pending": s.create("a"), "running": f.JobID} {
 		rec, err := s.Cancel(s.Context(), id, now, func(r *store.Record) {
-			r.Job.JobCost, r.Job.Message = pointer(float64(r.Job.RowsDone)), "cancelled by its owner"
+			r.Job.JobCost, r.Job.Message = new(float64(r.Job.RowsDone)), "cancelled by its owner"
 		})
 		if err != nil {
 			s.Fatalf("%s: %v", name, err)
@@ -348,11 +338,7 @@ func testAddArtifact(s *suite) {
 	}
 	for _, status := range []rowmill.Status{rowmill.StatusFailed, rowmill.StatusCancelled} {
 		ended := s.createRunning(1)
-		if status == rowmill.StatusFailed {
-			s.finish(ended, status)
-		} else if _, err := s.Cancel(s.Context(), ended.JobID, s.start, nil); err != nil {
-			s.Fatal(err)
-		}
+		s.end(ended, status)
 		if rec, err := s.AddArtifact(s.Context(), ended.JobID, "v", store.Artifact{Key: "k"}); err != nil || rec.Artifacts["v"].Key != "k" {
 			s.Errorf("the artifacts of a %s job are %v, %v; want the added one", status, rec.Artifacts, err)
 		}
@@ -385,23 +371,14 @@ func testReplaceArtifact(s *suite) {
 func testAddArtifactRace(s *suite) {
 	f := s.createRunning(1)
 	s.finish(f, rowmill.StatusSucceeded)
-	var wg sync.WaitGroup
 	winners := make([]string, 8)
-	for i := range winners {
-		wg.Go(func() {
-			rec, err := s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: fmt.Sprint("k", i)})
-			if err != nil {
-				s.Errorf("add artifact: %v", err)
-			}
-			winners[i] = rec.Artifacts["v"].Key
-		})
-	}
-	wg.Wait()
-	for _, winner := range winners {
-		if winner != winners[0] {
-			s.Errorf("the calls returned the artifacts %v, want the same one from all", winners)
-			break
-		}
+	s.callAtOnce(len(winners), func(i int) error {
+		rec, err := s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: fmt.Sprint("k", i)})
+		winners[i] = rec.Artifacts["v"].Key
+		return err
+	})
+	if distinct := slices.Compact(winners); len(distinct) != 1 {
+		s.Errorf("the calls returned the artifacts %v, want the same one from all", distinct)
 	}
 }
 
@@ -411,15 +388,9 @@ func testArtifactCrowd(s *suite) {
 	f := s.createRunning(1)
 	s.finish(f, rowmill.StatusSucceeded)
 	const crowd = 200
-	var wg sync.WaitGroup
-	for i := range crowd {
-		wg.Go(func() {
-			if _, err := s.AddArtifact(s.Context(), f.JobID, fmt.Sprint("v", i), store.Artifact{Key: fmt.Sprint("k", i)}); err != nil {
-				s.Errorf("add artifact: %v", err)
-			}
-		})
-	}
-	wg.Wait()
+	s.callAtOnce(crowd, func(i int) error {
+		return last(s.AddArtifact(s.Context(), f.JobID, fmt.Sprint("v", i), store.Artifact{Key: fmt.Sprint("k", i)}))
+	})
 	if got := len(s.get(f.JobID).Artifacts); got != crowd {
 		s.Errorf("the record has %d of %d added artifacts, want all", got, crowd)
 	}

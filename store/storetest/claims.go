@@ -98,7 +98,7 @@ func testClaimsCleared(s *suite) {
 	dies()
 	f, _ = s.adopt(id, "p4")
 	s.wantClaims("before the input was cut", id, "p2", "p3", "p4")
-	s.update(f, func(r *store.Record) error { r.Shards = 2; r.Job.NumRows = pointer(int64(9)); return nil })
+	s.update(f, func(r *store.Record) error { r.Shards = 2; r.Job.NumRows = new(int64(9)); return nil })
 	s.wantClaims("the input was cut", id, "p4")
 
 	again := func() {
@@ -152,7 +152,7 @@ func testReschedule(s *suite) {
 		return rec
 	}
 	for range 2 {
-		rec := reschedule(store.Schedule{Paused: pointer(true)})
+		rec := reschedule(store.Schedule{Paused: new(true)})
 		if !rec.Job.Paused || rec.Session != f.Session || rec.Version != 3 {
 			s.Errorf("paused is %v, the owner %q, the version %d; want a paused job of owner %q in version 3", rec.Job.Paused, rec.Session, rec.Version, f.Session)
 		}
@@ -181,20 +181,20 @@ func testReschedule(s *suite) {
 	if !rec.Job.Paused || rec.Job.Priority != rowmill.Production || rec.Spec.Priority != rowmill.Production || rec.Spec.RowQuota != 7 || rec.Spec.TokenQuota != 11 {
 		s.Errorf("paused is %v, the priority %d, the specification %+v; want a paused job of priority %d with the quotas 7 and 11", rec.Job.Paused, rec.Job.Priority, rec.Spec, rowmill.Production)
 	}
-	reschedule(store.Schedule{Paused: pointer(false)})
+	reschedule(store.Schedule{Paused: new(false)})
 	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) != 1 || orphans[0].Priority != rowmill.Production {
 		s.Errorf("after the pause the orphans are %+v, %v; want the job with priority %d", orphans, err, rowmill.Production)
 	}
 	f, _ = s.adopt(id, "p1")
 	s.Advance(10 * time.Millisecond) // an epoch may be later than the clock
-	reschedule(store.Schedule{Paused: pointer(true)})
+	reschedule(store.Schedule{Paused: new(true)})
 	s.must(s.Release(s.Context(), f))
 	wantNoOrphan("released by its owner")
 	ended, err := s.Cancel(s.Context(), id, time.Now(), nil)
 	if err != nil || ended.Job.Paused {
 		s.Errorf("the cancelled job is paused: %v, %v; want no paused job", ended.Job.Paused, err)
 	}
-	_, err = s.Reschedule(s.Context(), id, store.Schedule{Paused: pointer(true)})
+	_, err = s.Reschedule(s.Context(), id, store.Schedule{Paused: new(true)})
 	s.wantError("a cancelled job is paused", rowmill.ErrTerminal)(err)
 	claimed := func(process string, lost bool) store.JobEvent {
 		return store.JobEvent{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}

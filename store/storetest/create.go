@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"pgregory.net/rapid"
@@ -70,7 +70,7 @@ func testRecordSurvivesWhole(s *suite) {
 	rec := store.Record{
 		Job: rowmill.Job{
 			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
-			Labels: rowmill.Labels{Name: pointer("näme"), Description: pointer("")}, System: pointer("be \"brief\" \u2028 <b>&"),
+			Labels: rowmill.Labels{Name: new("näme"), Description: new("")}, System: new("be \"brief\" \u2028 <b>&"),
 			Schema:   json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
 			Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
 			JobTimes: rowmill.JobTimes{Created: time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)},
@@ -78,7 +78,7 @@ func testRecordSurvivesWhole(s *suite) {
 				Method: rowmill.EstimateSampled, SampleRows: 3, SampleInputTokens: 40,
 				Low: 0.05, High: 0.15, InputTokens: 1 << 40, OutputTokens: 60,
 			},
-			JobUsage: rowmill.JobUsage{CostEstimate: pointer(0.1)}, Warnings: []string{"w"}, Message: "waiting",
+			JobUsage: rowmill.JobUsage{CostEstimate: new(0.1)}, Warnings: []string{"w"}, Message: "waiting",
 		},
 		Spec: rowmill.Spec{
 			Account: "a",
@@ -93,7 +93,7 @@ func testRecordSurvivesWhole(s *suite) {
 			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
 			Format:   "csv", FileName: "f", ColumnChoice: rowmill.ColumnChoice{Column: "c", IDColumn: "i"}, System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
-			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 1 << 40, TokenQuota: 1 << 41, CostQuota: pointer(12.5)},
+			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 1 << 40, TokenQuota: 1 << 41, CostQuota: new(12.5)},
 		},
 	}
 	stored, _, err := s.Create(s.Context(), rec, nil)
@@ -111,7 +111,7 @@ func testRecordSurvivesWhole(s *suite) {
 	}
 	s.wantSame("job as listed", rec.Job, jobs[0])
 
-	rec.Job.ID, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "job-empty", pointer(""), nil, nil
+	rec.Job.ID, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "job-empty", new(""), nil, nil
 	rec.Spec.System, rec.Spec.Schema, rec.Spec.Inline = "", nil, nil
 	s.must(s.Create(s.Context(), rec, nil))
 	got := s.get("job-empty")
@@ -163,18 +163,15 @@ func testContinuedOnce(s *suite) {
 	old := s.finish(s.createRunning(2), rowmill.StatusFailed)
 	const callers = 40
 	made, created := make([]string, callers), make([]bool, callers)
-	var all sync.WaitGroup
-	for i := range callers {
-		rec := s.continuation(old.Job.ID, false)
-		all.Go(func() {
-			stored, existed, err := s.Create(s.Context(), rec, nil)
-			if err != nil {
-				s.Errorf("caller %d: %v", i, err)
-			}
-			made[i], created[i] = stored.Job.ID, !existed
-		})
+	records := make([]store.Record, callers)
+	for i := range records {
+		records[i] = s.continuation(old.Job.ID, false)
 	}
-	all.Wait()
+	s.callAtOnce(callers, func(i int) error {
+		stored, existed, err := s.Create(s.Context(), records[i], nil)
+		made[i], created[i] = stored.Job.ID, !existed
+		return err
+	})
 	first := made[0]
 	if n := len(slices.Compact(slices.Sorted(slices.Values(made)))); n != 1 {
 		s.Errorf("%d calls created %d jobs, want 1", callers, n)
@@ -240,32 +237,25 @@ func testIdempotencyExpires(s *suite) {
 func testIdempotencyRace(s *suite) {
 	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: long}
 	const callers = 16
-	var wg sync.WaitGroup
+	records := make([]store.Record, callers)
+	for i := range records {
+		records[i] = s.newRecord("a")
+	}
 	got := make([]string, callers)
-	fresh := make([]bool, callers)
-	for i := range callers {
-		rec := s.newRecord("a")
-		wg.Go(func() {
-			stored, existed, err := s.Create(s.Context(), rec, &idem)
-			if err != nil {
-				s.Errorf("create: %v", err)
-			}
-			got[i], fresh[i] = stored.Job.ID, !existed
-		})
-	}
-	wg.Wait()
-	created := 0
-	for i := range callers {
-		if got[i] != got[0] {
-			s.Errorf("the calls returned the jobs %v, want the same one from all", got)
-			break
+	var created atomic.Int32
+	s.callAtOnce(callers, func(i int) error {
+		stored, existed, err := s.Create(s.Context(), records[i], &idem)
+		got[i] = stored.Job.ID
+		if !existed {
+			created.Add(1)
 		}
-		if fresh[i] {
-			created++
-		}
+		return err
+	})
+	if distinct := slices.Compact(got); len(distinct) != 1 {
+		s.Errorf("the calls returned the jobs %v, want the same one from all", distinct)
 	}
-	if created != 1 {
-		s.Errorf("%d callers created the job, want 1", created)
+	if created.Load() != 1 {
+		s.Errorf("%d callers created the job, want 1", created.Load())
 	}
 }
 
@@ -402,9 +392,14 @@ func testListCursor(s *suite) {
 	}
 	for _, cursor := range []string{"x", "!!!", "AAAA", next[:len(next)/2], next + "=", "Az" + next, strings.Repeat("A", 5000)} {
 		_, _, err := s.List(s.Context(), "a", 1, cursor)
-		var invalid *rowmill.InvalidError
-		if !errors.As(err, &invalid) || len(invalid.Fields) == 0 || invalid.Fields[0].Field != "cursor" {
-			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
-		}
+		s.wantInvalidCursor(cursor, err)
+	}
+}
+
+func (s *suite) wantInvalidCursor(cursor string, err error) {
+	s.Helper()
+	invalid, ok := errors.AsType[*rowmill.InvalidError](err)
+	if !ok || len(invalid.Fields) == 0 || invalid.Fields[0].Field != "cursor" {
+		s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
 	}
 }

@@ -1,11 +1,9 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +16,7 @@ import (
 // timeAt returns the time that is this number of seconds after the start of the test, in
 // whole seconds.
 func (s *suite) timeAt(seconds int) *time.Time {
-	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
+	return new(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
 }
 
 // delivery returns the n-th delivery to an endpoint, which is due this number of seconds
@@ -43,8 +41,7 @@ func (s *suite) putDelivery(d store.WebhookDelivery) store.WebhookDelivery {
 
 func (s *suite) getDelivery(id string) store.WebhookDelivery {
 	s.Helper()
-	d := must.Get(s.GetDelivery(s.Context(), id))(s)
-	return d
+	return must.Get(s.GetDelivery(s.Context(), id))(s)
 }
 
 // dueDeliveries returns the ids of the deliveries that are due this number of seconds after
@@ -163,21 +160,9 @@ func testDeliveriesRace(s *suite) {
 	s.createDelivery(s.delivery("one", 1, 0))
 	seen := s.getDelivery("msg-0001")
 	seen.Due = s.timeAt(60)
-	var took atomic.Int32
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			switch _, err := s.PutDelivery(s.Context(), seen); {
-			case err == nil:
-				took.Add(1)
-			case !errors.Is(err, rowmill.ErrConflict):
-				s.Errorf("put: %v", err)
-			}
-		})
-	}
-	all.Wait()
-	if took.Load() != 1 {
-		s.Errorf("%d callers changed the same version of the delivery, want 1", took.Load())
+	took := s.countWinners(8, rowmill.ErrConflict, func(int) error { return last(s.PutDelivery(s.Context(), seen)) })
+	if took != 1 {
+		s.Errorf("%d callers changed the same version of the delivery, want 1", took)
 	}
 }
 

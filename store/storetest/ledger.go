@@ -57,15 +57,13 @@ func (s *suite) spend(f store.Fence, key string, totals store.RowTotals) {
 // usage returns the usage of an account for the days around today.
 func (s *suite) usage(account string) []store.Usage {
 	s.Helper()
-	usage := must.Get(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
-	return usage
+	return must.Get(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 }
 
 // usageByKey is like usage, but by day, model and API key.
 func (s *suite) usageByKey(account string) []store.KeyUsage {
 	s.Helper()
-	usage := must.Get(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
-	return usage
+	return must.Get(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 }
 
 // wantKeys compares an account's usage of a model by API key, summed over days.
@@ -186,7 +184,7 @@ func testUsageByKey(s *suite) {
 		f = s.claim(f.JobID, s.session())
 	}
 	rec := s.newRecord("a")
-	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = pricedModel("m"), true, rowmill.RunEstimate, pointer("k")
+	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = pricedModel("m"), true, rowmill.RunEstimate, new("k")
 	s.spend(s.startJob(rec), "p", of(9))
 	for range 2 {
 		s.wantKeys("a", "m", map[string]store.RowTotals{"k": of(1).Plus(of(7)), "k1": of(2), "1:k": of(3), "": of(4)})
@@ -288,16 +286,10 @@ func testUsageOutlivesJobs(s *suite) {
 	want := store.RowTotals{}
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
 		f := s.spendingWith("a", "m", "k")
-		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(1)); return nil })
+		s.update(f, func(r *store.Record) error { r.Job.NumRows = new(int64(1)); return nil })
 		s.spend(f, "p", of)
 		want = want.Plus(of)
-		var err error
-		if end == rowmill.StatusCancelled {
-			_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
-		} else {
-			_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
-		}
-		must.Succeed(s, err)
+		s.end(f, end)
 		s.wantError(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
 		s.must(s.DropParts(s.Context(), f.JobID))
 		s.wantUsage("a", map[string]store.RowTotals{"m": want})
@@ -320,12 +312,12 @@ func (s *suite) createEstimateJob(account string) store.Fence {
 
 func testFinishEstimate(s *suite) {
 	estimated := func(r *store.Record) error {
-		r.Job.CostEstimate, r.Job.JobCost = pointer(0.5), r.Spec.Model.Cost(&r.Job)
+		r.Job.CostEstimate, r.Job.JobCost = new(0.5), r.Spec.Model.Cost(&r.Job)
 		return moveThrough(r, rowmill.StatusSucceeded)
 	}
 	for name, f := range map[string]store.Fence{"without parts": s.createEstimateJob("a"), "with a sample": s.createEstimateJob("a")} {
 		if name == "with a sample" {
-			s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(100)); return nil })
+			s.update(f, func(r *store.Record) error { r.Job.NumRows = new(int64(100)); return nil })
 			s.spend(f, "p", store.RowTotals{Rows: 3, InputTokens: 10, OutputTokens: 20})
 		}
 		rec, err := s.Finish(s.Context(), f, estimated)

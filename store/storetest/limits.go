@@ -89,9 +89,7 @@ func testLargeSums(s *suite) {
 		// b[0] has reserved 9000.00000005 and spent 0.00000005.
 		s.Errorf("reserve beyond the limit: %v", err)
 	}
-	if _, err := s.Reserve(s.Context(), b[2], 0.00009995, &limit); err != nil {
-		s.Errorf("reserve up to the limit: %v", err)
-	}
+	s.must(s.Reserve(s.Context(), b[2], 0.00009995, &limit))
 }
 
 // testReplaceManyParts replaces more parts than a store reads or writes in one step.

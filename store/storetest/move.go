@@ -58,12 +58,12 @@ const (
 func (s *suite) fillStore() {
 	s.Helper()
 	rec := s.newRecord("a")
-	rec.Spec.Model, rec.Job.KeyID = pricedModel("m"), pointer("key-1")
-	rec.Spec.System, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "be <brief>", pointer(""), pointer("{{a}}"), json.RawMessage(`{"type":"object"}`)
+	rec.Spec.Model, rec.Job.KeyID = pricedModel("m"), new("key-1")
+	rec.Spec.System, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = "be <brief>", new(""), new("{{a}}"), json.RawMessage(`{"type":"object"}`)
 	rec.Spec.Sampling = map[string]any{"seed": json.Number("9007199254740993")}
 	f := s.startJob(rec)
 	s.update(f, func(r *store.Record) error {
-		r.Job.NumRows, r.Shards = pointer(int64(6)), 2
+		r.Job.NumRows, r.Shards = new(int64(6)), 2
 		return nil
 	})
 	s.spend(f, "p1", store.RowTotals{Rows: 2, InputTokens: 333, OutputTokens: 77, Failed: 1})
@@ -80,7 +80,7 @@ func (s *suite) fillStore() {
 	s.claim(s.create("b"), s.session())
 
 	ended := s.createSpendingJob("b", "m2") // a job without an API key
-	s.update(ended, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
+	s.update(ended, func(r *store.Record) error { r.Job.NumRows = new(int64(2)); return nil })
 	s.spend(ended, "all", store.RowTotals{Rows: 2, InputTokens: 10, OutputTokens: 10})
 	must.Get(s.Finish(s.Context(), ended, func(r *store.Record) error {
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "jobs/x/results/full", Size: 7}}
@@ -106,7 +106,7 @@ func (s *suite) fillStore() {
 	s.appendAudit(s.entry("a", 1))
 	s.appendAudit(s.entry("b", 2))
 	for i, key := range []store.APIKey{
-		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.timeAt(9), RequestsPerMinute: pointer(0)},
+		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.timeAt(9), RequestsPerMinute: new(0)},
 		{ID: "key-2", Hash: []byte("x"), Account: "b", Role: "reader", Created: s.start, Dialect: "sdk"},
 	} {
 		if err := s.PutKey(s.Context(), key); err != nil {
@@ -125,8 +125,7 @@ func (s *suite) fillStore() {
 
 // time returns the time of the store.
 func (s *suite) time() time.Time {
-	now := must.Get(s.Time(s.Context()))(s)
-	return now
+	return must.Get(s.Time(s.Context()))(s)
 }
 
 func (s *suite) movable() store.MovableStore {
@@ -173,69 +172,60 @@ func (s *suite) importAll(entries []store.ExportEntry) {
 func (s *suite) readEverything() map[string]any {
 	s.Helper()
 	seen := map[string]any{}
-	note := func(what string, v any, err error) {
-		s.Helper()
-		if err != nil {
-			s.Errorf("%s: %v", what, err)
+	note := func(what string) func(v any, err error) {
+		return func(v any, err error) {
+			s.Helper()
+			if err != nil {
+				s.Errorf("%s: %v", what, err)
+			}
+			seen[what] = v
 		}
-		seen[what] = v
 	}
 	far, ctx := s.start.AddDate(1, 0, 0), s.Context()
 	for _, account := range []string{"a", "a:b", "b", "c"} {
 		jobs, _, err := s.List(ctx, account, 100, "")
-		note("jobs of "+account, jobs, err)
+		note("jobs of "+account)(jobs, err)
 		for _, j := range jobs {
 			rec, err := s.Get(ctx, j.ID)
 			rec.Session = ""
-			note("record "+j.ID, rec, err)
-			parts, err := s.ListParts(ctx, j.ID)
-			note("parts "+j.ID, parts, err)
-			lost, err := s.LostParts(ctx, j.ID)
-			note("lost parts "+j.ID, lost, err)
+			note("record "+j.ID)(rec, err)
+			note("parts " + j.ID)(s.ListParts(ctx, j.ID))
+			note("lost parts " + j.ID)(s.LostParts(ctx, j.ID))
 		}
-		held, err := s.RetainedJobs(ctx, account, far, 100)
-		note("held of "+account, held, err)
-		usage, err := s.Usage(ctx, account, s.start.AddDate(0, 0, -2), far)
-		note("usage of "+account, usage, err)
-		keyed, err := s.UsageByKey(ctx, account, s.start.AddDate(0, 0, -2), far)
-		note("usage by key of "+account, keyed, err)
+		note("held of " + account)(s.RetainedJobs(ctx, account, far, 100))
+		note("usage of " + account)(s.Usage(ctx, account, s.start.AddDate(0, 0, -2), far))
+		note("usage by key of " + account)(s.UsageByKey(ctx, account, s.start.AddDate(0, 0, -2), far))
 		files, _, err := s.ListFiles(ctx, account, "batch", store.PageRequest{Limit: 100})
-		note("files of "+account, files, err)
+		note("files of "+account)(files, err)
 		batches, _, err := s.ListBatches(ctx, account, rowmill.DialectOpenAI, store.PageRequest{Limit: 100})
 		for i := range batches {
 			batches[i].Session = ""
 		}
-		note("batches of "+account, batches, err)
+		note("batches of "+account)(batches, err)
 		audit, _, err := s.ListAudit(ctx, account, 100, "")
-		note("audit of "+account, audit, err)
+		note("audit of "+account)(audit, err)
 	}
 	audit, _, err := s.ListAudit(ctx, "", 100, "")
-	note("audit", audit, err)
-	holders, err := s.AccountsWithData(ctx)
-	note("holders", holders, err)
-	due, err := s.ListDueRemovals(ctx, far, 100)
-	note("due", due, err)
-	expired, err := s.ExpiredFiles(ctx, far, 100)
-	note("expired", expired, err)
+	note("audit")(audit, err)
+	note("holders")(s.AccountsWithData(ctx))
+	note("due")(s.ListDueRemovals(ctx, far, 100))
+	note("expired")(s.ExpiredFiles(ctx, far, 100))
 	for _, endpoint := range []string{"one", "two"} {
 		deliveries, _, err := s.ListDeliveries(ctx, endpoint, store.PageRequest{Limit: 100})
-		note("deliveries to "+endpoint, deliveries, err)
+		note("deliveries to "+endpoint)(deliveries, err)
 	}
 	for _, seconds := range []int{3, 100} {
-		deliveries, err := s.DueDeliveries(ctx, *s.timeAt(seconds), 100)
-		note(fmt.Sprintf("deliveries due at %d", seconds), deliveries, err)
+		note(fmt.Sprintf("deliveries due at %d", seconds))(s.DueDeliveries(ctx, *s.timeAt(seconds), 100))
 	}
-	keys, err := s.ListKeys(ctx)
-	note("keys", keys, err)
-	names, err := s.ListValues(ctx, "")
-	note("names of values", names, err)
+	note("keys")(s.ListKeys(ctx))
+	note("names of values")(s.ListValues(ctx, ""))
 	orphans, err := s.Orphans(ctx, 100)
 	var waiting []string
 	for _, o := range orphans {
 		waiting = append(waiting, fmt.Sprint(o.Account, o.JobID, o.Status, o.Priority))
 	}
 	slices.Sort(waiting)
-	note("orphans", waiting, err)
+	note("orphans")(waiting, err)
 	return seen
 }
 

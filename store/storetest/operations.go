@@ -153,14 +153,14 @@ var jobOperations = []Operation{
 	{"MarkShownRunning", WritesJob, func(c *Caller) error { return c.MarkShownRunning(c.Ctx, c.JobID) }, func(r *store.Record) bool { return r.ShownRunning }},
 	{"Update", WritesAsOwner, func(c *Caller) error {
 		return c.record(c.Update(c.Ctx, c.Fence, func(r *store.Record) error {
-			r.Job.NumRows, r.Shards = pointer(int64(10)), 1
+			r.Job.NumRows, r.Shards = new(int64(10)), 1
 			if r.Job.Status == rowmill.StatusRunning { // a repeat
 				return nil
 			}
 			return moveThrough(r, rowmill.StatusStarting, rowmill.StatusRunning)
 		}))
 	}, func(r *store.Record) bool { return r.Job.Status == rowmill.StatusRunning && r.Shards == 1 }},
-	{"Reserve", WritesAsOwner, func(c *Caller) error { return c.record(c.Reserve(c.Ctx, c.Fence, 1, pointer(100.0))) }, func(r *store.Record) bool { return r.Reserved == rowmill.MoneyFromUSD(1) }},
+	{"Reserve", WritesAsOwner, func(c *Caller) error { return c.record(c.Reserve(c.Ctx, c.Fence, 1, new(100.0))) }, func(r *store.Record) bool { return r.Reserved == rowmill.MoneyFromUSD(1) }},
 	{"CommitParts", WritesAsOwner, func(c *Caller) error {
 		return c.CommitParts(c.Ctx, c.Fence, []store.Part{partOf("a", 0, 4), partOf("b", 1, 6)})
 	}, isWhole},

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"pgregory.net/rapid"
@@ -28,18 +26,12 @@ func testSessions(s *suite) {
 	if n, err := s.CountLiveSessions(s.Context()); n != 21 || err != nil {
 		s.Errorf("LiveSessions returns %d, %v; want 21", n, err)
 	}
-	if err := s.RenewSession(s.Context(), id); err != nil {
-		s.Errorf("renew: %v", err)
-	}
+	s.must(s.RenewSession(s.Context(), id))
 	s.wantError("renew an unknown session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), "unknown"))
 	for range 2 {
-		if err := s.CloseSession(s.Context(), id); err != nil {
-			s.Errorf("close: %v", err)
-		}
+		s.must(s.CloseSession(s.Context(), id))
 	}
-	if err := s.CloseSession(s.Context(), "unknown"); err != nil {
-		s.Errorf("close an unknown session: %v", err)
-	}
+	s.must(s.CloseSession(s.Context(), "unknown"))
 	s.wantError("renew a closed session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
 	s.wantError("a session without a ttl is accepted", errAny)(s.OpenSession(s.Context(), "node", 0))
 }
@@ -122,23 +114,15 @@ func testClaimRefuses(s *suite) {
 
 func testClaimRace(s *suite) {
 	id := s.create("a")
-	var won atomic.Int32
-	var wg sync.WaitGroup
-	for range 16 {
-		session := s.session()
-		wg.Go(func() {
-			_, err := s.Claim(s.Context(), id, session, store.Claim{})
-			switch {
-			case err == nil:
-				won.Add(1)
-			case !errors.Is(err, rowmill.ErrConflict):
-				s.Errorf("claim: %v", err)
-			}
-		})
+	sessions := make([]string, 16)
+	for i := range sessions {
+		sessions[i] = s.session()
 	}
-	wg.Wait()
-	if won.Load() != 1 {
-		s.Errorf("%d sessions own the job, want 1", won.Load())
+	won := s.countWinners(len(sessions), rowmill.ErrConflict, func(i int) error {
+		return last(s.Claim(s.Context(), id, sessions[i], store.Claim{}))
+	})
+	if won != 1 {
+		s.Errorf("%d sessions own the job, want 1", won)
 	}
 }
 

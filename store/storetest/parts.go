@@ -3,7 +3,6 @@ package storetest
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -14,8 +13,7 @@ import (
 // parts lists the parts of a job; it must succeed.
 func (s *suite) parts(id string) []store.Part {
 	s.Helper()
-	parts := must.Get(s.ListParts(s.Context(), id))(s)
-	return parts
+	return must.Get(s.ListParts(s.Context(), id))(s)
 }
 
 // keys returns the keys of a job's parts in order.
@@ -46,7 +44,7 @@ func testCommitParts(s *suite) {
 	after := s.get(f.JobID)
 	want := before
 	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedRows, want.Job.TruncatedOutputs = 2, 1, 1, 1
-	want.Job.InputTokens, want.Job.OutputTokens = pointer(int64(10)), pointer(int64(20))
+	want.Job.InputTokens, want.Job.OutputTokens = new(int64(10)), new(int64(20))
 	want.Job.DeduplicatedRows = 1
 	want.Version, want.Claims = after.Version, nil
 	s.wantSame("record: its progress grows, and nothing else changes", want, after)
@@ -100,22 +98,14 @@ func testCommitPartsRepeated(s *suite) {
 
 func testCommitPartsRace(s *suite) {
 	f := s.createRunning(64)
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8} // each key twice
-			if err := s.CommitParts(s.Context(), f, []store.Part{part}); err != nil {
-				s.Errorf("commit parts: %v", err)
-			}
-		})
-	}
-	wg.Wait()
+	s.callAtOnce(16, func(i int) error {
+		part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8} // each key twice
+		return s.CommitParts(s.Context(), f, []store.Part{part})
+	})
 	if got := len(s.parts(f.JobID)); got != 8 {
 		s.Errorf("%d parts, want 8", got)
 	}
-	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }); err != nil {
-		s.Errorf("finish: %v", err)
-	}
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }))
 }
 
 func testReplaceParts(s *suite) {

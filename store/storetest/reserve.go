@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -32,8 +29,8 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 	s.Helper()
 	before := s.get(f.JobID)
 	_, err := s.Reserve(s.Context(), f, asked, &limit)
-	var refused *store.CostLimitError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*store.CostLimitError](err)
+	if !ok {
 		s.Errorf("reserve %v of %v: %v, want a LimitError", asked, limit, err)
 		return
 	}
@@ -117,19 +114,13 @@ func testReserveAgain(s *suite) {
 func testReserveEndsWithTheJob(s *suite) {
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
 		f, estimate := s.createSpendingJob("a", "m"), s.createEstimateJob("a")
-		s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(0)); return nil })
+		s.update(f, func(r *store.Record) error { r.Job.NumRows = new(int64(0)); return nil })
 		for _, f := range []store.Fence{f, estimate} {
 			s.reserve(f, 2, 4)
 		}
 		s.wantOverLimit(s.createSpendingJob("a", "m"), 4, 0, 4, 4)
 		for _, f := range []store.Fence{f, estimate} {
-			var err error
-			if end == rowmill.StatusCancelled {
-				_, err = s.Cancel(s.Context(), f.JobID, s.start, nil)
-			} else {
-				_, err = s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, end) })
-			}
-			must.Succeed(s, err)
+			s.end(f, end)
 			if got := s.get(f.JobID).Reserved; got != 0 {
 				s.Errorf("a job that has %s has %v reserved, want 0", end, got)
 			}
@@ -155,8 +146,8 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.must(s.Cancel(s.Context(), g.JobID, s.start, nil))
 	s.reserve(f, 10, 10)
 	limit := 10.0
-	var refused *store.CostLimitError
-	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyFromUSD(4) {
+	_, err := s.Reserve(s.Context(), f, 11, &limit)
+	if refused, ok := errors.AsType[*store.CostLimitError](err); !ok || refused.Asked != rowmill.MoneyFromUSD(4) {
 		s.Errorf("reserve 11 USD for a job that has spent 7: %v, want a LimitError that asks for the other 4", err)
 	}
 	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, rowmill.StatusFailed) }))
@@ -167,28 +158,33 @@ func testReserveCountsNothingTwice(s *suite) {
 // testReserveRace lets many jobs reserve at the same time, with money for only some.
 func testReserveRace(s *suite) {
 	s.spend(s.createSpendingJob("a", "m"), "p", totalsOfCost(1))
-	var granted atomic.Int32
-	var wg sync.WaitGroup
-	for range 16 {
-		f := s.createSpendingJob("a", "m")
-		wg.Go(func() {
-			limit := 6.0
-			_, err := s.Reserve(s.Context(), f, 1, &limit)
-			var refused *store.CostLimitError
-			switch {
-			case err == nil:
-				granted.Add(1)
-			case !errors.As(err, &refused):
-				s.Errorf("reserve: %v", err)
-			case refused.Spent != rowmill.MoneyFromUSD(1) || refused.Reserved != rowmill.MoneyFromUSD(5):
-				s.Errorf("a refusal names %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
-			}
-		})
+	granted := s.countGranted("a", 16, 6, func(refused *store.CostLimitError) {
+		if refused.Spent != rowmill.MoneyFromUSD(1) || refused.Reserved != rowmill.MoneyFromUSD(5) {
+			s.Errorf("a refusal names %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
+		}
+	})
+	if granted != 5 {
+		s.Errorf("%d jobs were granted 1 USD each, want 5", granted)
 	}
-	wg.Wait()
-	if granted.Load() != 5 {
-		s.Errorf("%d jobs were granted 1 USD each, want 5", granted.Load())
+}
+
+// countGranted lets n new jobs of an account reserve 1 USD each at the same time, and returns how
+// many are granted. check gets each refusal.
+func (s *suite) countGranted(account string, n int, limit float64, check func(*store.CostLimitError)) int {
+	s.Helper()
+	var fences []store.Fence
+	for range n {
+		fences = append(fences, s.createSpendingJob(account, "m"))
 	}
+	errRefused := errors.New("refused")
+	return s.countWinners(n, errRefused, func(i int) error {
+		_, err := s.Reserve(s.Context(), fences[i], 1, &limit)
+		if refused, ok := errors.AsType[*store.CostLimitError](err); ok {
+			check(refused)
+			return errRefused
+		}
+		return err
+	})
 }
 
 // testReserveCrowd lets hundreds of jobs reserve at the same time, like a burst of
@@ -196,32 +192,9 @@ func testReserveRace(s *suite) {
 func testReserveCrowd(s *suite) {
 	const crowd = 300
 	for _, room := range []int{crowd, crowd / 3} {
-		account := fmt.Sprint("a", room)
-		var fences []store.Fence
-		for range crowd {
-			fences = append(fences, s.createSpendingJob(account, "m"))
-		}
-		var granted atomic.Int32
-		var wg sync.WaitGroup
-		begin := make(chan struct{})
-		for _, f := range fences {
-			wg.Go(func() {
-				<-begin
-				limit := float64(room)
-				_, err := s.Reserve(s.Context(), f, 1, &limit)
-				var refused *store.CostLimitError
-				switch {
-				case err == nil:
-					granted.Add(1)
-				case !errors.As(err, &refused):
-					s.Errorf("reserve: %v", err)
-				}
-			})
-		}
-		close(begin)
-		wg.Wait()
-		if int(granted.Load()) != room {
-			s.Errorf("%d of %d jobs were granted 1 USD each of a limit of %d, want %d", granted.Load(), crowd, room, room)
+		granted := s.countGranted(fmt.Sprint("a", room), crowd, float64(room), func(*store.CostLimitError) {})
+		if granted != room {
+			s.Errorf("%d of %d jobs were granted 1 USD each of a limit of %d, want %d", granted, crowd, room, room)
 		}
 	}
 }

@@ -97,12 +97,8 @@ func testEndIsTheStores(s *suite) {
 		if rec.Ended == nil || rec.EndedAt().Sub(now).Abs() > time.Minute {
 			s.Errorf("job %s has Ended %v and EndedAt %v, want the time of the store's clock", id, rec.Ended, rec.EndedAt())
 		}
-		if _, err := s.RemoveData(s.Context(), id, now); err != nil {
-			s.Errorf("remove data: %v", err)
-		}
-		if err := s.MarkDataDeleted(s.Context(), id); err != nil {
-			s.Errorf("data gone: %v", err)
-		}
+		s.must(s.RemoveData(s.Context(), id, now))
+		s.must(s.MarkDataDeleted(s.Context(), id))
 	}
 	if rec := s.get(near); rec.Ended != nil || !rec.EndedAt().Equal(*rec.Job.Completed) {
 		s.Errorf("job %s has Ended %v and Completed %v, want only Completed, because the clocks agree", near, rec.Ended, rec.Job.Completed)
@@ -137,9 +133,7 @@ func testRemoveData(s *suite) {
 	s.wantRetained("a", now, 10, f.JobID)
 
 	for range 2 {
-		if err := s.MarkDataDeleted(s.Context(), f.JobID); err != nil {
-			s.Errorf("data gone: %v", err)
-		}
+		s.must(s.MarkDataDeleted(s.Context(), f.JobID))
 	}
 	s.wantRetained("a", now, 10)
 	s.wantAccountsWithData()
@@ -158,9 +152,7 @@ func testShowRunning(s *suite) {
 		want := s.get(id)
 		want.ShownRunning, want.Version = true, want.Version+1
 		for range 2 {
-			if err := s.MarkShownRunning(s.Context(), id); err != nil {
-				s.Errorf("show: %v", err)
-			}
+			s.must(s.MarkShownRunning(s.Context(), id))
 		}
 		s.reopen()
 		s.wantUnchanged(want)
@@ -190,25 +182,19 @@ func testDueJobs(s *suite) {
 	s.wantDue(at(31), 1, early)
 	s.wantError("a limit of 0 is accepted", errAny)(s.ListDueRemovals(s.Context(), at(31), 0))
 	for range 2 {
-		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
-			s.Errorf("keep input: %v", err)
-		}
+		s.must(s.KeepInput(s.Context(), early, at(10)))
 	}
 	s.reopen()
 	s.wantDue(at(9), 10, late)
 	s.wantDue(at(10), 10, late, early)
-	if _, err := s.RemoveData(s.Context(), late, at(4)); err != nil {
-		s.Errorf("remove data: %v", err)
-	}
+	s.must(s.RemoveData(s.Context(), late, at(4)))
 	s.reopen()
 	s.wantDue(at(3), 10)
 	s.wantDue(at(31), 10, late, early)
 	s.must(s.MarkDataDeleted(s.Context(), late))
 	s.wantDue(at(31), 10, early)
 	for range 2 {
-		if err := s.MarkInputRemoved(s.Context(), early, at(11)); err != nil {
-			s.Errorf("input gone: %v", err)
-		}
+		s.must(s.MarkInputRemoved(s.Context(), early, at(11)))
 	}
 	s.wantDue(at(31), 10)
 	done, failed := s.createRunning(3), s.createRunning(3)
@@ -252,7 +238,7 @@ func testInput(s *suite) {
 	for _, by := range []string{"job-2", "job-3", "job-1", "job-3"} {
 		s.must(s.MarkContinued(s.Context(), open.JobID, by))
 	}
-	want.Job.ContinuedBy, want.Version = pointer("job-3"), want.Version+2
+	want.Job.ContinuedBy, want.Version = new("job-3"), want.Version+2
 	s.wantUnchanged(want)
 	s.must(s.MarkInputRemoved(s.Context(), open.JobID, now))
 	want.InputRemoved, want.Version = &now, want.Version+1

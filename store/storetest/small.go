@@ -17,15 +17,14 @@ import (
 func testKeys(s *suite) {
 	listed := func() []store.APIKey {
 		s.Helper()
-		keys := must.Get(s.ListKeys(s.Context()))(s)
-		return keys
+		return must.Get(s.ListKeys(s.Context()))(s)
 	}
 	if keys := listed(); len(keys) != 0 {
 		s.Errorf("a new store has the keys %v, want none", keys)
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
 	a := store.APIKey{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
-	b := store.APIKey{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3)), Rotated: pointer(at(4)), Dialect: "sdk", RequestsPerMinute: pointer(7)}
+	b := store.APIKey{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: new(at(5)), LastUsed: new(at(3)), Rotated: new(at(4)), Dialect: "sdk", RequestsPerMinute: new(7)}
 	for _, k := range []store.APIKey{b, a, a} {
 		s.must(s.PutKey(s.Context(), k))
 	}
@@ -140,9 +139,7 @@ func testReopen(s *suite) {
 	s.wantLeaseLost("of the owner before the restart", f)
 	s.commit(again, store.Part{Key: "a", Rows: 1}, store.Part{Key: "c", Rows: 1})
 	s.wantParts(f.JobID, "a", "b", "c")
-	if _, err := s.Finish(s.Context(), again, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }); err != nil {
-		s.Errorf("finish: %v", err)
-	}
+	s.must(s.Finish(s.Context(), again, func(r *store.Record) error { return moveThrough(r, rowmill.StatusSucceeded) }))
 }
 
 // testContext checks that a cancelled context stops every call without an effect.
@@ -168,14 +165,10 @@ func testContext(s *suite) {
 
 func testPingAndClose(s *suite) {
 	for range 3 {
-		if err := s.Ping(s.Context()); err != nil {
-			s.Errorf("ping: %v", err)
-		}
+		s.must(s.Ping(s.Context()))
 	}
 	for range 2 {
-		if err := s.Close(); err != nil {
-			s.Errorf("close: %v", err)
-		}
+		s.must(s.Close())
 	}
 	s.wantError("a closed store can be written to", errAny)(s.Ping(s.Context()))
 	if _, err := s.Get(s.Context(), "job"); err == nil || errors.Is(err, rowmill.ErrNotFound) {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,8 +300,7 @@ func (s *suite) createRunning(rows int64) store.Fence {
 // update changes a record under a fence. It must succeed.
 func (s *suite) update(f store.Fence, change func(*store.Record) error) store.Record {
 	s.Helper()
-	rec := must.Get(s.Update(s.Context(), f, change))(s)
-	return rec
+	return must.Get(s.Update(s.Context(), f, change))(s)
 }
 
 // finish ends a running job, with parts for all its rows when it succeeds.
@@ -308,8 +309,17 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	if rows := s.get(f.JobID).Job.NumRows; rows != nil && status == rowmill.StatusSucceeded {
 		s.commit(f, store.Part{Key: "all", Rows: *rows, Complete: true})
 	}
-	rec := must.Get(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))(s)
-	return rec
+	return must.Get(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))(s)
+}
+
+// end ends a job with a status, and commits no parts.
+func (s *suite) end(f store.Fence, status rowmill.Status) {
+	s.Helper()
+	if status == rowmill.StatusCancelled {
+		s.must(s.Cancel(s.Context(), f.JobID, s.start, nil))
+		return
+	}
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return moveThrough(r, status) }))
 }
 
 // commit stores the parts of a job. It sets the total rows of each part to Part.Rows.
@@ -349,6 +359,38 @@ func (s *suite) wantSame(what string, want, got any) {
 	s.wantEqual(what, asJSON(s, want), asJSON(s, got))
 }
 
+// callAtOnce makes n calls at the same time and reports their errors.
+func (s *suite) callAtOnce(n int, call func(i int) error) {
+	s.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := call(i); err != nil {
+				s.Errorf("call %d of %d at the same time: %v", i, n, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// countWinners makes n calls at the same time and returns how many succeed. The others must
+// return the error refused.
+func (s *suite) countWinners(n int, refused error, call func(i int) error) int {
+	s.Helper()
+	var won atomic.Int32
+	s.callAtOnce(n, func(i int) error {
+		err := call(i)
+		if err == nil {
+			won.Add(1)
+		}
+		if errors.Is(err, refused) {
+			return nil
+		}
+		return err
+	})
+	return int(won.Load())
+}
+
 func asJSON(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.MarshalIndent(v, "", " ")
@@ -376,9 +418,6 @@ func ids(jobs []*rowmill.Job) []string {
 	}
 	return out
 }
-
-// pointer returns a pointer to a copy of v.
-func pointer[T any](v T) *T { return &v }
 
 // endedContext returns a cancelled context.
 func endedContext() context.Context {

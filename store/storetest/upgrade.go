@@ -103,8 +103,7 @@ func (g *memberCheck) readMembers(add bool) {
 		if !add || kind == DocAudit {
 			return doc
 		}
-		raw := must.Get(json.Marshal(value))(g)
-		return raw
+		return must.Get(json.Marshal(value))(g)
 	})
 	if add {
 		g.added = maps.Clone(g.now)
@@ -141,7 +140,7 @@ func testUnknownMembers(s *suite) {
 	g, ctx := &memberCheck{suite: s}, s.Context()
 	text, money := "text", 0.5
 	rec := s.newRecord("a")
-	rec.Job.KeyID = pointer(KeyID)
+	rec.Job.KeyID = new(KeyID)
 	rec.Job.Name, rec.Job.System, rec.Job.Prompt, rec.Job.Schema = &text, &text, &text, json.RawMessage(`{"type":"object"}`)
 	rec.Job.Function = &rowmill.FunctionRef{Name: "f", Revision: 1, Model: "m"}
 	rec.Job.Estimate = &rowmill.Estimate{Method: rowmill.EstimateUnsampled}
@@ -179,7 +178,7 @@ func testUnknownMembers(s *suite) {
 func changeManyMembers(r *store.Record) error {
 	r.Job.Message, r.Job.Estimate.Low, r.Job.FailureReason.Message = "on", 1, "more"
 	r.Job.Function.Revision, r.Job.Name = 2, nil
-	r.DownloadStarted = pointer(r.Job.Created)
+	r.DownloadStarted = new(r.Job.Created)
 	return nil
 }
 
@@ -243,7 +242,7 @@ func testNewerRecords(s *suite) {
 	} {
 		account := "of " + tt.name
 		newer := s.create(account)
-		endedID := s.finish(s.claimed(account), rowmill.StatusFailed).Job.ID
+		endedID := s.finish(s.createClaimed(account), rowmill.StatusFailed).Job.ID
 		older := s.create(account)
 		s.Edit(s, s.Store, func(kind, id string, doc []byte) []byte {
 			if kind != tt.kind || id != newer && id != endedID {
@@ -279,11 +278,6 @@ func testNewerRecords(s *suite) {
 }
 
 // claimed creates and claims a job of an account.
-func (s *suite) claimed(account string) store.Fence {
-	s.Helper()
-	return s.claim(s.create(account), s.session())
-}
-
 // needsEdit skips the test when the documents cannot be edited.
 func (s *suite) needsEdit() {
 	s.Helper()
