@@ -1,5 +1,7 @@
 package rowmill
 
+import "slices"
+
 import "fmt"
 
 // Status is the state of a job.
@@ -52,12 +54,7 @@ func (s Status) IsTerminal() bool {
 
 // CanBecome reports whether next may directly follow s.
 func (s Status) CanBecome(next Status) bool {
-	for _, allowed := range transitions[s] {
-		if allowed == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(transitions[s], next)
 }
 
 // TransitionError reports a change of state that is not allowed.

@@ -62,14 +62,12 @@ func unwrapDelayed(next actor.ReceiverFunc) actor.ReceiverFunc {
 func (g taskGroup) runAndSend(c actor.Context, name string, task func(ctx context.Context) any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	began := g.entry.Begin(name)
-	g.all.Add(1)
-	go func() {
-		defer g.all.Done()
+	g.all.Go(func() {
 		defer began.End()
 		if next := g.perform(began.NewContext(g.ctx), task); next != nil {
 			root.Send(self, delayedMessage{next, func() bool { return g.ctx.Err() != nil }})
 		}
-	}()
+	})
 }
 
 // run runs a task that returns a step; the actor then runs the step.

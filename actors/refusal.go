@@ -34,8 +34,7 @@ func errorFromAnswer(answer any, err error) error {
 
 // refusalCode returns the code of a refusal; empty if err is not a refusal.
 func refusalCode(err error) string {
-	var refused *peer.Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*peer.Refusal](err); ok {
 		return refused.Code
 	}
 	return ""

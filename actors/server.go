@@ -374,10 +374,8 @@ func (s *engineActor) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()
 	s.markDown()
-	s.tasks.all.Add(1)
-	go func() {
-		defer s.tasks.all.Done()
+	s.tasks.all.Go(func() {
 		s.disp.Close()
 		s.engine.Close()
-	}()
+	})
 }

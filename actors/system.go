@@ -127,9 +127,7 @@ func (s *System) maintainLease(l *lease) {
 // reopenSession opens a new session in the background after a session was lost, and retries
 // until it succeeds.
 func (s *System) reopenSession() {
-	s.all.Add(1)
-	go func() {
-		defer s.all.Done()
+	s.all.Go(func() {
 		_ = retry.Sessions.Do(s.life, func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Ownership.LeaseTTL)
 			defer cancel()
@@ -145,7 +143,7 @@ func (s *System) reopenSession() {
 				s.log.Warn("opening a session in the store failed; trying again", "err", err)
 			}
 		})
-	}()
+	})
 }
 
 // StorageMonitor returns the node's storage.Monitor, which knows whether records and

@@ -374,11 +374,9 @@ func (w *worker) onStopping() {
 	if err := w.loader.Close(); err != nil {
 		w.log.Warn("closing shards failed", "err", err)
 	}
-	w.all.Add(1)
-	go func() {
-		defer w.all.Done()
+	w.all.Go(func() {
 		w.writes.Wait()
-	}()
+	})
 }
 
 // asEngineError returns the *engine.Error in err, if there is one.

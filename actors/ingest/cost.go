@@ -29,8 +29,7 @@ func ReserveCost(ctx context.Context, ledger store.Ledger, rec *store.Record, fe
 	}
 	usd, _ := unsampledCost(spec, shard.InputSize{Rows: input.Rows - input.Taken - input.Copies, Tokens: input.Tokens})
 	updated, err := ledger.Reserve(ctx, fence, usd, spec.CostQuota)
-	var limit *store.CostLimitError
-	if errors.As(err, &limit) {
+	if limit, ok := errors.AsType[*store.CostLimitError](err); ok {
 		reserved := ""
 		if limit.Reserved > 0 {
 			reserved = fmt.Sprintf(" and %s are reserved for jobs that run", dollars(limit.Reserved))

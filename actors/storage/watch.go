@@ -163,8 +163,7 @@ func (w *Monitor) retry(ctx context.Context, do func() error, mayMove bool) erro
 // statusOf returns the status of the storage that returned an error. An error that comes from
 // no observed call counts as an error of the records.
 func (w *Monitor) statusOf(err error) *storageStatus {
-	var known *storageError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*storageError](err); ok {
 		return known.status
 	}
 	return w.records

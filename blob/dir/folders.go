@@ -55,8 +55,7 @@ func (f *folders) makeFolder(path string) error {
 		return nil
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		var refused *os.PathError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*os.PathError](err); ok {
 			if info, statErr := os.Stat(refused.Path); statErr == nil && !info.IsDir() {
 				refused.Err = errors.New("an object has this name, so it cannot also be a folder of other objects")
 			}

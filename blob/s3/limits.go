@@ -100,8 +100,7 @@ func (l *unsupportedCalls) add(call int, err error) (isFirst bool) {
 // answerOf returns the text of the server's answer that err contains, or the text of
 // err.
 func answerOf(err error) string {
-	var answer minio.ErrorResponse
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return fmt.Sprintf("%d %s: %s", answer.StatusCode, answer.Code, answer.Message)
 	}
 	return err.Error()

@@ -88,8 +88,7 @@ func retryCallFor[T any](ctx context.Context, b *Bucket, call func(ctx context.C
 // cause: keys that were changed only here or only on the server, a policy, a bucket or
 // a certificate that was replaced, a server without space.
 func isFixable(err error) bool {
-	var answer minio.ErrorResponse
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return isTransient(err) || isStorageFull(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
 			slices.Contains(operatorCodes, answer.Code)
 	}
@@ -115,8 +114,7 @@ var fullCodes = []string{"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucke
 // isTransient reports whether err is a fault that may end by itself, so that the same
 // call may succeed next time.
 func isTransient(err error) bool {
-	var answer minio.ErrorResponse
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		switch answer.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

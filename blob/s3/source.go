@@ -169,13 +169,12 @@ func (o *sourceObject) ReadAt(p []byte, off int64) (int, error) {
 // report logs an error, and returns an error for clients: they need not know the server and the
 // bucket. It returns the errors unchanged that say that an object or the caller has gone.
 func (s *Source) report(ctx context.Context, action string, err error) error {
-	var answer minio.ErrorResponse
 	switch {
 	case ctx.Err() != nil, errors.Is(err, blob.ErrLost), isNotFound(err), errors.Is(err, errCredentials): // connect has logged errCredentials
 		return err
 	}
 	s.config.bucketConfig().Logger.Warn("a call of a source failed", "bucket", s.config.Bucket, "action", action, "err", err)
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return fmt.Errorf("%s: S3 status %d, code %s", action, answer.StatusCode, answer.Code)
 	}
 	return fmt.Errorf("%s: the S3 service did not answer as expected; the log of the node has the cause", action)

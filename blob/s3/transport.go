@@ -119,8 +119,7 @@ func (w *stallTimer) restartTimer() {
 func (w *stallTimer) end(err error) error {
 	w.timer.Stop()
 	w.cancel(nil)
-	var stalled stalledError
-	if errors.As(context.Cause(w.ctx), &stalled) {
+	if stalled, ok := errors.AsType[stalledError](context.Cause(w.ctx)); ok {
 		return stalled
 	}
 	return err

@@ -5,6 +5,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -88,9 +89,7 @@ func (s Server) skipUnlessSupported(t *testing.T, feature string) {
 func Run(t *testing.T, open func(t *testing.T) Server) {
 	t.Helper()
 	s := open(t)
-	if s.Concurrency == 0 {
-		s.Concurrency = 48
-	}
+	s.Concurrency = cmp.Or(s.Concurrency, 48)
 	t.Cleanup(s.Engine.Close)
 
 	t.Run("Probe", func(t *testing.T) { testProbe(t, s) })
@@ -221,5 +220,3 @@ func requireEngineError(t *testing.T, err error) *engine.Error {
 	}
 	return e
 }
-
-func ptr[T any](v T) *T { return &v }

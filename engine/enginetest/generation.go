@@ -98,11 +98,11 @@ func testGeneration(t *testing.T, s Server) {
 		differs := false
 		for i := range 8 {
 			prompt := fmt.Sprintf("Write about topic %d.", i)
-			first := mustGenerate(t, c, prompt, ptr(int64(7)))
-			if again := mustGenerate(t, c, prompt, ptr(int64(7))); again.Content != first.Content {
+			first := mustGenerate(t, c, prompt, new(int64(7)))
+			if again := mustGenerate(t, c, prompt, new(int64(7))); again.Content != first.Content {
 				t.Errorf("prompt %d: two requests with seed 7 gave different answers", i)
 			}
-			differs = differs || mustGenerate(t, c, prompt, ptr(int64(1<<31-1))).Content != first.Content
+			differs = differs || mustGenerate(t, c, prompt, new(int64(1<<31-1))).Content != first.Content
 		}
 		if !differs {
 			t.Error("another seed gave the same answers to all prompts")
@@ -116,10 +116,10 @@ func testGeneration(t *testing.T, s Server) {
 		job, free := mustPrepare(t, s, seeded), mustPrepare(t, s, plain)
 		for i := range 4 {
 			prompt := fmt.Sprintf("Seeded topic %d.", i)
-			if a, b := mustGenerate(t, job, prompt, nil), mustGenerate(t, free, prompt, ptr(int64(11))); a.Content != b.Content {
+			if a, b := mustGenerate(t, job, prompt, nil), mustGenerate(t, free, prompt, new(int64(11))); a.Content != b.Content {
 				t.Errorf("prompt %d: the job's seed 11 gives another answer than a row's seed 11", i)
 			}
-			if a, b := mustGenerate(t, job, prompt, ptr(int64(12))), mustGenerate(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
+			if a, b := mustGenerate(t, job, prompt, new(int64(12))), mustGenerate(t, free, prompt, new(int64(12))); a.Content != b.Content {
 				t.Errorf("prompt %d: the row's seed 12 did not replace the job's seed 11", i)
 			}
 		}
@@ -129,11 +129,11 @@ func testGeneration(t *testing.T, s Server) {
 		s.skipUnlessSupported(t, Logprobs)
 		with := plain
 		with.Logprobs = true
-		r := mustGenerate(t, mustPrepare(t, s, with), "Say a few words.", ptr(int64(3)))
+		r := mustGenerate(t, mustPrepare(t, s, with), "Say a few words.", new(int64(3)))
 		if r.OutputTokens > 1 && (r.LogprobCount == 0 || r.LogprobSum == 0) {
 			t.Errorf("log probabilities: sum %v over %d tokens of an answer of %d tokens, want a sum", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 		}
-		if r := mustGenerate(t, mustPrepare(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
+		if r := mustGenerate(t, mustPrepare(t, s, plain), "Say a few words.", new(int64(3))); r.LogprobCount != 0 {
 			t.Errorf("got %d log probabilities without asking for them", r.LogprobCount)
 		}
 	})

@@ -19,7 +19,7 @@ func testReasoning(t *testing.T, s Server) {
 	})
 	reasoned, answered := false, false
 	for i := range 6 {
-		r := mustGenerate(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
+		r := mustGenerate(t, c, fmt.Sprintf("Think about riddle %d.", i), new(int64(i)))
 		if strings.Contains(r.Content, "</think>") && r.Finish == rowmill.FinishStop ||
 			strings.Contains(r.Reasoning, "</think>") {
 			t.Errorf("row %d: the answer contains the tag </think>, want answer and reasoning without it", i)

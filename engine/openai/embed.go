@@ -109,8 +109,7 @@ func (c *preparedCall) embedOnce(ctx context.Context, p callTimeout, rows []engi
 	err = r.scanEmbeddings(out, c.model.Dimension)
 	e.releaseConn(conn)
 	if err != nil {
-		var fault *engine.Error
-		if errors.As(err, &fault) {
+		if fault, ok := errors.AsType[*engine.Error](err); ok {
 			return fault
 		}
 		return e.exchangeError(ctx, err, p)

@@ -39,8 +39,7 @@ func (e *LostPartsError) IsPermanent() bool { return !e.isMissing }
 // MakeLossPermanent makes a LostPartsError in err permanent, so that the caller does not wait for
 // missing objects. It returns err.
 func MakeLossPermanent(err error) error {
-	var lost *LostPartsError
-	if errors.As(err, &lost) {
+	if lost, ok := errors.AsType[*LostPartsError](err); ok {
 		lost.isMissing = false
 	}
 	return err

@@ -290,8 +290,7 @@ func (c *committer) refuseWrites(err error) error {
 // errno of fdatasync, and "file sync error" when it grows the file; a failed write is
 // an *fs.PathError.
 func isSyncError(err error) bool {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false
 	}
 	var errno syscall.Errno

@@ -61,8 +61,7 @@ func classifyError(ctx context.Context, err error) errorClass {
 		}
 		return errorClass{cause: "sentinel", retryable: true, explain: "no Sentinel knows the Redis primary: check that the Sentinels run and know its name"}
 	}
-	var reply driver.Error
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[driver.Error](err); ok {
 		text = reply.Error()
 		for _, r := range refusals {
 			if strings.HasPrefix(text, r.word) || strings.Contains(text, "-"+r.word+" ") {
