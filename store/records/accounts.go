@@ -19,13 +19,11 @@ func (s *Store) Accounts(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var accounts []string
-	err = s.view(ctx, func(t *tx) (err error) {
-		accounts, err = t.accountsIn(tableAccounts, tableFileLists)
-		return err
+	accounts, err := viewList(ctx, s, "list accounts", func(t *tx) ([]string, error) {
+		return t.accountsIn(tableAccounts, tableFileLists)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list accounts: %w", err)
+		return nil, err
 	}
 	for _, k := range keys {
 		accounts = append(accounts, k.Account)

@@ -86,17 +86,11 @@ func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit i
 	if _, err := store.DecodePageCursor(limit, "", positionBytes); err != nil {
 		return nil, err
 	}
-	var entries []store.AuditEntry
 	from := accountTimeKey(allAccounts, at, id)
 	if id != "" {
 		from = append(from, 0) // the smallest key after the entry with this id
 	}
-	err := s.view(ctx, func(t *tx) (err error) {
-		entries, err = t.readAuditEntries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
-		return err
+	return viewList(ctx, s, "read the audit record", func(t *tx) ([]store.AuditEntry, error) {
+		return t.readAuditEntries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the audit record: %w", err)
-	}
-	return entries, nil
 }

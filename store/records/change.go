@@ -25,40 +25,29 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 // updateRecord runs Update, or Finish if end is true. It checks that a succeeded job has
 // all its rows.
 func (s *Store) updateRecord(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
-	var changed store.Record
-	err := s.write(ctx, func(t *tx) error {
+	return writeResult(ctx, s, func(t *tx) (rec store.Record, err error) {
 		t.prefetchRecord(f.JobID)
 		before, err := t.readOwnedHeader(f)
 		if err != nil {
-			return fmt.Errorf("change: %w", err)
+			return rec, fmt.Errorf("change: %w", err)
 		}
-		rec, err := t.completeRecord(before)
-		if err != nil {
-			return err
+		if rec, err = t.completeRecord(before); err != nil {
+			return rec, err
 		}
 		if err := rec.ApplyChange(change, end); err != nil {
-			return err
+			return rec, err
 		}
 		rec.RecordEnd(before.Job.Status, t.Now())
 		if err := t.checkSpecUnchanged(rec); err != nil {
-			return fmt.Errorf("change job %s: %w", f.JobID, err)
+			return rec, fmt.Errorf("change job %s: %w", f.JobID, err)
 		}
 		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
 			if err := t.checkRowCount(&rec); err != nil {
-				return fmt.Errorf("finish job %s: %w", f.JobID, err)
+				return rec, fmt.Errorf("finish job %s: %w", f.JobID, err)
 			}
 		}
-		rec.Version++
-		if err := t.saveRecord(&before, rec, before.Account); err != nil {
-			return err
-		}
-		changed, err = t.readRecord(f.JobID)
-		return err
+		return t.replaceRecord(before, rec)
 	})
-	if err != nil {
-		return store.Record{}, err
-	}
-	return changed, nil
 }
 
 // Cancel ends a job for its client. change gets the record before the cancel and may be
@@ -84,21 +73,14 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			return err
 		}
 		if ruined {
-			if err := t.endRuined(before, rec); err != nil {
-				return err
-			}
-			cancelled, err = t.readRecord(jobID)
+			cancelled, err = t.endRuined(before, rec)
 			return err
 		}
 		rec.RecordEnd(before.Job.Status, t.Now())
 		if err := t.checkSpecUnchanged(rec); err != nil {
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
-		rec.Version++
-		if err := t.saveRecord(&before, rec, before.Account); err != nil {
-			return err
-		}
-		cancelled, err = t.readRecord(jobID)
+		cancelled, err = t.replaceRecord(before, rec)
 		return err
 	})
 	if err != nil && !errors.Is(err, rowmill.ErrTerminal) {
@@ -123,18 +105,16 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
 	}
-	var rec store.Record
-	err := s.write(ctx, func(t *tx) error {
+	return writeResult(ctx, s, func(t *tx) (rec store.Record, err error) {
 		t.prefetchRecord(jobID)
 		before, err := t.readHeaderForWrite(jobID)
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
+			return rec, err
 		case !before.Job.Status.IsTerminal():
-			return fmt.Errorf("add an artifact to job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrConflict)
+			return rec, fmt.Errorf("add an artifact to job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrConflict)
 		case before.DataRemoved != nil:
-			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
+			return rec, fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
 		}
 		after := before
 		if has, taken := before.Artifacts[variant]; allowed(has, taken) {
@@ -143,18 +123,12 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 				after.Artifacts = map[string]store.Artifact{}
 			}
 			after.Artifacts[variant] = a
-			after.Version++
-			if err := t.saveHeader(before, after); err != nil {
-				return err
+			if err := t.saveHeader(before, &after); err != nil {
+				return rec, err
 			}
 		}
-		rec, err = t.completeRecord(after)
-		return err
+		return t.completeRecord(after)
 	})
-	if err != nil {
-		return store.Record{}, err
-	}
-	return rec, nil
 }
 
 // checkSpecUnchanged returns an error when the specification of rec differs from the stored one.

@@ -197,12 +197,23 @@ func (t *tx) saveRecord(before *jobHeader, rec store.Record, account string) err
 	return nil
 }
 
-// saveHeader writes a header. The long texts must be unchanged.
-func (t *tx) saveHeader(before, after jobHeader) error {
-	if err := t.putHeader(after); err != nil {
+// replaceRecord writes a changed record as its next version and returns it as stored. The
+// specification must be unchanged.
+func (t *tx) replaceRecord(before jobHeader, rec store.Record) (store.Record, error) {
+	rec.Version++
+	if err := t.saveRecord(&before, rec, before.Account); err != nil {
+		return store.Record{}, err
+	}
+	return t.readRecord(rec.Job.ID)
+}
+
+// saveHeader writes a changed header as its next version. The long texts must be unchanged.
+func (t *tx) saveHeader(before jobHeader, after *jobHeader) error {
+	after.Version++
+	if err := t.putHeader(*after); err != nil {
 		return err
 	}
-	t.reindexJob(&before, after)
+	t.reindexJob(&before, *after)
 	return nil
 }
 

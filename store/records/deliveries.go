@@ -66,6 +66,11 @@ func (t *tx) readDelivery(id string) (d store.WebhookDelivery, doc []byte, err e
 	return decodeDelivery(id, raw)
 }
 
+func (t *tx) getDelivery(id string) (store.WebhookDelivery, error) {
+	d, _, err := t.readDelivery(id)
+	return d, err
+}
+
 // reindexDelivery updates the indexes for a delivery of an endpoint. before is nil for a new
 // delivery, after is nil for a removed one.
 func (t *tx) reindexDelivery(endpoint string, before, after *store.WebhookDelivery) error {
@@ -157,11 +162,7 @@ func (s *Store) CreateDelivery(ctx context.Context, d store.WebhookDelivery) err
 
 // GetDelivery returns a delivery.
 func (s *Store) GetDelivery(ctx context.Context, id string) (d store.WebhookDelivery, err error) {
-	err = s.view(ctx, func(t *tx) (err error) {
-		d, _, err = t.readDelivery(id)
-		return err
-	})
-	return d, err
+	return viewResult(ctx, s, func(t *tx) (store.WebhookDelivery, error) { return t.getDelivery(id) })
 }
 
 // PutDelivery replaces a delivery whose stored version equals d.Version.
@@ -191,33 +192,15 @@ func (s *Store) PutDelivery(ctx context.Context, d store.WebhookDelivery) (store
 
 // ListDeliveries returns a page of an endpoint's deliveries.
 func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.PageRequest) (found []store.WebhookDelivery, more bool, err error) {
-	if err := page.Check(); err != nil {
-		return nil, false, err
-	}
-	err = s.view(ctx, func(t *tx) (err error) {
-		found = nil
-		more, err = t.visitPage(tableDeliveryLists, deliveryListPrefix(endpoint), page, func(id string) error {
-			d, _, err := t.readDelivery(id)
-			if err == nil {
-				found = append(found, d)
-			}
-			return err
-		}, tableDeliveries)
-		return err
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("list deliveries: %w", err)
-	}
-	return found, more, nil
+	return readPage(ctx, s, "list deliveries", tableDeliveryLists, deliveryListPrefix(endpoint), page, (*tx).getDelivery, tableDeliveries)
 }
 
 // DueDeliveries returns due deliveries, one for each endpoint.
 func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.WebhookDelivery, err error) {
-	err = s.view(ctx, func(t *tx) error {
-		found = nil
+	return viewList(ctx, s, "list deliveries that are due", func(t *tx) (found []store.WebhookDelivery, err error) {
 		endpoints, err := t.scanIDs(kv.Range{Table: tableEndpointsDue, To: keyAfterTime(nil, now)}, positionBytes, math.MaxInt)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for len(endpoints) > 0 && len(found) < limit {
 			some := endpoints[:min(limit-len(found), len(endpoints))]
@@ -230,15 +213,11 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 				}
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return found, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries that are due: %w", err)
-	}
-	return found, nil
 }
 
 // firstDue returns, for each endpoint, the id of the delivery that has been due for

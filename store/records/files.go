@@ -27,37 +27,49 @@ func fileListPrefix(account, purpose string) []byte {
 	return []byte(account + "\x00" + purpose + "\x00")
 }
 
-// visitPage calls visit with the ids of one page of a list and reports whether further ids
-// follow. prefetched lists the tables that visit reads by id. visitPage skips an id when
-// its record is damaged or was removed since the scan.
-func (t *tx) visitPage(table kv.Table, prefix []byte, page store.PageRequest, visit func(id string) error, prefetched ...kv.Table) (more bool, err error) {
+// readPage returns one page of a list of ids: what read returns for each id, and whether more
+// ids follow. what describes the call in errors.
+func readPage[T any](ctx context.Context, s *Store, what string, table kv.Table, prefix []byte, page store.PageRequest, read func(t *tx, id string) (T, error), prefetched ...kv.Table) (found []T, more bool, err error) {
+	if err := page.Check(); err != nil {
+		return nil, false, err
+	}
+	found, err = viewList(ctx, s, what, func(t *tx) (found []T, err error) {
+		found, more, err = collectPage(t, table, prefix, page, read, prefetched...)
+		return found, err
+	})
+	return found, more && err == nil, err
+}
+
+// collectPage reads a page for readPage. prefetched lists the tables that read reads by id.
+// collectPage skips an id when its record is damaged or was removed since the scan.
+func collectPage[T any](t *tx, table kv.Table, prefix []byte, page store.PageRequest, read func(t *tx, id string) (T, error), prefetched ...kv.Table) (found []T, more bool, err error) {
 	r := kv.PrefixRange(table, prefix)
 	r.Reverse = !page.Ascending
 	if page.After != "" {
 		r = r.RestAfter(append(bytes.Clone(prefix), page.After...))
 	}
-	for n := 0; ; {
-		most := page.Limit - n + 1
+	for {
+		most := page.Limit - len(found) + 1
 		ids, err := t.scanIDs(r, len(prefix), most)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		t.prefetchIDs(ids, prefetched...)
 		for _, id := range ids {
-			if n == page.Limit {
-				return true, nil
+			if len(found) == page.Limit {
+				return found, true, nil
 			}
-			err := visit(id)
+			one, err := read(t, id)
 			switch {
 			case err == nil:
-				n++
+				found = append(found, one)
 			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			default:
-				return false, err
+				return nil, false, err
 			}
 		}
 		if len(ids) < most {
-			return false, nil
+			return found, false, nil
 		}
 		r = r.RestAfter(append(bytes.Clone(prefix), ids[len(ids)-1]...))
 	}
@@ -74,24 +86,7 @@ func (t *tx) prefetchIDs(ids []string, tables ...kv.Table) {
 
 // ListBatches returns a page of an account's batches.
 func (s *Store) ListBatches(ctx context.Context, account, dialect string, page store.PageRequest) (batches []store.Record, more bool, err error) {
-	if err := page.Check(); err != nil {
-		return nil, false, err
-	}
-	err = s.view(ctx, func(t *tx) (err error) {
-		batches = nil
-		more, err = t.visitPage(tableBatches, batchListPrefix(account, dialect), page, func(id string) error {
-			rec, err := t.readRecord(id)
-			if err == nil {
-				batches = append(batches, rec)
-			}
-			return err
-		}, tableJobs, tableTexts, tableSpecs)
-		return err
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("list batches: %w", err)
-	}
-	return batches, more, nil
+	return readPage(ctx, s, "list batches", tableBatches, batchListPrefix(account, dialect), page, (*tx).readRecord, tableJobs, tableTexts, tableSpecs)
 }
 
 // fileDueKey returns the key of an expiring file in table filesdue. The keys sort by expiry.
@@ -149,33 +144,12 @@ func (t *tx) readFile(id string) (f store.File, err error) {
 
 // GetFile returns a file.
 func (s *Store) GetFile(ctx context.Context, id string) (f store.File, err error) {
-	err = s.view(ctx, func(t *tx) (err error) {
-		f, err = t.readFile(id)
-		return err
-	})
-	return f, err
+	return viewResult(ctx, s, func(t *tx) (store.File, error) { return t.readFile(id) })
 }
 
 // ListFiles returns a page of an account's files.
 func (s *Store) ListFiles(ctx context.Context, account, purpose string, page store.PageRequest) (files []store.File, more bool, err error) {
-	if err := page.Check(); err != nil {
-		return nil, false, err
-	}
-	err = s.view(ctx, func(t *tx) (err error) {
-		files = nil
-		more, err = t.visitPage(tableFileLists, fileListPrefix(account, purpose), page, func(id string) error {
-			f, err := t.readFile(id)
-			if err == nil {
-				files = append(files, f)
-			}
-			return err
-		}, tableFiles)
-		return err
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("list files: %w", err)
-	}
-	return files, more, nil
+	return readPage(ctx, s, "list files", tableFileLists, fileListPrefix(account, purpose), page, (*tx).readFile, tableFiles)
 }
 
 // DeleteFile removes the record of a file.
@@ -198,11 +172,10 @@ func (s *Store) DeleteFile(ctx context.Context, id string) error {
 
 // ExpiredFiles returns files that have expired.
 func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (files []store.File, err error) {
-	err = s.view(ctx, func(t *tx) error {
-		files = nil
+	return viewList(ctx, s, "list files that have expired", func(t *tx) (files []store.File, err error) {
 		ids, err := t.scanIDs(kv.Range{Table: tableFilesDue, To: keyAfterTime(nil, now)}, positionBytes, limit)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t.prefetchIDs(ids, tableFiles)
 		for _, id := range ids {
@@ -211,14 +184,10 @@ func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (fil
 			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 				continue
 			case err != nil:
-				return err
+				return nil, err
 			}
 			files = append(files, f)
 		}
-		return nil
+		return files, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list files that have expired: %w", err)
-	}
-	return files, nil
 }

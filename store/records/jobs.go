@@ -115,8 +115,7 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 		return first, false, nil // the store has lost the end of the job; the owner of rec waits until the end is written again
 	}
 	if changed {
-		after.Version++
-		err = other.saveHeader(before, after)
+		err = other.saveHeader(before, &after)
 	}
 	return first, false, err
 }
@@ -224,37 +223,23 @@ func (t *tx) sweepIdem() error {
 
 // Lookup returns the record that was created with an idempotency key.
 func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
-	var rec store.Record
-	err := s.view(ctx, func(t *tx) error {
-		found := false
-		var err error
-		rec, found, err = t.findByIdempotency(account, &idem)
+	return viewResult(ctx, s, func(t *tx) (store.Record, error) {
+		rec, found, err := t.findByIdempotency(account, &idem)
 		if err == nil && !found {
 			err = fmt.Errorf("idempotency key: %w", rowmill.ErrNotFound)
 		}
-		return err
+		return rec, err
 	})
-	return rec, err
 }
 
 // Get returns a record.
 func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
-	var rec store.Record
-	err := s.view(ctx, func(t *tx) (err error) {
-		rec, err = t.readRecord(jobID)
-		return err
-	})
-	return rec, err
+	return viewResult(ctx, s, func(t *tx) (store.Record, error) { return t.readRecord(jobID) })
 }
 
 // Head returns the part of a record that clients see.
 func (s *Store) Head(ctx context.Context, jobID string) (*store.JobHead, error) {
-	var head *store.JobHead
-	err := s.view(ctx, func(t *tx) (err error) {
-		head, err = s.readHead(t, jobID)
-		return err
-	})
-	return head, err
+	return viewResult(ctx, s, func(t *tx) (*store.JobHead, error) { return s.readHead(t, jobID) })
 }
 
 // A revisionFields holds the members of a header that Revisions needs. The other members are not
@@ -271,14 +256,14 @@ type revisionFields struct {
 
 // Revisions returns the revisions of records.
 func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error) {
-	marks := make([]store.Revision, len(jobIDs))
-	err := s.view(ctx, func(t *tx) error {
+	return viewList(ctx, s, "read the revisions of jobs", func(t *tx) ([]store.Revision, error) {
+		marks := make([]store.Revision, len(jobIDs))
 		t.prefetchIDs(jobIDs, tableJobs)
 		switch found, err := layoutOf(t); {
 		case err != nil:
-			return err
+			return nil, err
 		case found == 0:
-			return fmt.Errorf("the store has lost all records: restore it, or restart the nodes: %w", rowmill.ErrUnavailable)
+			return nil, fmt.Errorf("the store has lost all records: restore it, or restart the nodes: %w", rowmill.ErrUnavailable)
 		}
 		for i, id := range jobIDs {
 			raw, err := t.Get(tableJobs, []byte(id))
@@ -286,30 +271,25 @@ func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) (
 			case t.logIfDamaged(err):
 				continue
 			case err != nil:
-				return err
+				return nil, err
 			case raw == nil:
 				continue
 			}
 			var h revisionFields
 			if err := jsonpreserve.Decode(raw, &h); err != nil {
-				return fmt.Errorf("decode the record of job %s: %w", id, err)
+				return nil, fmt.Errorf("decode the record of job %s: %w", id, err)
 			}
 			marks[i] = store.Revision{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
 		}
-		return ctx.Err()
+		return marks, ctx.Err()
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the revisions of jobs: %w", err)
-	}
-	return marks, nil
 }
 
 // ListActiveJobs returns, for each account, ids of jobs that have not ended and of jobs that were
 // created after since.
 func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
-	found := make([][]string, len(accounts))
-	err := s.view(ctx, func(t *tx) error {
-		clear(found)
+	return viewList(ctx, s, "find open jobs", func(t *tx) ([][]string, error) {
+		found := make([][]string, len(accounts))
 		var ranges []kv.Range
 		for _, account := range accounts {
 			first := []byte(account + "\x00")
@@ -332,11 +312,11 @@ func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since tim
 		}
 		for e, err := range t.scanUndamaged(ranges...) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			account, _, id, ok := splitAccountTimeKey(e.Key)
 			if !ok {
-				return fmt.Errorf("a key of table %s is cut off", e.Table)
+				return nil, fmt.Errorf("a key of table %s is cut off", e.Table)
 			}
 			found[at[account]] = append(found[at[account]], id)
 		}
@@ -344,12 +324,8 @@ func (s *Store) ListActiveJobs(ctx context.Context, accounts []string, since tim
 			slices.Sort(found[i])
 			found[i] = slices.Compact(found[i])
 		}
-		return ctx.Err()
+		return found, ctx.Err()
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find open jobs: %w", err)
-	}
-	return found, nil
 }
 
 // pageStart returns the upper bound (excluded) of the keys of a page. A page begins with

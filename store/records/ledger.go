@@ -123,32 +123,25 @@ func (t *tx) scanUsage(account string, from, to time.Time, tables ...kv.Table) i
 
 // Usage returns an account's usage by day and model.
 func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
-	var found []store.Usage
-	err := s.view(ctx, func(t *tx) error {
-		found = nil
+	return viewList(ctx, s, "read the usage of an account", func(t *tx) (found []store.Usage, err error) {
 		for l, err := range t.scanUsage(account, from, to, tableUsage) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
-				return err
+				return nil, err
 			}
 			found = append(found, l.toUsage(l.day, l.name))
 		}
-		return nil
+		return found, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the usage of an account: %w", err)
-	}
-	return found, nil
 }
 
 // UsageByKey returns an account's usage by day, model and API key.
 func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
-	var all []store.Usage
-	var keyed []store.KeyUsage
-	err := s.view(ctx, func(t *tx) error {
-		all, keyed = nil, nil
+	return viewList(ctx, s, "read the usage of an account by key", func(t *tx) ([]store.KeyUsage, error) {
+		var all []store.Usage
+		var keyed []store.KeyUsage
 		for l, err := range t.scanUsage(account, from, to, tableUsage, tableKeyUsage) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
-				return err
+				return nil, err
 			}
 			if l.table == tableUsage {
 				all = append(all, l.toUsage(l.day, l.name))
@@ -156,16 +149,12 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 			}
 			end := strings.LastIndexByte(l.name, 0)
 			if end < 0 {
-				return fmt.Errorf("a key of table %s names no API key: %q", l.table, l.name)
+				return nil, fmt.Errorf("a key of table %s names no API key: %q", l.table, l.name)
 			}
 			keyed = append(keyed, store.KeyUsage{Usage: l.toUsage(l.day, l.name[:end]), Key: l.name[end+1:]})
 		}
-		return nil
+		return store.SplitByKey(all, keyed), nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the usage of an account by key: %w", err)
-	}
-	return store.SplitByKey(all, keyed), nil
 }
 
 // toUsage returns u as the store.Usage of a model on a day. day is the number of days since
@@ -179,33 +168,26 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	if usd < 0 || math.IsNaN(usd) {
 		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD is not a valid amount", f.JobID, usd)
 	}
-	var reserved store.Record
-	err := s.write(ctx, func(t *tx) error {
+	return writeResult(ctx, s, func(t *tx) (rec store.Record, err error) {
 		t.prefetchRecord(f.JobID)
 		before, err := t.readOwnedHeader(f)
 		if err != nil {
-			return fmt.Errorf("reserve: %w", err)
+			return rec, fmt.Errorf("reserve: %w", err)
 		}
 		after := before
 		after.Reserved = rowmill.MoneyFromUSD(usd)
 		if limit != nil && after.Reserved > before.Reserved {
 			if err := t.checkCostLimit(after, rowmill.MoneyFromUSD(*limit)); err != nil {
-				return err
+				return rec, err
 			}
 		}
 		if after.Reserved != before.Reserved {
-			after.Version++
-			if err := t.saveHeader(before, after); err != nil {
-				return err
+			if err := t.saveHeader(before, &after); err != nil {
+				return rec, err
 			}
 		}
-		reserved, err = t.completeRecord(after)
-		return err
+		return t.completeRecord(after)
 	})
-	if err != nil {
-		return store.Record{}, err
-	}
-	return reserved, nil
 }
 
 // checkCostLimit returns a *store.CostLimitError when the reservation of h exceeds the monthly

@@ -73,13 +73,12 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 		}
 		after := before
 		after.AddClaim(session, store.NextEpoch(before.Epoch, t.Now()), by)
-		after.Version++
 		if after.Job.Status == rowmill.StatusPending {
 			if err := after.Job.Become(rowmill.StatusSubmitted, t.Now()); err != nil {
 				return fmt.Errorf("claim job %s: %w", jobID, err)
 			}
 		}
-		if err := t.saveHeader(before, after); err != nil {
+		if err := t.saveHeader(before, &after); err != nil {
 			return err
 		}
 		t.Put(tableTurns, []byte(after.Account), nil) // the id of this transaction is the account's turn
@@ -105,8 +104,7 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 		after.Session = ""
 		after.RemoveOwnersClaim()
 		after.AddEvent(store.JobEvent{At: t.Now().UnixMilli(), What: store.EventReleased})
-		after.Version++
-		return t.saveHeader(before, after)
+		return t.saveHeader(before, &after)
 	})
 }
 
@@ -119,25 +117,13 @@ func (s *Store) Park(ctx context.Context, f store.Fence, pause time.Duration, me
 		}
 		after := before
 		after.Park(pause, t.Now(), message)
-		after.Version++
-		return t.saveHeader(before, after)
+		return t.saveHeader(before, &after)
 	})
 }
 
 // Unpark ends the parking of a job at once, so that a node can claim the job.
 func (s *Store) Unpark(ctx context.Context, jobID string) error {
-	return s.write(ctx, func(t *tx) error {
-		before, err := t.readHeaderForWrite(jobID)
-		if err != nil {
-			return err
-		}
-		after := before
-		if changed, err := after.Unpark(t.Now()); err != nil || !changed {
-			return err
-		}
-		after.Version++
-		return t.saveHeader(before, after)
-	})
+	return s.changeHeader(ctx, jobID, func(h *jobHeader, now time.Time) (bool, error) { return h.Unpark(now) })
 }
 
 // Reschedule changes the priority of an open job, pauses the job, or ends its pause.
@@ -168,22 +154,20 @@ type orphanJob struct {
 // The cost grows with the number of owned jobs, of waiting accounts and with the limit.
 // It does not grow with the number of ended or waiting jobs.
 func (s *Store) Orphans(ctx context.Context, limit int) ([]store.OrphanJob, error) {
-	var orphans []store.OrphanJob
-	err := s.view(ctx, func(t *tx) error {
-		orphans = nil
+	return viewList(ctx, s, "find orphans", func(t *tx) (orphans []store.OrphanJob, err error) {
 		known := map[string]*accountQueue{}
 		if err := t.readOwnedJobs(known); err != nil {
-			return err
+			return nil, err
 		}
 		waiting, err := t.scanAccounts(tableWaiting)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, l := range waiting {
 			a := accountQueueFor(known, l.account)
 			a.more = l.more
 			if err := a.addWaiting(l.first); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		candidates, err := t.collectCandidates(known)
@@ -192,12 +176,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.OrphanJob, erro
 			taken, candidates, err = t.takeOrphans(candidates, limit-len(orphans))
 			orphans = append(orphans, taken...)
 		}
-		return err
+		return orphans, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find orphans: %w", err)
-	}
-	return orphans, nil
 }
 
 // takeOrphans returns up to n orphans, each the oldest of the account whose turn it is. rest are

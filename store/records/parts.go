@@ -129,8 +129,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		if ran.Rows > 0 {
 			after.Claims = nil
 		}
-		after.Version++
-		return t.saveHeader(before, after)
+		return t.saveHeader(before, &after)
 	})
 }
 
@@ -188,8 +187,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		}
 		after := before
 		after.Claims = nil
-		after.Version++
-		return t.saveHeader(before, after)
+		return t.saveHeader(before, &after)
 	})
 }
 
@@ -204,26 +202,20 @@ func (s *Store) LostParts(ctx context.Context, jobID string) ([]store.Part, erro
 }
 
 func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store.Part, error) {
-	var parts []store.Part
-	err := s.view(ctx, func(t *tx) error {
+	return viewList(ctx, s, "list parts", func(t *tx) (parts []store.Part, err error) {
 		if _, err := t.readHeader(jobID); err != nil {
-			return err
+			return nil, err
 		}
-		parts = nil
 		for p, err := range t.scanAllParts(partsPrefix(jobID)) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
-				return err
+				return nil, err
 			}
 			if p.Lost == lost {
 				parts = append(parts, p.Part)
 			}
 		}
-		return nil
+		return parts, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list parts: %w", err)
-	}
-	return parts, nil
 }
 
 // MarkPartsLost marks the records of parts as lost, because their objects cannot be read. It
@@ -385,8 +377,7 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 				return nil
 			}
 			after := h
-			after.Version++
-			return t.saveHeader(h, after)
+			return t.saveHeader(h, &after)
 		})
 		if err != nil {
 			return fmt.Errorf("drop parts: %w", err)

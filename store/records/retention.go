@@ -33,19 +33,7 @@ func (h *jobHeader) isRetained() bool { return h.Job.Status.IsTerminal() && !h.D
 
 // AccountsWithData returns the accounts that have retained jobs.
 func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
-	var accounts []string
-	err := s.view(ctx, func(t *tx) error {
-		leads, err := t.scanAccounts(tableRetained)
-		accounts = nil
-		for _, l := range leads {
-			accounts = append(accounts, l.account)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list accounts with retained jobs: %w", err)
-	}
-	return accounts, nil
+	return viewList(ctx, s, "list accounts with retained jobs", func(t *tx) ([]string, error) { return t.accountsIn(tableRetained) })
 }
 
 // skipAfter is how many keys of an account are read before a new scan skips the other keys
@@ -91,16 +79,10 @@ func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Tim
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}
-	var ids []string
 	first := []byte(account + "\x00")
-	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.scanIDs(kv.Range{Table: tableRetained, From: first, To: keyAfterTime(first, ended)}, len(first)+positionBytes, limit)
-		return err
+	return viewList(ctx, s, "list retained jobs", func(t *tx) ([]string, error) {
+		return t.scanIDs(kv.Range{Table: tableRetained, From: first, To: keyAfterTime(first, ended)}, len(first)+positionBytes, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list retained jobs: %w", err)
-	}
-	return ids, nil
 }
 
 // keyAfterTime returns the smallest key after all keys that begin with prefix and a time of at
@@ -160,45 +142,47 @@ func (s *Store) MarkContinued(ctx context.Context, jobID, successorID string) er
 // changeUnfenced changes a record without a fence, including its specification. change returns
 // false when there is nothing to write.
 func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(rec *store.Record, now time.Time) (bool, error)) (store.Record, error) {
-	var result store.Record
-	err := s.write(ctx, func(t *tx) error {
+	return writeResult(ctx, s, func(t *tx) (rec store.Record, err error) {
 		t.prefetchRecord(jobID)
+		before, err := t.readHeaderForWrite(jobID)
+		if err != nil {
+			return rec, err
+		}
+		if rec, err = t.completeRecord(before); err != nil {
+			return rec, err
+		}
+		if changed, err := change(&rec, t.Now()); err != nil || !changed {
+			return rec, err
+		}
+		stored, err := t.Get(tableSpecs, []byte(jobID))
+		if err != nil {
+			return rec, err
+		}
+		spec, err := encodeSpec(stored, rec.Spec)
+		if err != nil {
+			return rec, err
+		}
+		if !bytes.Equal(spec, stored) {
+			t.Put(tableSpecs, []byte(jobID), spec)
+		}
+		return t.replaceRecord(before, rec)
+	})
+}
+
+// changeHeader changes the header of a job without a fence. change reports whether it changed
+// the header.
+func (s *Store) changeHeader(ctx context.Context, jobID string, change func(h *jobHeader, now time.Time) (bool, error)) error {
+	return s.write(ctx, func(t *tx) error {
 		before, err := t.readHeaderForWrite(jobID)
 		if err != nil {
 			return err
 		}
-		rec, err := t.completeRecord(before)
-		if err != nil {
+		after := before
+		if changed, err := change(&after, t.Now()); err != nil || !changed {
 			return err
 		}
-		changed, err := change(&rec, t.Now())
-		if err != nil {
-			return err
-		}
-		if changed {
-			stored, err := t.Get(tableSpecs, []byte(jobID))
-			if err != nil {
-				return err
-			}
-			spec, err := encodeSpec(stored, rec.Spec)
-			if err != nil {
-				return err
-			}
-			if !bytes.Equal(spec, stored) {
-				t.Put(tableSpecs, []byte(jobID), spec)
-			}
-			rec.Version++
-			if err := t.saveRecord(&before, rec, before.Account); err != nil {
-				return err
-			}
-		}
-		result, err = t.readRecord(jobID)
-		return err
+		return t.saveHeader(before, &after)
 	})
-	if err != nil {
-		return store.Record{}, err
-	}
-	return result, nil
 }
 
 // dueKey returns a key that sorts jobs by the time of their next removal.
@@ -232,44 +216,30 @@ func (s *Store) ListDueRemovals(ctx context.Context, by time.Time, limit int) ([
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}
-	var ids []string
-	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.scanIDs(kv.Range{Table: tableDue, To: keyAfterTime(nil, by)}, positionBytes, limit)
-		return err
+	return viewList(ctx, s, "list jobs to clean up after", func(t *tx) ([]string, error) {
+		return t.scanIDs(kv.Range{Table: tableDue, To: keyAfterTime(nil, by)}, positionBytes, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list jobs to clean up after: %w", err)
-	}
-	return ids, nil
 }
 
 // MarkDataDeleted records that the data of a job is deleted.
 func (s *Store) MarkDataDeleted(ctx context.Context, jobID string) error {
-	return s.write(ctx, func(t *tx) error {
-		before, err := t.readHeaderForWrite(jobID)
-		if err != nil || before.DataGone {
-			return err
+	return s.changeHeader(ctx, jobID, func(h *jobHeader, _ time.Time) (bool, error) {
+		switch {
+		case h.DataGone:
+			return false, nil
+		case h.DataRemoved == nil:
+			return false, fmt.Errorf("the data of job %s was not removed: %w", jobID, rowmill.ErrConflict)
 		}
-		if before.DataRemoved == nil {
-			return fmt.Errorf("the data of job %s was not removed: %w", jobID, rowmill.ErrConflict)
-		}
-		after := before
-		after.DataGone = true
-		after.Version++
-		return t.saveHeader(before, after)
+		h.DataGone = true
+		return true, nil
 	})
 }
 
 // MarkShownRunning records that a client has asked for the job's status.
 func (s *Store) MarkShownRunning(ctx context.Context, jobID string) error {
-	return s.write(ctx, func(t *tx) error {
-		before, err := t.readHeaderForWrite(jobID)
-		if err != nil || before.ShownRunning {
-			return err
-		}
-		after := before
-		after.ShownRunning = true
-		after.Version++
-		return t.saveHeader(before, after)
+	return s.changeHeader(ctx, jobID, func(h *jobHeader, _ time.Time) (bool, error) {
+		changed := !h.ShownRunning
+		h.ShownRunning = true
+		return changed, nil
 	})
 }

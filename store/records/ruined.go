@@ -28,17 +28,16 @@ func (t *tx) buildRuinedRecord(h jobHeader) (store.Record, error) {
 
 // endRuined writes the record of a ruined job that has ended, and replaces the damaged
 // specification.
-func (t *tx) endRuined(before jobHeader, rec store.Record) error {
+func (t *tx) endRuined(before jobHeader, rec store.Record) (store.Record, error) {
 	spec, err := encodeSpec(nil, rec.Spec)
 	if err != nil {
-		return err
+		return rec, err
 	}
 	id := []byte(rec.Job.ID)
 	t.Put(tableSpecs, id, spec)
 	t.Delete(tableTexts, id)
 	rec.RecordEnd(before.Job.Status, t.Now())
-	rec.Version++
-	return t.saveRecord(&before, rec, before.Account)
+	return t.replaceRecord(before, rec)
 }
 
 // failRuined ends a ruined job as failed.
@@ -54,5 +53,6 @@ func (t *tx) failRuined(h jobHeader) error {
 		"The specification of the job is damaged in the record store, so no more rows of it can run. Submit the job again.")
 	rec.Job.Message = rec.Job.FailureReason.Message
 	rec.Job.JobCost = rec.Spec.Model.Cost(&rec.Job)
-	return t.endRuined(h, rec)
+	_, err = t.endRuined(h, rec)
+	return err
 }

@@ -67,28 +67,23 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.APIKey, hash []byte) err
 
 // ListKeys returns all keys, oldest first.
 func (s *Store) ListKeys(ctx context.Context) ([]store.APIKey, error) {
-	var keys []store.APIKey
-	err := s.view(ctx, func(t *tx) error {
-		keys = nil
+	keys, err := viewList(ctx, s, "list keys", func(t *tx) (keys []store.APIKey, err error) {
 		for e, err := range t.scanUndamaged(kv.Range{Table: tableKeys}) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			var k store.APIKey
 			if err := json.Unmarshal(e.Value, &k); err != nil {
-				return fmt.Errorf("decode key %s: %w", e.Key, err)
+				return nil, fmt.Errorf("decode key %s: %w", e.Key, err)
 			}
 			keys = append(keys, k)
 		}
-		return nil
+		return keys, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
-	}
 	slices.SortFunc(keys, func(a, b store.APIKey) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
-	return keys, nil
+	return keys, err
 }
 
 // DeleteKey removes a key.
@@ -160,19 +155,13 @@ func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, 
 
 // ListValues returns the names that start with prefix, sorted.
 func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error) {
-	var names []string
-	err := s.view(ctx, func(t *tx) error {
-		names = nil
+	return viewList(ctx, s, "list values", func(t *tx) (names []string, err error) {
 		for e, err := range t.Scan(kv.PrefixRange(tableValues, []byte(prefix))) {
 			if err != nil && !errors.Is(err, store.ErrDamaged) { // the name is still readable
-				return err
+				return nil, err
 			}
 			names = append(names, string(e.Key))
 		}
-		return nil
+		return names, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list values: %w", err)
-	}
-	return names, nil
 }

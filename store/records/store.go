@@ -131,6 +131,43 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 	return s.backend.View(ctx, func(t kv.Tx) error { return read(&tx{Tx: t, log: s.log}) })
 }
 
+// viewResult returns what read returns in a view; the zero value after an error.
+func viewResult[T any](ctx context.Context, s *Store, read func(*tx) (T, error)) (T, error) {
+	var result T
+	err := s.view(ctx, func(t *tx) (err error) {
+		result, err = read(t)
+		return err
+	})
+	return resultUnless(err, result)
+}
+
+// viewList is viewResult for a list. what describes the call in errors.
+func viewList[T any](ctx context.Context, s *Store, what string, read func(*tx) ([]T, error)) ([]T, error) {
+	list, err := viewResult(ctx, s, read)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return list, nil
+}
+
+// writeResult returns what run returns in a write; the zero value after an error.
+func writeResult[T any](ctx context.Context, s *Store, run func(*tx) (T, error)) (T, error) {
+	var result T
+	err := s.write(ctx, func(t *tx) (err error) {
+		result, err = run(t)
+		return err
+	})
+	return resultUnless(err, result)
+}
+
+func resultUnless[T any](err error, result T) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return result, nil
+}
+
 // write runs a transaction and returns when it is durable. run may be called several
 // times, so it must set its results only at its end.
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
