@@ -316,6 +316,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Estimates.Wait, 10*time.Second)
 	setDefault(&c.Servers.Wait, 30*time.Minute)
 	setDefault(&c.Servers.ProbeInterval, 5*time.Second)
+	setDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	setDefault(&c.Servers.MaxTrialModels, 8)
 	setDefault(&c.Servers.GaugeInterval, time.Second)
 	setDefault(&c.Janitor.Interval, time.Minute)
@@ -343,9 +344,6 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Janitor.Confirm == nil {
 		c.Janitor.Confirm = func(context.Context) error { return nil }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()

@@ -6,6 +6,7 @@
 package peer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,9 +136,7 @@ func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.MaxConns, 4)
 	orDefault(&cfg.MaxWaiting, 4096)
 	orDefault(&cfg.DialTimeout, 3*time.Second)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return cfg
 }
 

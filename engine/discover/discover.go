@@ -5,6 +5,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,18 +58,12 @@ func (c Config) WithDefaults() Config {
 	if c.Addresses == nil {
 		c.Addresses = DefaultAddresses()
 	}
-	if c.Interval == 0 {
-		c.Interval = 5 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Second
-	}
+	c.Interval = cmp.Or(c.Interval, 5*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	if c.Transport == nil {
 		c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

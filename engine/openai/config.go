@@ -97,9 +97,7 @@ func (c Config) WithDefaults() Config {
 	if c.Proxy == nil {
 		c.Proxy = http.ProxyFromEnvironment
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Name == "" {
 		if u, err := url.Parse(c.BaseURL); err == nil {
 			c.Name = u.Host

@@ -12,6 +12,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -66,15 +67,9 @@ type Store struct {
 // New returns a Store that wraps cfg.Store, and starts its checks for lost writes.
 // Store.Close also closes the wrapped store.
 func New(cfg Config) *Store {
-	if cfg.KeepFor == 0 {
-		cfg.KeepFor = 30 * time.Second
-	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 10 * cfg.KeepFor
-	}
-	if cfg.CheckInterval == 0 {
-		cfg.CheckInterval = 2 * time.Second
-	}
+	cfg.KeepFor = cmp.Or(cfg.KeepFor, 30*time.Second)
+	cfg.Patience = cmp.Or(cfg.Patience, 10*cfg.KeepFor)
+	cfg.CheckInterval = cmp.Or(cfg.CheckInterval, 2*time.Second)
 	if cfg.FailedAt == nil {
 		cfg.FailedAt = func() time.Time { return time.Time{} }
 	}

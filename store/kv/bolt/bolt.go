@@ -24,6 +24,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -85,24 +86,14 @@ type Config struct {
 
 // WithDefaults returns c with defaults for the zero fields.
 func (c Config) WithDefaults() Config {
-	if c.LockTimeout == 0 {
-		c.LockTimeout = time.Second
-	}
-	if c.MaxBatch == 0 {
-		c.MaxBatch = 512
-	}
-	if c.MapBytes == 0 {
-		c.MapBytes = 1 << 30
-	}
-	if c.PingFresh == 0 {
-		c.PingFresh = time.Second
-	}
+	c.LockTimeout = cmp.Or(c.LockTimeout, time.Second)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 512)
+	c.MapBytes = cmp.Or(c.MapBytes, 1<<30)
+	c.PingFresh = cmp.Or(c.PingFresh, time.Second)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -78,27 +79,13 @@ type Timeouts struct {
 
 // WithDefaults returns c with defaults for the zero fields.
 func (c Config) WithDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = "rowmill:"
-	}
-	if c.Timeouts.Dial == 0 {
-		c.Timeouts.Dial = 2 * time.Second
-	}
-	if c.Timeouts.Answer == 0 {
-		c.Timeouts.Answer = 3 * time.Second
-	}
-	if c.Timeouts.Retry == 0 {
-		c.Timeouts.Retry = 5 * time.Second
-	}
-	if c.PoolSize == 0 {
-		c.PoolSize = 32
-	}
-	if c.TLS == nil {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Prefix = cmp.Or(c.Prefix, "rowmill:")
+	c.Timeouts.Dial = cmp.Or(c.Timeouts.Dial, 2*time.Second)
+	c.Timeouts.Answer = cmp.Or(c.Timeouts.Answer, 3*time.Second)
+	c.Timeouts.Retry = cmp.Or(c.Timeouts.Retry, 5*time.Second)
+	c.PoolSize = cmp.Or(c.PoolSize, 32)
+	c.TLS = cmp.Or(c.TLS, &tls.Config{MinVersion: tls.VersionTLS12})
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
