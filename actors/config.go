@@ -201,9 +201,6 @@ type RowConfig struct {
 	// slow server gets more time. Default 60 s: far above the usual time, and a
 	// hung request does not block a job for long.
 	Patience time.Duration
-
-	// EmbeddingGroup is how many texts go into one embedding request. Default 32.
-	EmbeddingGroup int
 }
 
 // EstimateConfig configures the sample that an estimate job runs.
@@ -228,10 +225,7 @@ type ServerConfig struct {
 	Wait time.Duration
 
 	// ProbeInterval is the time between checks of the models of a server. Default 5 s.
-	// GaugeInterval is the time between readings of the server's load while the server
-	// is up. Default 1 s.
 	ProbeInterval time.Duration
-	GaugeInterval time.Duration
 
 	// Pace returns the limit of requests for the engine with this name. Default: no
 	// limit.
@@ -310,21 +304,19 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Inputs.Readers, 4)
 	setDefault(&c.Rows.MaxAttempts, 5)
 	setDefault(&c.Rows.Patience, time.Minute)
-	setDefault(&c.Rows.EmbeddingGroup, 32)
 	setDefault(&c.Estimates.Rows, 100)
 	setDefault(&c.Estimates.Tokens, 1_000_000)
 	setDefault(&c.Estimates.Wait, 10*time.Second)
 	setDefault(&c.Servers.Wait, 30*time.Minute)
 	setDefault(&c.Servers.ProbeInterval, 5*time.Second)
-	setDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	setDefault(&c.Servers.MaxTrialModels, 8)
-	setDefault(&c.Servers.GaugeInterval, time.Second)
 	setDefault(&c.Janitor.Interval, time.Minute)
 	setDefault(&c.Janitor.Batch, 100)
 	setDefault(&c.Janitor.OrphanAge, 24*time.Hour)
 	setDefault(&c.Janitor.ClockTolerance, 2*time.Minute)
 	setDefault(&c.Janitor.CatchUp, 24)
 	setDefault(&c.DrainTimeout, 30*time.Second)
+	setDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }
 	}
@@ -370,8 +362,8 @@ func (c Config) Validate() error {
 		return errors.New("actors: Inputs.Downloader is missing")
 	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.Parts.Joined < 1, c.MemoryBudget < 1, c.Inputs.Readers < 1:
 		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, Parts.Joined, MemoryBudget and Inputs.Readers must be positive")
-	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
-		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
+	case c.Rows.MaxAttempts < 1:
+		return errors.New("actors: Rows.MaxAttempts must be positive")
 	case c.Janitor.Batch < 1:
 		return errors.New("actors: Janitor.Batch must be positive")
 	case c.Janitor.ClockTolerance < 0 || c.Janitor.CatchUp < 1:

@@ -100,11 +100,14 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
+// embeddingGroup is how many texts go into one embedding request.
+const embeddingGroup = 32
+
 // toDispatchJob returns the data of the job that the dispatchers of engines need.
 func (j *jobContext) toDispatchJob(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
-		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,
+		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: embeddingGroup,
 		Trace: j.trace,
 	}
 }

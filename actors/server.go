@@ -259,6 +259,9 @@ func (s *engineActor) announceState(c actor.Context, err error) {
 	c.Send(s.node, engineChanged{engineView{name: s.name, localName: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.WithResults(s.health.Info()), resting: s.resting, err: err}})
 }
 
+// gaugeInterval is the time between readings of the server's load while the server is up.
+const gaugeInterval = time.Second
+
 // onGaugesDue updates the metric of the window, and reads the gauges of the inference
 // server if it is up.
 func (s *engineActor) onGaugesDue(c actor.Context) {
@@ -268,7 +271,7 @@ func (s *engineActor) onGaugesDue(c actor.Context) {
 	case s.health.StartReading(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
-		s.timers.runAfter(c, s.cfg.Servers.GaugeInterval, "gauges", s.onGaugesDue)
+		s.timers.runAfter(c, gaugeInterval, "gauges", s.onGaugesDue)
 	}
 }
 
@@ -281,7 +284,7 @@ func (s *engineActor) onWindowFilled(c actor.Context) {
 
 func (s *engineActor) readGauges(c actor.Context) {
 	s.tasks.run(c, "read its gauges", func(ctx context.Context) mailboxStep {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
+		ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
 		defer cancel()
 		g, err := runWithResult(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
 		return func(c actor.Context) {
@@ -293,7 +296,7 @@ func (s *engineActor) readGauges(c actor.Context) {
 			case !errors.Is(err, engine.ErrNoGauges):
 				s.log.Debug("reading the gauges failed", "err", err)
 			}
-			s.timers.runAfter(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.onGaugesDue)
+			s.timers.runAfter(c, min(gaugeInterval, s.disp.NextReading()), "gauges", s.onGaugesDue)
 		}
 	})
 }

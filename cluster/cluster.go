@@ -95,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, self: self, meta: meta, network: network,
 		changed: make(chan struct{}, 1),
-		roster:  newRoster(self, cfg.Timing.ForgetAfter),
+		roster:  newRoster(self, forgetAfter),
 		outbox:  newOutbox(),
 	}
 	c.aliveCount.Store(1)
@@ -129,6 +129,14 @@ func (c Config) member() aliveMember {
 		},
 	}
 }
+
+// maxState limits the state of a member, in bytes: every member keeps a copy, and a full exchange
+// carries all states.
+const maxState = 16 << 10
+
+// forgetAfter is how long this node looks for a member that vanished without leaving and that
+// Config does not name. It is longer than an outage that an operator works on.
+const forgetAfter = 24 * time.Hour
 
 // retransmits is memberlist's RetransmitMult: a message is sent on retransmits ×
 // log(members) times.
@@ -189,10 +197,10 @@ func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 // SetState publishes doc as this node's state and replaces the last one. The node sends
 // doc to each member directly and at once, and to new members when they join. A member
 // that cannot be reached gets doc later, from this node or from another. If doc is
-// larger than MaxState, SetState returns an error and changes nothing.
+// larger than maxState, SetState returns an error and changes nothing.
 func (c *Cluster) SetState(doc []byte) error {
-	if len(doc) > c.cfg.MaxState {
-		return fmt.Errorf("the state of this node has %d bytes, MaxState is %d: publish a smaller state", len(doc), c.cfg.MaxState)
+	if len(doc) > maxState {
+		return fmt.Errorf("the state of this node has %d bytes, at most %d are allowed: publish a smaller state", len(doc), maxState)
 	}
 	c.mu.Lock()
 	n := c.roster.publish(append([]byte{}, doc...), time.Now())

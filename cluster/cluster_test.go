@@ -158,7 +158,7 @@ func TestState(t *testing.T) {
 	wantState(t, "c", large, a, b, d)
 	wantState(t, "d", small, a, b, c)
 
-	if err := b.SetState(append(large, 'x')); err == nil || !strings.Contains(err.Error(), "MaxState") {
+	if err := b.SetState(append(large, 'x')); err == nil || !strings.Contains(err.Error(), "at most 16384") {
 		t.Errorf("too large a state: %v", err)
 	}
 	wantState(t, "b", small[:7], b)

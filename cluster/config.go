@@ -65,10 +65,6 @@ type Config struct {
 	// Timing sets intervals and timeouts.
 	Timing Timing
 
-	// MaxState limits the state of a member, in bytes. Default 16 KiB: every member
-	// keeps a copy, and a full exchange carries all states.
-	MaxState int
-
 	// Resolver looks up the names in Bind, Advertise, Join and JoinDNS.
 	// Default net.DefaultResolver.
 	Resolver Resolver
@@ -89,11 +85,6 @@ type Timing struct {
 	// Default 10 s. After a partition heals, the cluster stays split for at most this
 	// long; each attempt costs one TCP connection per missing member.
 	RejoinInterval time.Duration
-
-	// ForgetAfter is how long this node looks for a member that vanished without
-	// leaving and that Config does not name. Default 24 h: longer than an outage that
-	// an operator works on.
-	ForgetAfter time.Duration
 
 	// ProbeInterval is the time between probes; each probe goes to one member. Default
 	// 1 s. Shorter intervals cost CPU: probes are most of the cost of gossip, because
@@ -135,7 +126,6 @@ type Resolver interface {
 
 func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.Timing.RejoinInterval, 10*time.Second)
-	orDefault(&cfg.Timing.ForgetAfter, 24*time.Hour)
 	orDefault(&cfg.Timing.ProbeInterval, time.Second)
 	orDefault(&cfg.Timing.ProbeTimeout, 500*time.Millisecond)
 	orDefault(&cfg.Timing.SuspicionMult, 4)
@@ -143,7 +133,6 @@ func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.Timing.SyncInterval, 30*time.Second)
 	orDefault(&cfg.Timing.DeadTime, 30*time.Second)
 	orDefault(&cfg.Timing.StreamTimeout, 5*time.Second)
-	orDefault(&cfg.MaxState, 16<<10)
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}

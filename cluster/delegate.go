@@ -108,7 +108,7 @@ func (c *Cluster) recordJoin(node *memberlist.Node) {
 func (c *Cluster) receive(text []byte) {
 	fresh := 0
 	c.mu.Lock()
-	err := decodeUpdates(text, c.cfg.MaxState, func(n memberUpdate) {
+	err := decodeUpdates(text, maxState, func(n memberUpdate) {
 		if !c.roster.applyUpdate(n, time.Now()) {
 			return
 		}
