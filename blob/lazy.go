@@ -53,27 +53,26 @@ type LazyObject struct {
 func (l *LazyObject) Size() int64 { return l.size }
 
 // ReadAt opens the object if necessary and reads from it.
-func (l *LazyObject) ReadAt(p []byte, off int64) (int, error) {
-	for {
-		l.mu.RLock()
-		if l.open != nil {
-			defer l.mu.RUnlock()
-			return l.open.ReadAt(p, off)
-		}
-		l.mu.RUnlock()
-		if err := l.ensureOpen(); err != nil {
-			return 0, err
-		}
-	}
+func (l *LazyObject) ReadAt(p []byte, off int64) (n int, err error) {
+	err = l.withOpen(func(o Object) (err error) {
+		n, err = o.ReadAt(p, off)
+		return err
+	})
+	return n, err
 }
 
 // AppendTo opens the object if necessary and appends a range of the object to a writer.
 func (l *LazyObject) AppendTo(w Appender, off, size int64) error {
+	return l.withOpen(func(o Object) error { return w.Append(o, off, size) })
+}
+
+// withOpen opens the object if necessary and calls use. Close waits for use.
+func (l *LazyObject) withOpen(use func(Object) error) error {
 	for {
 		l.mu.RLock()
 		if l.open != nil {
 			defer l.mu.RUnlock()
-			return w.Append(l.open, off, size)
+			return use(l.open)
 		}
 		l.mu.RUnlock()
 		if err := l.ensureOpen(); err != nil {
