@@ -55,6 +55,9 @@ import (
 // ErrViewWrites is the error of a View whose function writes.
 var ErrViewWrites = errors.New("a view must not write")
 
+// ErrClosed is the error that every method of a backend returns after Close.
+var ErrClosed = errors.New("record store is closed")
+
 // MaxKey is the longest key in bytes. Several names of store.MaxName bytes and separators
 // fit into such a key.
 const MaxKey = 8 << 10

@@ -1,10 +1,25 @@
 package kv
 
+import "slices"
+
 // WriteSet collects the writes of a transaction until it ends. The zero value is empty.
 type WriteSet struct {
 	list []Write
 	at   map[string]int // index in list of the last write of a key
+	adds []CounterAdd
 	err  error
+}
+
+// A TableKey is a key of a table.
+type TableKey struct {
+	Table Table
+	Key   string
+}
+
+// A CounterAdd holds the amounts that a transaction adds to the counters of a key.
+type CounterAdd struct {
+	TableKey
+	Amounts []int64
 }
 
 // A Write sets the value of a key, or removes the key.
@@ -42,6 +57,17 @@ func (w *WriteSet) add(t Table, key, value []byte) {
 	w.at[name] = len(w.list)
 	w.list = append(w.list, Write{t, []byte(name[len(t)+1:]), value})
 }
+
+// AddToCounters adds to counters, without reading them.
+func (w *WriteSet) AddToCounters(t Table, key []byte, amounts ...int64) {
+	w.adds = append(w.adds, CounterAdd{TableKey{t, string(key)}, slices.Clone(amounts)})
+}
+
+// Adds returns the amounts that the transaction adds to counters.
+func (w *WriteSet) Adds() []CounterAdd { return w.adds }
+
+// HasWrites reports whether there is anything to write, or a write was invalid.
+func (w *WriteSet) HasWrites() bool { return w.err != nil || len(w.list)+len(w.adds) > 0 }
 
 // Fail makes err the error of the transaction, unless it has one.
 func (w *WriteSet) Fail(err error) {

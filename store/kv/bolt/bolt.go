@@ -43,9 +43,6 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// errClosed is the error that every method returns after Close.
-var errClosed = errors.New("record store is closed")
-
 // Config names the file and its limits.
 type Config struct {
 	// Path is the file. Its folder is created when missing. Required.
@@ -262,13 +259,13 @@ func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	err := e.db.View(func(btx *bbolt.Tx) error {
 		t := &tx{btx: btx, sessions: e.Sessions, now: e.config.Clock()}
 		err := read(t)
-		if list, bad := t.writes.All(); err == nil && (len(list) > 0 || bad != nil) {
+		if err == nil && t.HasWrites() {
 			err = kv.ErrViewWrites
 		}
 		return err
 	})
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return errClosed
+		return kv.ErrClosed
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func (c *committer) submit(ctx context.Context, run func(kv.Tx) error) error {
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
 		if c.closed {
-			return errClosed
+			return kv.ErrClosed
 		}
 		return c.broken
 	}
@@ -156,7 +156,7 @@ func (c *committer) nextBatch() ([]*queuedWrite, error) {
 			continue
 		}
 		if c.closed {
-			return batch, errClosed
+			return batch, kv.ErrClosed
 		}
 		return batch, c.broken
 	}
@@ -224,7 +224,7 @@ func (c *committer) tryCommit(batch []*queuedWrite) error {
 			if w.err = panics.Catch(func() error { return w.run(t) }); w.err != nil {
 				continue
 			}
-			if _, w.err = t.writes.All(); w.err != nil {
+			if _, w.err = t.WriteSet.All(); w.err != nil {
 				continue
 			}
 			more, err := t.apply()

@@ -204,13 +204,13 @@ func TestCloseFailsQueuedWrites(t *testing.T) {
 		}
 	}
 	release()
-	if err := <-done; !errors.Is(err, errClosed) {
+	if err := <-done; !errors.Is(err, kv.ErrClosed) {
 		t.Errorf("the write that waited: %v", err)
 	}
 	if err := <-closed; err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := s.Update(t.Context(), func(kv.Tx) error { return nil }); !errors.Is(err, errClosed) {
+	if err := s.Update(t.Context(), func(kv.Tx) error { return nil }); !errors.Is(err, kv.ErrClosed) {
 		t.Errorf("a write after close: %v", err)
 	}
 }

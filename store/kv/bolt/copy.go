@@ -9,6 +9,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rowmill/rowmill/store/kv"
 )
 
 // Copy writes a consistent copy of all records to a new file, which Open can open. Writes
@@ -26,7 +28,7 @@ func (e *Backend) Copy(ctx context.Context, path string) error {
 		return cmp.Or(w.err, err) // bbolt keeps only the text of the error
 	})
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		err = errClosed
+		err = kv.ErrClosed
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return errors.Join(fmt.Errorf("copy record file %s: %w", e.config.Path, err), os.Remove(path))

@@ -14,10 +14,10 @@ import (
 // A tx is one kv transaction within a bbolt transaction. Its writes are applied after the
 // function of the transaction has succeeded.
 type tx struct {
+	kv.WriteSet
 	btx      *bbolt.Tx
 	sessions *kv.Sessions
 	now      time.Time
-	writes   kv.WriteSet
 	cursors  []cursor // used only in a view
 }
 
@@ -50,7 +50,7 @@ func (t *tx) readStored(table kv.Table, key []byte) []byte {
 
 // Get returns the value of a key.
 func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
-	if value, written := t.writes.Get(table, key); written {
+	if value, written := t.WriteSet.Get(table, key); written {
 		return value, nil
 	}
 	stored := t.readStored(table, key)
@@ -129,12 +129,6 @@ func isInRange(r kv.Range, key []byte) bool {
 	return r.To == nil || bytes.Compare(key, r.To) < 0
 }
 
-// Put writes a value when the transaction ends.
-func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, value) }
-
-// Delete removes a key when the transaction ends.
-func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
-
 // AddToCounters adds amounts to the counters of a key. It may read the counters first,
 // because transactions run one after the other.
 func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
@@ -143,10 +137,10 @@ func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
 		value, err = kv.AddCounters(value, amounts...)
 	}
 	if err != nil {
-		t.writes.Fail(err)
+		t.WriteSet.Fail(err)
 		return
 	}
-	t.writes.Put(table, key, value)
+	t.WriteSet.Put(table, key, value)
 }
 
 // AreAlive reports whether sessions are alive.
@@ -163,7 +157,7 @@ func (t *tx) Now() time.Time { return t.now }
 // apply adds the writes of the transaction to the bbolt transaction, and reports
 // whether there are any.
 func (t *tx) apply() (wrote bool, err error) {
-	list, err := t.writes.All()
+	list, err := t.WriteSet.All()
 	if err != nil || len(list) == 0 {
 		return false, err
 	}

@@ -17,11 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-var (
-	_ kv.Backend = (*Backend)(nil)
-
-	errClosed = errors.New("record store is closed")
-)
+var _ kv.Backend = (*Backend)(nil)
 
 // Backend stores tables in memory. All methods are safe for concurrent use.
 type Backend struct {
@@ -87,7 +83,7 @@ func (e *Backend) state() (TableSnapshot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return e.now, errClosed
+		return e.now, kv.ErrClosed
 	}
 	return e.now, nil
 }
@@ -118,7 +114,7 @@ func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	if err == nil {
 		err = read(t)
 	}
-	if err == nil && t.hasWrites() {
+	if err == nil && t.HasWrites() {
 		err = kv.ErrViewWrites
 	}
 	return err
@@ -154,7 +150,7 @@ func (e *Backend) begin(ctx context.Context) (*tx, error) {
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	return &tx{backend: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
+	return &tx{backend: e, state: now, now: e.clock(), read: map[kv.TableKey]uint64{}}, nil
 }
 
 // commit applies the writes of a transaction. txErr is the error of the transaction; if it
@@ -171,8 +167,8 @@ func (e *Backend) commit(t *tx, txErr error) (done bool, err error) {
 	if slices.ContainsFunc(t.alive, func(session string) bool { return !e.IsAlive(session) }) {
 		return false, nil
 	}
-	list, err := t.writes.All()
-	if err = cmp.Or(txErr, err); err != nil || !t.hasWrites() {
+	list, err := t.WriteSet.All()
+	if err = cmp.Or(txErr, err); err != nil || !t.HasWrites() {
 		return true, err
 	}
 	next := TableSnapshot{maps.Clone(e.now.tables), e.now.last + 1}
@@ -182,15 +178,15 @@ func (e *Backend) commit(t *tx, txErr error) (done bool, err error) {
 	for _, w := range list {
 		next.write(w)
 	}
-	for _, a := range t.adds {
-		value, err := next.get(a.table, []byte(a.key))
+	for _, a := range t.Adds() {
+		value, err := next.get(a.Table, []byte(a.Key))
 		if err == nil {
-			value, err = kv.AddCounters(value, a.more...)
+			value, err = kv.AddCounters(value, a.Amounts...)
 		}
 		if err != nil {
 			return true, err
 		}
-		next.write(kv.Write{Table: a.table, Key: []byte(a.key), Value: value})
+		next.write(kv.Write{Table: a.Table, Key: []byte(a.Key), Value: value})
 	}
 	e.now = next
 	return true, nil

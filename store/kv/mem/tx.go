@@ -26,9 +26,9 @@ func (s TableSnapshot) get(t kv.Table, key []byte) ([]byte, error) {
 }
 
 // lastWriterID returns the id of the transaction that wrote a key, 0 for none.
-func (s TableSnapshot) lastWriterID(at tableKey) uint64 {
-	if i, found := find(s.tables[at.table], []byte(at.key)); found {
-		return s.tables[at.table][i].Tx
+func (s TableSnapshot) lastWriterID(at kv.TableKey) uint64 {
+	if i, found := find(s.tables[at.Table], []byte(at.Key)); found {
+		return s.tables[at.Table][i].Tx
 	}
 	return 0
 }
@@ -47,40 +47,22 @@ func (s TableSnapshot) write(w kv.Write) {
 	s.tables[w.Table] = entries
 }
 
-// A tableKey is a key of a table.
-type tableKey struct {
-	table kv.Table
-	key   string
-}
-
-// A counterAdd holds the amounts that a transaction adds to the counters of a key.
-type counterAdd struct {
-	tableKey
-	more []int64
-}
-
 // A tx is one run of a transaction on the state at its start.
 type tx struct {
+	kv.WriteSet
 	backend *Backend
 	state   TableSnapshot
 	now     time.Time
-	read    map[tableKey]uint64
+	read    map[kv.TableKey]uint64
 	alive   []string
-	writes  kv.WriteSet
-	adds    []counterAdd
-}
-
-func (t *tx) hasWrites() bool {
-	list, err := t.writes.All()
-	return err != nil || len(list)+len(t.adds) > 0
 }
 
 // Get returns the value of a key.
 func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
-	if value, written := t.writes.Get(table, key); written {
+	if value, written := t.WriteSet.Get(table, key); written {
 		return value, nil
 	}
-	at := tableKey{table, string(key)}
+	at := kv.TableKey{Table: table, Key: string(key)}
 	t.read[at] = t.state.lastWriterID(at)
 	return t.state.get(table, key)
 }
@@ -124,15 +106,7 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 }
 
 // Put writes a value.
-func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, bytes.Clone(value)) }
-
-// Delete removes a key.
-func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
-
-// AddToCounters adds to counters.
-func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
-	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, slices.Clone(amounts)})
-}
+func (t *tx) Put(table kv.Table, key, value []byte) { t.WriteSet.Put(table, key, bytes.Clone(value)) }
 
 // AreAlive reports whether sessions are alive.
 func (t *tx) AreAlive(sessions ...string) (alive []bool, err error) {

@@ -14,10 +14,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
 )
-
-// errClosed is the error that every method returns after Close.
-var errClosed = errors.New("record store is closed")
 
 // An errorClass classifies an error of the driver.
 type errorClass struct {
@@ -123,7 +121,7 @@ func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.C
 func (e *Backend) callError(ctx context.Context, unknown bool, class errorClass, err error) error {
 	switch {
 	case class.cause == "closed":
-		err = errClosed
+		err = kv.ErrClosed
 	case class.full:
 		err = fmt.Errorf("%w: %s: %w", rowmill.ErrFull, class.explain, err)
 	case class.explain != "":

@@ -29,7 +29,7 @@ const (
 
 // A staleError means that a value has changed since a transaction read it. It has the key of
 // the value.
-type staleError struct{ tableKey }
+type staleError struct{ kv.TableKey }
 
 func (e *staleError) Error() string {
 	return "other transactions changed the same records at the same time"
@@ -41,7 +41,7 @@ const conflictLocks = 64
 // conflictLock returns the lock for a key on which transactions of this process have
 // conflicted. Transactions that hold the lock run one after the other, so that they
 // conflict only with transactions of other processes.
-func (e *Backend) conflictLock(at tableKey) *sync.Mutex {
+func (e *Backend) conflictLock(at kv.TableKey) *sync.Mutex {
 	return &e.locks[maphash.Comparable(e.seed, at)%conflictLocks]
 }
 
@@ -49,7 +49,7 @@ func (e *Backend) conflictLock(at tableKey) *sync.Mutex {
 func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	return e.retryConflicts(ctx, false, func(t *tx) error {
 		err := read(t)
-		if err == nil && t.hasWrites() {
+		if err == nil && t.HasWrites() {
 			err = kv.ErrViewWrites
 		}
 		return err
@@ -68,7 +68,7 @@ func (e *Backend) retryConflicts(ctx context.Context, update bool, run func(*tx)
 	var stale *staleError
 	err := retry.Contention.Do(ctx, func() error {
 		if stale != nil {
-			lock := e.conflictLock(stale.tableKey)
+			lock := e.conflictLock(stale.TableKey)
 			lock.Lock()
 			defer lock.Unlock()
 		}
@@ -86,13 +86,13 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t := &tx{ctx: ctx, backend: e, now: e.now(), optimistic: optimistic, read: map[tableKey][]byte{}, assumedAbsent: map[tableKey]bool{}}
+	t := &tx{ctx: ctx, backend: e, now: e.now(), optimistic: optimistic, read: map[kv.TableKey][]byte{}, assumedAbsent: map[kv.TableKey]bool{}}
 	own := run(t)
-	list, err := t.writes.All()
+	list, err := t.WriteSet.All()
 	if own == nil {
 		own = err
 	}
-	writes := update && own == nil && t.hasWrites()
+	writes := update && own == nil && t.HasWrites()
 	if !writes && t.trips < 2 && (!optimistic || len(t.alive) == 0) {
 		return own // all reads came in one answer, so they saw the tables at the same moment
 	}
@@ -105,7 +105,7 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 		}
 		return own
 	}
-	r.token, r.writes, r.adds = uuid.NewString(), list, t.adds
+	r.token, r.writes, r.adds = uuid.NewString(), list, t.Adds()
 	done, err := e.runScript(ctx, r)
 	if err != nil {
 		e.dropCached(t, err)
@@ -123,7 +123,7 @@ func (e *Backend) cacheValues(t *tx, list []kv.Write, id string) {
 		}
 	}
 	for _, w := range list {
-		at := tableKey{w.Table, string(w.Key)}
+		at := kv.TableKey{Table: w.Table, Key: string(w.Key)}
 		switch {
 		case w.Value == nil:
 			e.valueCache.Put(at, nil)
@@ -135,8 +135,8 @@ func (e *Backend) cacheValues(t *tx, list []kv.Write, id string) {
 			e.valueCache.Drop(at)
 		}
 	}
-	for _, a := range t.adds {
-		e.valueCache.Drop(a.tableKey)
+	for _, a := range t.Adds() {
+		e.valueCache.Drop(a.TableKey)
 	}
 }
 
@@ -149,20 +149,20 @@ func (e *Backend) dropCached(t *tx, err error) {
 	for at := range t.read {
 		e.valueCache.Drop(at)
 	}
-	list, _ := t.writes.All()
+	list, _ := t.WriteSet.All()
 	for _, w := range list {
-		e.valueCache.Drop(tableKey{w.Table, string(w.Key)})
+		e.valueCache.Drop(kv.TableKey{Table: w.Table, Key: string(w.Key)})
 	}
 }
 
 // A scriptRequest holds the arguments of the script.
 type scriptRequest struct {
 	token  string
-	read   map[tableKey][]byte
+	read   map[kv.TableKey][]byte
 	alive  []string
-	adds   []counterAdd
+	adds   []kv.CounterAdd
 	writes []kv.Write
-	gets   []tableKey
+	gets   []kv.TableKey
 	scans  []kv.Range
 }
 
@@ -192,7 +192,7 @@ func (e *Backend) runScript(ctx context.Context, r scriptRequest) (scriptAnswer,
 	}
 	switch text(0) {
 	case "stale":
-		return scriptAnswer{}, &staleError{tableKey{kv.Table(text(1)), text(2)}}
+		return scriptAnswer{}, &staleError{kv.TableKey{Table: kv.Table(text(1)), Key: text(2)}}
 	case "damaged":
 		table := strings.TrimPrefix(text(1), e.tableName(""))
 		return scriptAnswer{}, &kv.DamagedError{Table: kv.Table(table), Key: []byte(text(2))}
@@ -215,13 +215,13 @@ func (e *Backend) args(r scriptRequest) []any {
 	args = append(args, e.config.Prefix, r.token)
 	var checks, sessions, adds, puts, deletes, gets, scans []any
 	for at, stored := range r.read {
-		checks = append(checks, e.tableName(at.table), at.key, stored[:min(8, len(stored))])
+		checks = append(checks, e.tableName(at.Table), at.Key, stored[:min(8, len(stored))])
 	}
 	for _, session := range r.alive {
 		sessions = append(sessions, e.sessionKey(session))
 	}
 	for _, a := range r.adds {
-		adds = append(adds, e.tableName(a.table), a.key, kv.KeyChecksum(a.table, []byte(a.key)), encodeAmounts(a.more))
+		adds = append(adds, e.tableName(a.Table), a.Key, kv.KeyChecksum(a.Table, []byte(a.Key)), encodeAmounts(a.Amounts))
 	}
 	for _, w := range r.writes {
 		if w.Value == nil {
@@ -231,7 +231,7 @@ func (e *Backend) args(r scriptRequest) []any {
 		puts = append(puts, e.tableName(w.Table), w.Key, kv.Seal(w.Table, w.Key, 0, w.Value)[8:])
 	}
 	for _, at := range r.gets {
-		gets = append(gets, e.tableName(at.table), at.key)
+		gets = append(gets, e.tableName(at.Table), at.Key)
 	}
 	for _, s := range r.scans {
 		reverse, from, to := 0, "-", "+"

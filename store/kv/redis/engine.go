@@ -26,9 +26,9 @@ type Backend struct {
 	config     Config
 	sentinels  bool
 	client     *driver.Client
-	at         atomic.Pointer[address]     // address and login, from Open or the last SetURL
-	ahead      atomic.Int64                // difference between the server's clock and the local clock in ns, positive if the server is ahead
-	valueCache cache.LRU[tableKey, []byte] // cache of stored values, see cacheValues
+	at         atomic.Pointer[address]        // address and login, from Open or the last SetURL
+	ahead      atomic.Int64                   // difference between the server's clock and the local clock in ns, positive if the server is ahead
+	valueCache cache.LRU[kv.TableKey, []byte] // cache of stored values, see cacheValues
 
 	engineMetrics
 	failedAt atomic.Int64 // time of the last failed attempt after which another attempt can succeed soon, ns
@@ -90,7 +90,7 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 		return nil, err
 	}
 	e := &Backend{
-		config: config, sentinels: at.primary != "", valueCache: cache.LRU[tableKey, []byte]{Most: knownValues}, leases: map[string]lease{}, seed: maphash.MakeSeed(),
+		config: config, sentinels: at.primary != "", valueCache: cache.LRU[kv.TableKey, []byte]{Most: knownValues}, leases: map[string]lease{}, seed: maphash.MakeSeed(),
 		engineMetrics: newMetrics(config.Metrics),
 	}
 	e.at.Store(&at)

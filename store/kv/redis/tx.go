@@ -14,51 +14,32 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A tableKey is a key of a table.
-type tableKey struct {
-	table kv.Table
-	key   string
-}
-
-// A counterAdd holds the amounts that a transaction adds to the counters of a key.
-type counterAdd struct {
-	tableKey
-	more []int64
-}
-
 // A tx is one run of a transaction.
 type tx struct {
+	kv.WriteSet
 	ctx     context.Context
 	backend *Backend
 	now     time.Time
 	// optimistic makes the transaction use cached values and local leases without a
 	// request; the commit verifies them.
 	optimistic    bool
-	read          map[tableKey][]byte // stored bytes of each key that was read; nil for a key without a value
-	assumedAbsent map[tableKey]bool   // keys of read that were assumed to be absent, and not read
-	wanted        []tableKey          // keys to read with the next request
-	trips         int                 // number of answers that contained values, plus unchecked for each unverified value
+	read          map[kv.TableKey][]byte // stored bytes of each key that was read; nil for a key without a value
+	assumedAbsent map[kv.TableKey]bool   // keys of read that were assumed to be absent, and not read
+	wanted        []kv.TableKey          // keys to read with the next request
+	trips         int                    // number of answers that contained values, plus unchecked for each unverified value
 	alive         []string
-	writes        kv.WriteSet
-	adds          []counterAdd
 }
 
 // unchecked is the amount that is added to trips for a value that came from the cache or
 // was assumed to be absent. It forces a check at the end, even when nothing is written.
 const unchecked = 2
 
-// hasWrites reports whether there is anything to write.
-func (t *tx) hasWrites() bool {
-	list, err := t.writes.All()
-	return err != nil || len(list)+len(t.adds) > 0
-}
-
 // Get returns the value of a key.
 func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
-	if value, written := t.writes.Get(table, key); written {
+	if value, written := t.WriteSet.Get(table, key); written {
 		return value, nil
 	}
-	at := tableKey{table, string(key)}
+	at := kv.TableKey{Table: table, Key: string(key)}
 	if _, read := t.read[at]; !read {
 		if err := t.fetch(at); err != nil {
 			return nil, err
@@ -70,9 +51,9 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 // IsAbsent reports whether a key has no value. It may assume this without a read; the
 // commit then verifies the assumption.
 func (t *tx) IsAbsent(table kv.Table, key []byte) (bool, error) {
-	at := tableKey{table, string(key)}
+	at := kv.TableKey{Table: table, Key: string(key)}
 	_, read := t.read[at]
-	if _, written := t.writes.Get(table, key); t.optimistic && !read && !written {
+	if _, written := t.WriteSet.Get(table, key); t.optimistic && !read && !written {
 		t.read[at], t.assumedAbsent[at] = nil, true
 		t.trips += unchecked
 	}
@@ -83,22 +64,22 @@ func (t *tx) IsAbsent(table kv.Table, key []byte) (bool, error) {
 // Prefetch adds keys to the next request.
 func (t *tx) Prefetch(table kv.Table, keys ...[]byte) {
 	for _, key := range keys {
-		t.wanted = append(t.wanted, tableKey{table, string(key)})
+		t.wanted = append(t.wanted, kv.TableKey{Table: table, Key: string(key)})
 	}
 }
 
 // unsealStored checks the checksum in the stored bytes of a key and returns the value; nil if
 // stored is nil.
-func unsealStored(at tableKey, stored []byte) ([]byte, error) {
+func unsealStored(at kv.TableKey, stored []byte) ([]byte, error) {
 	if stored == nil {
 		return nil, nil
 	}
-	_, value, err := kv.Unseal(at.table, []byte(at.key), stored)
+	_, value, err := kv.Unseal(at.Table, []byte(at.Key), stored)
 	return value, err
 }
 
 // fetch reads the key first and all keys in t.wanted in one request.
-func (t *tx) fetch(first tableKey) error {
+func (t *tx) fetch(first kv.TableKey) error {
 	t.wanted = append(t.wanted, first)
 	_, err := t.readWanted()
 	return err
@@ -107,7 +88,7 @@ func (t *tx) fetch(first tableKey) error {
 // readWanted reads ranges and the keys in t.wanted in one request. If t.optimistic is set, it
 // does not request keys that are in the cache.
 func (t *tx) readWanted(ranges ...kv.Range) (scans []any, err error) {
-	var gets []tableKey
+	var gets []kv.TableKey
 	for _, at := range t.wanted {
 		if _, read := t.read[at]; read || slices.Contains(gets, at) {
 			continue
@@ -202,17 +183,6 @@ func yieldEntries(table kv.Table, list []any, yield func(kv.Entry, error) bool) 
 		}
 	}
 	return last, true
-}
-
-// Put writes a value.
-func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, value) }
-
-// Delete removes a key.
-func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
-
-// AddToCounters adds to counters.
-func (t *tx) AddToCounters(table kv.Table, key []byte, amounts ...int64) {
-	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, append([]int64(nil), amounts...)})
 }
 
 // AreAlive reports whether sessions are alive.
