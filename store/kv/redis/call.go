@@ -87,17 +87,17 @@ func classifyError(ctx context.Context, err error) errorClass {
 }
 
 // retryCall repeats a call until the server answers, at most as long as Timeouts.Retry allows.
-// maybeExecuted means that the server may have executed an attempt that failed. If the last
-// attempt of a write fails and the server may have executed any attempt, the error is
+// If the last attempt of a write fails and the server may have executed any attempt, the error is
 // store.ErrOutcomeUnknown.
-func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
+func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		return false, err
+		return err
 	}
 	start := time.Now()
 	defer func() { e.latency.Observe(time.Since(start).Seconds()) }()
 	var v errorClass // class of the error of the last attempt
-	err = retry.Redis.WithTimeLimit(e.config.Timeouts.Retry).Do(ctx, func() error {
+	maybeExecuted := false
+	err := retry.Redis.WithTimeLimit(e.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
@@ -111,9 +111,18 @@ func (e *Backend) retryCall(ctx context.Context, write bool, call func(context.C
 		return err
 	}, func(error) bool { return v.retryable }, nil)
 	if err != nil {
-		err = e.callError(ctx, write && maybeExecuted, v, err)
+		return e.callError(ctx, write && maybeExecuted, v, err)
 	}
-	return maybeExecuted, err
+	return nil
+}
+
+// ask returns the result of a call that writes nothing. It repeats the call as retryCall does.
+func ask[T any](ctx context.Context, e *Backend, call func(context.Context) (T, error)) (result T, err error) {
+	err = e.retryCall(ctx, false, func(ctx context.Context) (err error) {
+		result, err = call(ctx)
+		return err
+	})
+	return result, err
 }
 
 // callError returns the error of a call after the last attempt has failed with err, an

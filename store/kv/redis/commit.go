@@ -176,7 +176,7 @@ type scriptAnswer struct {
 func (e *Backend) runScript(ctx context.Context, r scriptRequest) (scriptAnswer, error) {
 	args := e.args(r)
 	var list []any
-	_, err := e.retryCall(ctx, r.token != "", func(ctx context.Context) (err error) {
+	err := e.retryCall(ctx, r.token != "", func(ctx context.Context) (err error) {
 		list, err = script.Run(ctx, e.client, nil, args...).Slice()
 		return err
 	})

@@ -20,11 +20,8 @@ func (e *Backend) ConfirmPrimary(ctx context.Context) error {
 	if !e.sentinels {
 		return nil
 	}
-	var own string
-	if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
-		own, err = runID(ctx, e.client)
-		return err
-	}); err != nil {
+	own, err := ask(ctx, e, func(ctx context.Context) (string, error) { return runID(ctx, e.client) })
+	if err != nil {
 		return fmt.Errorf("confirm the Redis primary: %w", err)
 	}
 	primary, err := e.findPrimary(ctx)

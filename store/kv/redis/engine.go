@@ -114,10 +114,8 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 // refuseOldLayout returns an error if a version of rowmill with an older layout wrote records to
 // the server.
 func (e *Backend) refuseOldLayout(ctx context.Context) error {
-	var found string
-	_, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
-		found, err = e.client.HGet(ctx, e.config.Prefix+"meta", "schema").Result()
-		return err
+	found, err := ask(ctx, e, func(ctx context.Context) (string, error) {
+		return e.client.HGet(ctx, e.config.Prefix+"meta", "schema").Result()
 	})
 	if err == nil && found != "" {
 		err = fmt.Errorf("its records have schema version %q, which this program does not read: start the version of rowmill that wrote them, or choose another prefix than %q", found, e.config.Prefix)
@@ -146,11 +144,9 @@ func (e *Backend) SetURL(url string) error {
 }
 
 // Time returns the time of the server's clock.
-func (e *Backend) Time(ctx context.Context) (now time.Time, err error) {
-	if _, err = e.retryCall(ctx, false, func(ctx context.Context) (err error) {
-		now, err = e.client.Time(ctx).Result()
-		return err
-	}); err != nil {
+func (e *Backend) Time(ctx context.Context) (time.Time, error) {
+	now, err := ask(ctx, e, func(ctx context.Context) (time.Time, error) { return e.client.Time(ctx).Result() })
+	if err != nil {
 		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
 	}
 	e.recordServerTime(now)

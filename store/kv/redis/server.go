@@ -29,11 +29,8 @@ var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replica
 // readServerInfo reads the server's information and settings.
 func (e *Backend) readServerInfo(ctx context.Context) (serverInfo, error) {
 	found := serverInfo{info: map[string]string{}, config: map[string]string{}}
-	var text string
-	if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
-		text, err = e.client.Info(ctx).Result()
-		return err
-	}); err != nil {
+	text, err := ask(ctx, e, func(ctx context.Context) (string, error) { return e.client.Info(ctx).Result() })
+	if err != nil {
 		return found, err
 	}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -42,11 +39,7 @@ func (e *Backend) readServerInfo(ctx context.Context) (serverInfo, error) {
 		}
 	}
 	for _, name := range settings {
-		var values map[string]string
-		_, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
-			values, err = e.client.ConfigGet(ctx, name).Result()
-			return err
-		})
+		values, err := ask(ctx, e, func(ctx context.Context) (map[string]string, error) { return e.client.ConfigGet(ctx, name).Result() })
 		var refused driver.Error
 		switch {
 		case errors.As(err, &refused): // CONFIG GET is forbidden, or renamed

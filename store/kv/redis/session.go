@@ -29,7 +29,7 @@ func (e *Backend) OpenSession(ctx context.Context, node string, ttl time.Duratio
 		return "", fmt.Errorf("open a session for node %s: its ttl is %v and must be at least a millisecond", node, ttl)
 	}
 	id, asked := "session-"+uuid.NewString(), time.Now()
-	if _, err := e.retryCall(ctx, true, func(ctx context.Context) error {
+	if err := e.retryCall(ctx, true, func(ctx context.Context) error {
 		return e.client.Set(ctx, e.sessionKey(id), ttl.Milliseconds(), ttl).Err()
 	}); err != nil {
 		return "", fmt.Errorf("open a session for node %s: %w", node, err)
@@ -65,7 +65,7 @@ func (e *Backend) RenewSession(ctx context.Context, session string) error {
 	opened := e.leases[session].ttl // 0 for a session of another process
 	e.mu.Unlock()
 	asked, ttl := time.Now(), time.Duration(0)
-	_, err := e.retryCall(ctx, true, func(ctx context.Context) (err error) {
+	err := e.retryCall(ctx, true, func(ctx context.Context) (err error) {
 		millis := opened.Milliseconds()
 		if millis == 0 {
 			millis, err = e.client.Get(ctx, e.sessionKey(session)).Int64()
@@ -94,7 +94,7 @@ func (e *Backend) CloseSession(ctx context.Context, session string) error {
 	e.mu.Lock()
 	delete(e.leases, session)
 	e.mu.Unlock()
-	if _, err := e.retryCall(ctx, true, func(ctx context.Context) error {
+	if err := e.retryCall(ctx, true, func(ctx context.Context) error {
 		return e.client.Del(ctx, e.sessionKey(session)).Err()
 	}); err != nil {
 		return fmt.Errorf("close session %s: %w", session, err)
@@ -110,7 +110,7 @@ func (e *Backend) CountLiveSessions(ctx context.Context) (int, error) {
 	for cursor := uint64(0); ; {
 		var keys []string
 		next := cursor
-		if _, err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
+		if err := e.retryCall(ctx, false, func(ctx context.Context) (err error) {
 			keys, next, err = e.client.Scan(ctx, cursor, pattern, count).Result()
 			return err
 		}); err != nil {

@@ -195,7 +195,7 @@ func (t *tx) AreAlive(sessions ...string) (alive []bool, err error) {
 		}
 	}
 	if len(ask) > 0 {
-		if _, err := t.backend.retryCall(t.ctx, false, func(ctx context.Context) error {
+		if err := t.backend.retryCall(t.ctx, false, func(ctx context.Context) error {
 			_, err := t.backend.client.Pipelined(ctx, func(p driver.Pipeliner) error {
 				found := make([]*driver.IntCmd, len(ask))
 				for n, i := range ask {
