@@ -3,6 +3,7 @@ package results
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -107,18 +108,15 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 // mergeToTempFile merges parts into a temporary file and returns the file as a part. The
 // file has no name, so it disappears when it is closed.
 func mergeToTempFile(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
-	f, err := os.CreateTemp("", "rowmill-merge-*")
+	f, err := CreateUnnamedFile("rowmill-merge-*")
 	if err != nil {
-		return nil, fmt.Errorf("create a temporary file: %w", err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // the first error is more useful than the error of Close
 		}
 	}()
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, fmt.Errorf("unlink a temporary file: %w", err)
-	}
 	if _, err := interleave(ctx, f, s, parts, -1); err != nil {
 		return nil, err
 	}
@@ -132,4 +130,17 @@ func mergeToTempFile(ctx context.Context, s Schema, parts []*mergePart) (_ *merg
 	}
 	p.temporary, p.from = f, p.low
 	return p, nil
+}
+
+// CreateUnnamedFile returns a temporary file without a name, which the system removes when it
+// is closed.
+func CreateUnnamedFile(pattern string) (*os.File, error) {
+	f, err := os.CreateTemp("", pattern)
+	if err != nil {
+		return nil, fmt.Errorf("create a temporary file: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(fmt.Errorf("remove the name of a temporary file: %w", err), f.Close())
+	}
+	return f, nil
 }

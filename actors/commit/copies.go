@@ -109,7 +109,7 @@ func (c *CopyWriter) readAnswers(ctx context.Context, n int, parts []store.Part)
 		return a, nil
 	}
 	if c.spill == nil {
-		if c.spill, err = unnamedFile("rowmill-copies-*"); err != nil {
+		if c.spill, err = results.CreateUnnamedFile("rowmill-copies-*"); err != nil {
 			return a, err
 		}
 	}
@@ -228,17 +228,4 @@ func (c *CopyWriter) writeRows(ctx context.Context, file *results.PartWriter, n 
 		return totals, fmt.Errorf("wrote %d copies instead of %d: the other rows are no copies", totals.Rows, rows.GetCardinality())
 	}
 	return totals, nil
-}
-
-// unnamedFile returns a temporary file without a name, which the system removes when it
-// is closed.
-func unnamedFile(pattern string) (*os.File, error) {
-	f, err := os.CreateTemp("", pattern)
-	if err != nil {
-		return nil, fmt.Errorf("create a temporary file: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("remove the name of a temporary file: %w", err), f.Close())
-	}
-	return f, nil
 }

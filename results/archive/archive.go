@@ -107,28 +107,27 @@ func MissingAsRemoved(err error) error {
 	return err
 }
 
-// retryIfMoved calls read with a job's record. If objects were replaced during the read,
-// or if MarkLostParts marks parts as lost, it calls read again with a newer record.
-func (a *Archive) retryIfMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
+// retryIfMoved returns what read returns for a job's record. If objects were replaced during the
+// read, or if MarkLostParts marks parts as lost, it calls read again with a newer record.
+func retryIfMoved[T any](ctx context.Context, a *Archive, record store.Record, read func(store.Record) (T, error)) (result T, err error) {
 	for range maxRereads {
 		if record.DataRemoved != nil {
-			return ErrRemoved
+			return result, ErrRemoved
 		}
-		err := read(record)
-		if err == nil || isFinalAnswer(err) {
-			return err
+		if result, err = read(record); err == nil || isFinalAnswer(err) {
+			return result, err
 		}
 		if record, err = a.MarkLostParts(ctx, record, err); err == nil {
 			continue
 		}
 		if !errors.Is(err, errMoved) {
-			return err
+			return result, err
 		}
 		if record, err = a.store.Get(ctx, record.Job.ID); err != nil {
-			return fmt.Errorf("read a job: %w", err)
+			return result, fmt.Errorf("read a job: %w", err)
 		}
 	}
-	return ErrBusy
+	return result, ErrBusy
 }
 
 // isFinalAnswer reports whether an error is a final answer to the caller. Then another read

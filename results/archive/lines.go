@@ -17,21 +17,19 @@ import (
 // calls the function write, which must write the lines to w. write gets the function
 // each, which visits all rows in order. For a job that did not succeed, each also
 // visits the rows that did not run, as Partial does.
-func (a *Archive) MakeLinesFile(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.RowVisitor) error) error) (made store.Artifact, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		made, err = a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewJSONLKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
+func (a *Archive) MakeLinesFile(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.RowVisitor) error) error) (store.Artifact, error) {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (store.Artifact, error) {
+		return a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewJSONLKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
 			return write(w, func(visit results.RowVisitor) error { return a.eachRow(ctx, record, visit) })
 		})
-		return err
 	})
-	return made, err
 }
 
 // makeRequestsFile returns the Parquet file with the requests and replies of an ended batch.
-func (a *Archive) makeRequestsFile(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
+func (a *Archive) makeRequestsFile(ctx context.Context, record store.Record, v results.FileVariant) (store.Artifact, error) {
 	v = results.FileVariant{Inputs: v.Inputs} // the file of a batch has no other optional column
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		made, err = a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (store.Artifact, error) {
+		return a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
 			if err == nil {
 				err = a.eachRow(ctx, record, out.Add)
@@ -41,9 +39,7 @@ func (a *Archive) makeRequestsFile(ctx context.Context, record store.Record, v r
 			}
 			return out.Close()
 		})
-		return err
 	})
-	return made, err
 }
 
 // eachRow calls visit for all rows of an ended job, in order.

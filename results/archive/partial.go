@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -25,46 +24,43 @@ type ResultFile struct {
 // OpenPartial opens a file with all rows of a job. Rows that are not committed have no
 // output. For an ended job, the file is made once and stored. For a running job, each
 // call makes a new file. The record must have the number of rows.
-func (a *Archive) OpenPartial(ctx context.Context, record store.Record) (d ResultFile, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
+func (a *Archive) OpenPartial(ctx context.Context, record store.Record) (ResultFile, error) {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (d ResultFile, err error) {
 		if !record.Job.Status.IsTerminal() {
-			d, err = a.openSnapshot(ctx, record)
-			return err
+			return a.openSnapshot(ctx, record)
 		}
 		kept, err := a.makePartial(ctx, record)
 		if err != nil {
-			return err
+			return d, err
 		}
 		object, err := a.bucket.Open(ctx, kept.Key)
 		if err != nil {
-			return MissingAsRemoved(fmt.Errorf("open the partial results: %w", err))
+			return d, MissingAsRemoved(fmt.Errorf("open the partial results: %w", err))
 		}
 		d = ResultFile{Source: object, Closer: object}
 		if d.Schema, err = results.ReadSchema(object); err != nil {
 			object.Close()
 		}
-		return MissingAsRemoved(err)
+		return d, MissingAsRemoved(err)
 	})
-	return d, err
 }
 
 // MakePartialParquet returns the Parquet file with all rows of a job that ended without
 // success, in one variant. The first request makes the file.
-func (a *Archive) MakePartialParquet(ctx context.Context, record store.Record, v results.FileVariant) (made store.Artifact, err error) {
+func (a *Archive) MakePartialParquet(ctx context.Context, record store.Record, v results.FileVariant) (store.Artifact, error) {
 	if record.Spec.Raw != nil {
 		return a.makeRequestsFile(ctx, record, v)
 	}
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (store.Artifact, error) {
 		base, err := a.makePartial(ctx, record)
 		if err == nil && v.IsWide() {
 			base, err = a.makeWide(ctx, record, base, base, layout.Partial+"~"+layout.Wide)
 		}
-		if made = base; err == nil && v != results.Wide {
-			made, err = a.makeSubset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
+		if err != nil || v == results.Wide {
+			return base, err
 		}
-		return err
+		return a.makeSubset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
 	})
-	return made, err
 }
 
 // makePartial returns the file with all rows of a job that ended without success. The first
@@ -78,18 +74,15 @@ func (a *Archive) makePartial(ctx context.Context, record store.Record) (store.A
 // openSnapshot writes all rows of a running job to a temporary file and opens it. The file
 // has no name, so it disappears when it is closed.
 func (a *Archive) openSnapshot(ctx context.Context, record store.Record) (d ResultFile, err error) {
-	f, err := os.CreateTemp("", "rowmill-partial-*")
+	f, err := results.CreateUnnamedFile("rowmill-partial-*")
 	if err != nil {
-		return d, fmt.Errorf("create a temporary file: %w", err)
+		return d, err
 	}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // the first error is more useful than the error of Close
 		}
 	}()
-	if err := os.Remove(f.Name()); err != nil {
-		return d, fmt.Errorf("remove the name of a temporary file: %w", err)
-	}
 	buffered := bufio.NewWriterSize(f, 256<<10)
 	if err := errors.Join(a.writePartial(ctx, buffered, record), buffered.Flush()); err != nil {
 		return d, err

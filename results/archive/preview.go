@@ -23,32 +23,29 @@ type Preview struct {
 }
 
 // ReadPreview reads at most limit rows of a job, from the row with index offset on.
-func (a *Archive) ReadPreview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
-		p.Record = record
-		p.Rows, err = a.readPreviewRows(ctx, record, offset, limit)
-		p.End = offset + int64(len(p.Rows))
-		return err
+func (a *Archive) ReadPreview(ctx context.Context, record store.Record, offset, limit int64) (Preview, error) {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (Preview, error) {
+		rows, err := a.readPreviewRows(ctx, record, offset, limit)
+		return Preview{Record: record, Rows: rows, End: offset + int64(len(rows))}, err
 	})
-	return p, err
 }
 
 // ReadDone reads at most limit committed rows of a job, from the row with index offset on. Rows
 // that are not committed are left out. End is the number of rows of the job after the last
 // committed row.
-func (a *Archive) ReadDone(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
+func (a *Archive) ReadDone(ctx context.Context, record store.Record, offset, limit int64) (Preview, error) {
 	if _, finished := record.Artifacts[layout.Full]; finished {
 		return a.ReadPreview(ctx, record, offset, limit)
 	}
-	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
-		p = Preview{Record: record, End: offset}
+	return retryIfMoved(ctx, a, record, func(record store.Record) (Preview, error) {
+		p := Preview{Record: record, End: offset}
 		if total := record.Job.NumRows; total == nil || *total <= offset {
-			return nil
+			return p, nil
 		}
 		p.End = *record.Job.NumRows
 		places, err := a.listDone(ctx, record.Job.ID, offset, limit+1)
 		if err != nil {
-			return err
+			return p, err
 		}
 		if int64(len(places)) > limit {
 			p.End, places = places[limit].row, places[:limit]
@@ -66,13 +63,13 @@ func (a *Archive) ReadDone(ctx context.Context, record store.Record, offset, lim
 			positions[place.row] = i
 		}
 		p.Rows = make([]*results.PreviewRow, len(places))
-		return a.readFromParts(ctx, wanted, func(found []results.PreviewRow) {
+		err = a.readFromParts(ctx, wanted, func(found []results.PreviewRow) {
 			for i := range found {
 				p.Rows[positions[found[i].Row]] = &found[i]
 			}
 		})
+		return p, err
 	})
-	return p, err
 }
 
 // A rowPlace says which part has a row.

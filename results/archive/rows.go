@@ -14,12 +14,8 @@ import (
 
 // ReadRow reads row n of a job. The error is ErrNoRow if the job has no row n, and
 // ErrNotDone if the row has no outcome yet.
-func (a *Archive) ReadRow(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) (err error) {
-		view, err = a.readRow(ctx, record, n)
-		return err
-	})
-	return view, err
+func (a *Archive) ReadRow(ctx context.Context, record store.Record, n int64) (results.RowView, error) {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (results.RowView, error) { return a.readRow(ctx, record, n) })
 }
 
 func (a *Archive) readRow(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
@@ -81,13 +77,12 @@ func (a *Archive) ListFailedAndMissing(ctx context.Context, record store.Record,
 // ListFailures lists at most limit failed rows after the place from, in order. To continue
 // the list, pass nextPosition as from. nextPosition is nil if there are no more failures.
 func (a *Archive) ListFailures(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.FailedRow, nextPosition *FailurePosition, err error) {
-	var p failurePage
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		p = failurePage{Archive: a, FailurePosition: from, limit: limit}
+	p, err := retryIfMoved(ctx, a, record, func(record store.Record) (*failurePage, error) {
+		p := &failurePage{Archive: a, FailurePosition: from, limit: limit}
 		if record.Job.Status == rowmill.StatusSucceeded {
-			return p.addFromResults(ctx, record)
+			return p, p.addFromResults(ctx, record)
 		}
-		return p.addFromParts(ctx, record.Job.ID)
+		return p, p.addFromParts(ctx, record.Job.ID)
 	})
 	if err != nil || !p.isFull() {
 		return p.found, nil, err

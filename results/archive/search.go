@@ -12,9 +12,9 @@ import (
 // FindRows returns at most limit committed rows that filter selects, from the row with index
 // offset on. The page may be shorter, even empty, because one search reads a limited number of
 // rows: the caller continues at End.
-func (a *Archive) FindRows(ctx context.Context, record store.Record, filter results.RowFilter, offset, limit int64) (p Preview, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
-		p = Preview{Record: record}
+func (a *Archive) FindRows(ctx context.Context, record store.Record, filter results.RowFilter, offset, limit int64) (Preview, error) {
+	return retryIfMoved(ctx, a, record, func(record store.Record) (p Preview, err error) {
+		p.Record = record
 		search := results.RowSearch{Filter: filter, From: offset}
 		p.End, err = a.search(ctx, record, &search, func(schema results.Schema) results.RowVisitor {
 			return func(row *rowmill.Row, out *rowmill.RowOutput) error {
@@ -25,19 +25,18 @@ func (a *Archive) FindRows(ctx context.Context, record store.Record, filter resu
 				return nil
 			}
 		})
-		return err
+		return p, err
 	})
-	return p, err
 }
 
 // CountProperties counts the values of the answers in the committed rows that filter selects. It
 // reads the rows of one search from the first row on, and counts at most limit rows. counted is
 // the number of counted rows, and end the index of the row after the last row that it read.
 func (a *Archive) CountProperties(ctx context.Context, record store.Record, filter results.RowFilter, limit int64) (counter *results.PropertyCounter, counted, end int64, err error) {
-	err = a.retryIfMoved(ctx, record, func(record store.Record) error {
+	end, err = retryIfMoved(ctx, a, record, func(record store.Record) (int64, error) {
 		counter, counted = &results.PropertyCounter{}, 0
 		search := results.RowSearch{Filter: filter}
-		end, err = a.search(ctx, record, &search, func(results.Schema) results.RowVisitor {
+		return a.search(ctx, record, &search, func(results.Schema) results.RowVisitor {
 			return func(_ *rowmill.Row, out *rowmill.RowOutput) error {
 				counter.Add(out)
 				if counted++; counted == limit {
@@ -46,7 +45,6 @@ func (a *Archive) CountProperties(ctx context.Context, record store.Record, filt
 				return nil
 			}
 		})
-		return err
 	})
 	return counter, counted, end, err
 }
