@@ -58,7 +58,8 @@ func (q *Queue) run(r *request) (seen requestResult, back []*RowTask) {
 	})
 	end()
 	if err != nil {
-		seen = q.failAfterPanic(r.tasks, err, began)
+		q.failAfterPanic(r.tasks, err, began)
+		seen = requestResult{}
 	}
 	seen.took = time.Since(began)
 	span.Observe(q.disp.cfg.Metrics.Seconds, seen.took.Seconds())
@@ -75,13 +76,12 @@ func (q *Queue) run(r *request) (seen requestResult, back []*RowTask) {
 
 // failAfterPanic fails all tasks of a request after our own code panicked on a row or its
 // answer. A retry would panic again.
-func (q *Queue) failAfterPanic(tasks []*RowTask, err error, began time.Time) requestResult {
+func (q *Queue) failAfterPanic(tasks []*RowTask, err error, began time.Time) {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failedOutput(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
 		t.recordAttempt(q.attempt(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
-	return requestResult{}
 }
 
 // answerTimeout returns how long to wait for the answer to a row: longer after each of its

@@ -75,13 +75,12 @@ func (c *copyFinder) findFirst(row int64, text string) (first int64, again bool)
 	return row, false
 }
 
-// endShard finishes shard n and returns the positions of the copies in the shard; nil if
-// there are none. first is the row number of the shard's first row. Call endShard once for
-// each shard, in order.
-func (c *copyFinder) endShard(n int, first int64) (*roaring.Bitmap, error) {
+// endShard finishes shard n. first is the row number of the shard's first row. Call endShard once
+// for each shard, in order.
+func (c *copyFinder) endShard(n int, first int64) error {
 	if len(c.rels) == 0 {
 		c.sets = append(c.sets, nil)
-		return nil, nil
+		return nil
 	}
 	for i := range c.rels {
 		c.rels[i] -= uint32(first) //nolint:gosec // a row number above 32 bits is never a copy
@@ -91,7 +90,7 @@ func (c *copyFinder) endShard(n int, first int64) (*roaring.Bitmap, error) {
 	c.sets, c.count = append(c.sets, set), c.count+int64(len(c.rels))
 	err := c.write(n, set)
 	c.rels, c.distances = c.rels[:0], c.distances[:0]
-	return set, err
+	return err
 }
 
 // write appends the copies of shard n to the list. It creates the list before the first
@@ -210,7 +209,7 @@ func inlineCopies(texts []string) []byte {
 	for row, text := range texts {
 		c.add(int64(row), text)
 	}
-	if _, err := c.endShard(0, 0); err != nil || c.commit() != nil {
+	if err := c.endShard(0, 0); err != nil || c.commit() != nil {
 		panic("writing to memory fails")
 	}
 	return list.Bytes()

@@ -117,7 +117,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 		return info, err
 	}
 	if g.copies != nil {
-		if _, err := g.copies.endShard(n, info.First); err != nil {
+		if err := g.copies.endShard(n, info.First); err != nil {
 			return info, err
 		}
 	}

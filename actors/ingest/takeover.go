@@ -365,8 +365,7 @@ func (t *takeover) countRemainingRows(ctx context.Context, n int, info shard.Man
 	if t.copies == nil {
 		return nil
 	}
-	_, err = t.copies.endShard(n, info.First)
-	return err
+	return t.copies.endShard(n, info.First)
 }
 
 // countRow adds a row to the counter, unless the row is taken over or is a copy of an

@@ -101,9 +101,9 @@ func (p *parser) parseTerm() (*node, error) {
 		return nil, err
 	}
 	start := p.at
-	least, most, found, err := p.parseQuantifier()
-	if err != nil || !found {
-		return atom, err
+	least, most, found := p.parseQuantifier()
+	if !found {
+		return atom, nil
 	}
 	switch {
 	case atom.op == opBegin, atom.op == opEnd, atom.op == opWord, atom.op == opNotWord, atom.op == opLook && atom.behind:
@@ -118,18 +118,18 @@ func (p *parser) parseTerm() (*node, error) {
 
 // parseQuantifier reads *, +, ? or a count in braces. It treats braces without a count as
 // plain characters: then found is false.
-func (p *parser) parseQuantifier() (least, most int, found bool, err error) {
+func (p *parser) parseQuantifier() (least, most int, found bool) {
 	switch {
 	case p.consume("*"):
-		return 0, unlimited, true, nil
+		return 0, unlimited, true
 	case p.consume("+"):
-		return 1, unlimited, true, nil
+		return 1, unlimited, true
 	case p.consume("?"):
-		return 0, 1, true, nil
+		return 0, 1, true
 	}
 	from := p.at
 	if !p.consume("{") {
-		return 0, 0, false, nil
+		return 0, 0, false
 	}
 	least, found = p.parseNumber()
 	most = least
@@ -140,9 +140,9 @@ func (p *parser) parseQuantifier() (least, most int, found bool, err error) {
 	}
 	if !found || !p.consume("}") {
 		p.at = from
-		return 0, 0, false, nil
+		return 0, 0, false
 	}
-	return least, most, true, nil
+	return least, most, true
 }
 
 // parseNumber reads a decimal number, limited to the constant unlimited.
@@ -176,7 +176,7 @@ func (p *parser) parseAtom() (*node, error) {
 		return nil, p.errorAt(from, "has nothing before it to repeat; write \\%c", c)
 	case '{':
 		p.at = from
-		if _, _, found, _ := p.parseQuantifier(); found {
+		if _, _, found := p.parseQuantifier(); found {
 			return nil, p.errorAt(from, "has nothing before it to repeat; write \\{")
 		}
 		p.at = from + 1
