@@ -26,3 +26,17 @@ func Write(ctx context.Context, b Bucket, key, contentType string, write func(io
 	}
 	return w.Commit()
 }
+
+// CopyContent copies the content of the object key in from to the object toKey in to.
+func CopyContent(ctx context.Context, from Bucket, key string, to Bucket, toKey, contentType string) error {
+	source, err := from.Open(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	_, err = Write(ctx, to, toKey, contentType, func(w io.Writer) error {
+		_, err := io.Copy(w, NewReader(source))
+		return err
+	})
+	return err
+}

@@ -148,15 +148,10 @@ func (s *suite) put(key string, content []byte) blob.ObjectInfo {
 }
 
 func put(s *suite, b blob.Bucket, key string, content []byte) (blob.ObjectInfo, error) {
-	w, err := b.Create(s.Context(), key, "application/octet-stream")
-	if err != nil {
-		return blob.ObjectInfo{}, err
-	}
-	defer w.Abort()
-	if _, err := w.Write(content); err != nil {
-		return blob.ObjectInfo{}, err
-	}
-	return w.Commit()
+	return blob.Write(s.Context(), b, key, "application/octet-stream", func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 }
 
 // open opens an object, which is closed at the end of the test. An error ends the test.

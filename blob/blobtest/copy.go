@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
@@ -30,30 +29,12 @@ func Copy(ctx context.Context, from, to blob.Bucket) error {
 		if size, exists := sizes[info.Key]; exists && size == info.Size {
 			continue
 		}
-		err := copyOne(ctx, from, to, info.Key)
+		err := blob.CopyContent(ctx, from, info.Key, to, info.Key, "")
 		if err != nil && !errors.Is(err, rowmill.ErrNotFound) && !errors.Is(err, blob.ErrLost) {
 			return fmt.Errorf("copy %s: %w", info.Key, err)
 		}
 	}
 	return nil
-}
-
-func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
-	object, err := from.Open(ctx, key)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = object.Close() }() // the object was only read, so a failed Close loses no data
-	w, err := to.Create(ctx, key, "")
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := io.Copy(w, blob.NewReader(object)); err != nil {
-		return err
-	}
-	_, err = w.Commit()
-	return err
 }
 
 // Prune removes from the bucket target the objects that no longer exist in from.

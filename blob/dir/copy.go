@@ -3,7 +3,6 @@ package dir
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,7 +36,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return rowmill.ErrNotFound
 	case err != nil:
-		return b.copyBytes(ctx, from, to, kind)
+		return blob.CopyContent(ctx, b, from, b, to, kind)
 	}
 	// If temp and path are already names of the same file, the rename does nothing
 	// and leaves temp.
@@ -49,23 +48,4 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 		return err
 	}
 	return b.folders.makeDurable(filepath.Dir(path))
-}
-
-// copyBytes copies an object by writing its bytes to another file.
-func (b *Bucket) copyBytes(ctx context.Context, from, to, kind string) error {
-	source, err := b.Open(ctx, from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	w, err := b.Create(ctx, to, kind)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := io.Copy(w, blob.NewReader(source)); err != nil {
-		return err
-	}
-	_, err = w.Commit()
-	return err
 }

@@ -159,14 +159,9 @@ func (p Storage) writeBucketIdentity(ctx context.Context, id Identity) error {
 
 // putObject writes text, a JSON document, as an object of the bucket.
 func putObject(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
-	writer, err := bucket.Create(ctx, key, layout.JSON)
-	if err != nil {
+	_, err := blob.Write(ctx, bucket, key, layout.JSON, func(w io.Writer) error {
+		_, err := w.Write(text)
 		return err
-	}
-	defer writer.Abort()
-	if _, err := writer.Write(text); err != nil {
-		return err
-	}
-	_, err = writer.Commit()
+	})
 	return err
 }

@@ -254,18 +254,14 @@ func (m *Move) CopyObject(ctx context.Context, key string, content io.Reader) er
 	if key == layout.Deployment || strings.HasPrefix(key, layout.Probes) {
 		return nil
 	}
-	w, err := m.to.Bucket.Create(ctx, key, layout.MediaType(key))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
+	var n int64
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, sum), content)
+	_, err := blob.Write(ctx, m.to.Bucket, key, layout.MediaType(key), func(w io.Writer) (err error) {
+		n, err = io.Copy(io.MultiWriter(w, sum), content)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("copy object %s: %w", key, err)
-	}
-	if _, err := w.Commit(); err != nil {
-		return err
 	}
 	if err := m.verifyObject(ctx, key, n, sum); err != nil {
 		return err
