@@ -406,14 +406,14 @@ func (s *Spec) IsDeterministic() bool {
 	if _, fixed := s.Sampling["seed"]; fixed {
 		return true
 	}
-	t, given := asFloat(s.Sampling["temperature"])
+	t, given := AsFloat(s.Sampling["temperature"])
 	return given && t == 0
 }
 
 // MaxTokens returns the maximum length of an answer in tokens; 0 if the caller set
 // none.
 func (s *Spec) MaxTokens() int64 {
-	n, _ := asFloat(s.Sampling["max_tokens"])
+	n, _ := AsFloat(s.Sampling["max_tokens"])
 	return int64(n)
 }
 
@@ -459,18 +459,3 @@ func (s *Spec) AnswerReserve(context int) int {
 }
 
 const maxReserve = 4096
-
-// asFloat converts a sampling parameter to a float64. Before the Spec is stored, the
-// parameter is an int64 or a float64; after that, it is a json.Number.
-func asFloat(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return float64(n), true
-	case float64:
-		return n, true
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
-	}
-	return 0, false
-}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
 )
 
 // reservedArgs are the names in extra_args that vLLM's own components use. vLLM does
@@ -85,10 +87,10 @@ func parseScalar(v any) any {
 		}
 		return text
 	}
-	if i, is := asInt(v); is {
+	if i, is := rowmill.AsInt(v); is {
 		return i
 	}
-	if f, is := asFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // refuses a whole number that is too large for asInt
+	if f, is := rowmill.AsFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // refuses a whole number that is too large for rowmill.AsInt
 		return f
 	}
 	return nil
@@ -106,7 +108,7 @@ func parseRepetitionDetection(v any) (any, string) {
 	}
 	sizes, clean := map[string]int64{}, make(map[string]any, len(table))
 	for name, value := range table {
-		i, isInt := asInt(value)
+		i, isInt := rowmill.AsInt(value)
 		known := name == least || name == most || name == count
 		if !known || !isInt || i < 0 || i > math.MaxInt32 {
 			return nil, must

@@ -1,11 +1,12 @@
 package catalog
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Limits of list-valued parameters. Servers compare every entry with every token, so a
@@ -110,54 +111,10 @@ var refused = map[string]string{
 	"stop_sequences":              "use stop",
 }
 
-// asInt returns v as an integer, from any number type of the JSON and YAML decoders;
-// false if v is no integer. 3.0 is an integer.
-func asInt(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int:
-		return int64(n), true
-	case int64:
-		return n, true
-	case uint64:
-		return int64(n), n <= math.MaxInt64
-	case float64:
-		return int64(n), n == math.Trunc(n) && math.Abs(n) < 1<<53
-	case json.Number:
-		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
-			return i, true
-		}
-		f, err := n.Float64()
-		if err != nil {
-			return 0, false
-		}
-		return asInt(f)
-	}
-	return 0, false
-}
-
-// asFloat returns v as a finite number, from any number type of the JSON and YAML
-// decoders; false if v is no finite number.
-func asFloat(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int:
-		return float64(n), true
-	case int64:
-		return float64(n), true
-	case uint64:
-		return float64(n), true
-	case float64:
-		return n, !math.IsNaN(n) && !math.IsInf(n, 0)
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
-	}
-	return 0, false
-}
-
 // numberParser returns a parse function that accepts numbers from low to high.
 func numberParser(low, high float64, rule string) parseFunc {
 	return func(v any) (any, string) {
-		f, ok := asFloat(v)
+		f, ok := rowmill.AsFloat(v)
 		if !ok || f < low || f > high {
 			return nil, rule
 		}
@@ -168,7 +125,7 @@ func numberParser(low, high float64, rule string) parseFunc {
 // positiveParser returns a parse function that accepts numbers above 0 up to high.
 func positiveParser(high float64, rule string) parseFunc {
 	return func(v any) (any, string) {
-		f, ok := asFloat(v)
+		f, ok := rowmill.AsFloat(v)
 		if !ok || f <= 0 || f > high {
 			return nil, rule
 		}
@@ -179,7 +136,7 @@ func positiveParser(high float64, rule string) parseFunc {
 // integerParser returns a parse function that accepts integers from low to high.
 func integerParser(low, high int64, rule string) parseFunc {
 	return func(v any) (any, string) {
-		i, ok := asInt(v)
+		i, ok := rowmill.AsInt(v)
 		if !ok || i < low || i > high {
 			return nil, rule
 		}
@@ -204,7 +161,7 @@ func parseBool(v any) (any, string) {
 }
 
 func parseExactlyOne(v any) (any, string) {
-	if i, ok := asInt(v); !ok || i != 1 {
+	if i, ok := rowmill.AsInt(v); !ok || i != 1 {
 		return nil, "1: a row has one answer; for more, send the row several times, with random_seed_per_input"
 	}
 	return int64(1), ""
@@ -244,7 +201,7 @@ func parseTokenIDs(v any) (any, string) {
 	}
 	clean := make([]any, len(list))
 	for i, entry := range list {
-		id, ok := asInt(entry)
+		id, ok := rowmill.AsInt(entry)
 		if !ok || id < 0 || id > math.MaxInt32 {
 			return nil, rule
 		}
@@ -261,7 +218,7 @@ func parseLogitBias(v any) (any, string) {
 	}
 	clean := make(map[string]any, len(table))
 	for id, bias := range table {
-		f, isNumber := asFloat(bias)
+		f, isNumber := rowmill.AsFloat(bias)
 		if _, err := strconv.ParseUint(id, 10, 31); err != nil || !isNumber || f < -100 || f > 100 {
 			return nil, rule
 		}

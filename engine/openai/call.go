@@ -116,7 +116,7 @@ func (c *preparedCall) prepareChat(p engine.JobParams) error {
 		c.settings.params = append(c.settings.params, f.name)
 	}
 	tokens := int64(p.MaxTokens)
-	if n, ok := asInt(p.Sampling["max_tokens"]); ok && tokens == 0 {
+	if n, ok := rowmill.AsInt(p.Sampling["max_tokens"]); ok && tokens == 0 {
 		tokens = n
 	}
 	if c.limit = tokens; tokens > 0 {
@@ -129,7 +129,7 @@ func (c *preparedCall) prepareChat(p engine.JobParams) error {
 	}
 	fields = append(fields, extras...)
 	c.warnings = slices.Concat(c.target.warnings(p), warnings, more)
-	alternatives, asked := asInt(p.Sampling["logprobs"])
+	alternatives, asked := rowmill.AsInt(p.Sampling["logprobs"])
 	if alternatives > 1 {
 		c.warnings = append(c.warnings, "logprobs: alternatives to the chosen tokens are not kept")
 	}
@@ -184,7 +184,7 @@ func (c *preparedCall) prepareChat(p engine.JobParams) error {
 	}
 	c.trailer.Store(made)
 	if seed := p.Sampling["seed"]; seed != nil {
-		n, ok := asInt(seed)
+		n, ok := rowmill.AsInt(seed)
 		if !ok {
 			return fmt.Errorf("sampling parameter seed must be an integer")
 		}

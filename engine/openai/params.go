@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
@@ -141,7 +141,7 @@ func translateSampling(t modelTarget, sampling map[string]any) (fields []request
 			fields = append(fields, requestField{paramsByKind[kind][name], explicitDefaults[kind][name]})
 		}
 	}
-	if n, ok := asInt(sampling["n"]); sampling["n"] != nil && (!ok || n != 1) {
+	if n, ok := rowmill.AsInt(sampling["n"]); sampling["n"] != nil && (!ok || n != 1) {
 		return nil, nil, fmt.Errorf("sampling parameter n must be 1: a row has one answer")
 	}
 	return fields, warnings, nil
@@ -158,7 +158,7 @@ func withDecimalPoint(value any) any {
 	written := make(map[string]any, len(given))
 	for key, value := range given {
 		written[key] = value
-		if n, ok := asInt(value); ok {
+		if n, ok := rowmill.AsInt(value); ok {
 			written[key] = json.RawMessage(strconv.FormatInt(n, 10) + ".0")
 		}
 	}
@@ -168,7 +168,7 @@ func withDecimalPoint(value any) any {
 // mustOmitParam reports whether a parameter's value has no effect and must not be sent,
 // because some servers refuse it: vLLM refuses an empty allowed_token_ids.
 func mustOmitParam(name string, value any) bool {
-	budget, isInt := asInt(value)
+	budget, isInt := rowmill.AsInt(value)
 	list, isList := value.([]any)
 	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0
 }
@@ -176,7 +176,7 @@ func mustOmitParam(name string, value any) bool {
 // hasNoEffect reports whether a parameter's value has no effect on servers that support the
 // parameter.
 func hasNoEffect(name string, value any) bool {
-	number, isNumber := asFloat(value)
+	number, isNumber := rowmill.AsFloat(value)
 	switch name {
 	case "top_k":
 		return isNumber && number <= 0
@@ -237,37 +237,4 @@ func appendFields(dst []byte, fields []requestField) ([]byte, error) {
 		dst = append(dst, value...)
 	}
 	return dst, nil
-}
-
-func asFloat(value any) (float64, bool) {
-	switch v := value.(type) {
-	case float64:
-		return v, true
-	case int:
-		return float64(v), true
-	case int64:
-		return float64(v), true
-	case json.Number:
-		f, err := v.Float64()
-		return f, err == nil
-	}
-	return 0, false
-}
-
-func asInt(value any) (int64, bool) {
-	switch v := value.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n, true
-		}
-	}
-	f, ok := asFloat(value)
-	if !ok || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return 0, false
-	}
-	return int64(f), true
 }
