@@ -13,16 +13,8 @@ var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_inf
 // badBodyKinds returns the kinds that send a bad body instead of JSON: other formats,
 // malformed or deep JSON, JSON without end.
 func badBodyKinds() []AnswerKind {
-	body := func(name, text string) AnswerKind {
-		return AnswerKind{Name: name, paths: inJSON, write: func(w *answerWriter) { w.writeBody(text) }}
-	}
-	bulky := func(name, start, piece string) AnswerKind {
-		return AnswerKind{Name: name, Bulky: true, paths: inJSON, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(start)
-			w.writeEndless(piece)
-		}}
-	}
+	body := func(name, text string) AnswerKind { return pageKind(name, Breaks, inJSON, text) }
+	bulky := func(name, start, piece string) AnswerKind { return endlessKind(name, Breaks, inJSON, start, piece) }
 	kinds := []AnswerKind{
 		body("a page of HTML", "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"),
 		body("a text", `"simulated"`),
@@ -131,27 +123,11 @@ func badContentKinds() []AnswerKind {
 		chatAnswer("empty content", ""),
 		chatAnswer("escapes", "\x1b[2J\x00\u202e"),
 		chatAnswer("a wall of text", strings.Repeat("simulated ", 400_000)),
-		{Name: "content of 100 MB", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(`{"choices":[{"message":{"content":"`)
-			w.writeEndless("x")
-		}},
-		{Name: "content in invalid UTF-8", Outcome: Either, paths: []string{Chat}, write: func(w *answerWriter) {
-			w.writeBody(fmt.Sprintf(completeAnswer, "\""+strings.Repeat("\xff", 1<<20)+"\""))
-		}},
-		{Name: "no end of choices", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(`{"choices":[{"message":{"content":"x"}}`)
-			w.writeEndless(`,{"message":{"content":"x"}}`)
-		}},
-		{Name: "no end of log probabilities", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(`{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`)
-			w.writeEndless(`,{"token":"x","logprob":-1e308,"bytes":[1]}`)
-		}},
-		{Name: "no known end", paths: []string{Chat}, write: func(w *answerWriter) {
-			w.writeBody(strings.ReplaceAll(fmt.Sprintf(completeAnswer, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
-		}},
+		endlessKind("content of 100 MB", Breaks, []string{Chat}, `{"choices":[{"message":{"content":"`, "x"),
+		pageKind("content in invalid UTF-8", Either, []string{Chat}, fmt.Sprintf(completeAnswer, "\""+strings.Repeat("\xff", 1<<20)+"\"")),
+		endlessKind("no end of choices", Breaks, []string{Chat}, `{"choices":[{"message":{"content":"x"}}`, `,{"message":{"content":"x"}}`),
+		endlessKind("no end of log probabilities", Breaks, []string{Chat}, `{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`, `,{"token":"x","logprob":-1e308,"bytes":[1]}`),
+		pageKind("no known end", Breaks, []string{Chat}, strings.ReplaceAll(fmt.Sprintf(completeAnswer, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`)),
 		{Name: "mutated", Outcome: Either, paths: inJSON, write: func(w *answerWriter) {
 			all := Mutations(w.Good)
 			w.writeBody(all[w.dice.IntN(len(all))])
@@ -164,15 +140,9 @@ func badContentKinds() []AnswerKind {
 func badStreamKinds() []AnswerKind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) AnswerKind {
-		return AnswerKind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(start)
-			w.writeEndless(piece)
-		}}
+		return endlessKind(name, Breaks, []string{Stream}, start, piece)
 	}
-	plain := func(name, text string) AnswerKind {
-		return AnswerKind{Name: name, paths: []string{Stream}, write: func(w *answerWriter) { w.writeBody(text) }}
-	}
+	plain := func(name, text string) AnswerKind { return pageKind(name, Breaks, []string{Stream}, text) }
 	return []AnswerKind{
 		bulky("an event without end", `data: {"choices":[{"delta":{"content":"`, "x"),
 		bulky("events without end", "", delta+"\n\n"),

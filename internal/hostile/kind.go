@@ -110,7 +110,21 @@ func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } 
 
 // NewPageKind returns a kind that sends this body with status 200.
 func NewPageKind(body string) AnswerKind {
-	return AnswerKind{Name: "a page", Outcome: Either, write: func(w *answerWriter) { w.writeBody(body) }}
+	return pageKind("a page", Either, nil, body)
+}
+
+// pageKind returns a kind that sends this body with status 200.
+func pageKind(name string, outcome Outcome, paths []string, body string) AnswerKind {
+	return AnswerKind{Name: name, Outcome: outcome, paths: paths, write: func(w *answerWriter) { w.writeBody(body) }}
+}
+
+// endlessKind returns a bulky kind that sends start once, and then piece without end.
+func endlessKind(name string, outcome Outcome, paths []string, start, piece string) AnswerKind {
+	return AnswerKind{Name: name, Outcome: outcome, Bulky: true, paths: paths, write: func(w *answerWriter) {
+		w.writeHead(-1)
+		w.writeText(start)
+		w.writeEndless(piece)
+	}}
 }
 
 // SpyKind returns a kind that sends the honest answer and copies it to good.

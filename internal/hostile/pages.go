@@ -30,7 +30,7 @@ func badUsageKinds() (kinds []AnswerKind) {
 // badListKinds returns the kinds that send bad information about the server and its models.
 func badListKinds() []AnswerKind {
 	page := func(name string, outcome Outcome, of, text string) AnswerKind {
-		return AnswerKind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *answerWriter) { w.writeBody(text) }}
+		return pageKind(name, outcome, []string{of}, text)
 	}
 	const one = `{"object":"list","data":[{"id":%q,"owned_by":"vllm","max_model_len":%s}]}`
 	return []AnswerKind{
@@ -53,15 +53,9 @@ func badListKinds() []AnswerKind {
 
 // badMetricsKinds returns the kinds that send bad metrics.
 func badMetricsKinds() []AnswerKind {
-	page := func(name, text string) AnswerKind {
-		return AnswerKind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *answerWriter) { w.writeBody(text) }}
-	}
+	page := func(name, text string) AnswerKind { return pageKind(name, Either, []string{Metrics}, text) }
 	bulky := func(name, start, piece string) AnswerKind {
-		return AnswerKind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *answerWriter) {
-			w.writeHead(-1)
-			w.writeText(start)
-			w.writeEndless(piece)
-		}}
+		return endlessKind(name, Either, []string{Metrics}, start, piece)
 	}
 	load := func(value string) string {
 		return "vllm:num_requests_running{engine=\"0\"} " + value + "\nvllm:num_requests_waiting " + value +
