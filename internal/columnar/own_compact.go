@@ -56,7 +56,7 @@ func (h pageHeader) append(b []byte) []byte {
 // readPageHeader decodes the page header at the beginning of b. It returns the header
 // and the bytes after it.
 func readPageHeader(b []byte) (pageHeader, []byte, error) {
-	d := thriftReader{b: b}
+	d := thriftReader{varintReader{b: b}}
 	kind := d.readIntField(thriftInt32)
 	h := pageHeader{raw: int(d.readIntField(thriftInt32)), size: int(d.readIntField(thriftInt32)), crc: uint32(d.readIntField(thriftInt32))}
 	d.expect(thriftStruct)
@@ -100,7 +100,7 @@ func appendOffsetIndex(b []byte, pages []pageLocation) []byte {
 // readOffsetIndex decodes an offset index. It stores the entries in pages[:0] and
 // returns the slice.
 func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
-	d := thriftReader{b: b}
+	d := thriftReader{varintReader{b: b}}
 	d.expect(thriftList)
 	n := uint64(0)
 	if head := d.byte(); head&0x0F != structItems {
@@ -123,10 +123,7 @@ func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
 
 // thriftReader decodes values from the front of b. After the first wrong byte, bad is
 // true and every value is zero.
-type thriftReader struct {
-	b   []byte
-	bad bool
-}
+type thriftReader struct{ varintReader }
 
 // byte returns the next byte.
 func (d *thriftReader) byte() byte {
@@ -146,23 +143,11 @@ func (d *thriftReader) expect(head byte) {
 	}
 }
 
-// uvarint returns the next unsigned variable-length integer.
-func (d *thriftReader) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if d.bad || n <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
 // readIntField reads a field header, which must be head, and returns the field's integer
 // value.
 func (d *thriftReader) readIntField(head byte) int64 {
 	d.expect(head)
-	v := d.uvarint()
-	return int64(v>>1) ^ -int64(v&1)
+	return d.varint()
 }
 
 // The end of a table has: sealMagic, the CRC-32C of the footer, the footer, the length

@@ -149,17 +149,12 @@ type levelReader struct {
 
 // splitLevels moves the levels from the front of page into l.
 func (l *levelReader) splitLevels(page *[]byte) {
-	b := *page
-	if len(b) < 4 {
+	levels, values, err := splitPrefixed(*page)
+	if err != nil {
 		l.bad = true
 		return
 	}
-	n := int64(binary.LittleEndian.Uint32(b))
-	if n > int64(len(b)-4) {
-		l.bad = true
-		return
-	}
-	l.b, *page = b[4:4+n], b[4+n:]
+	l.b, *page = levels, values
 }
 
 // peek returns the next level and how often it repeats, at most limit times. The count

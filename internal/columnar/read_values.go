@@ -410,8 +410,8 @@ func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 	return checkPadding(data)
 }
 
-// varintReader reads variable-length integers from the front of b. bad is true after the
-// first integer that is damaged.
+// varintReader reads variable-length integers from the front of b. After the first integer
+// that is damaged, bad is true and every integer is zero.
 type varintReader struct {
 	b   []byte
 	bad bool
@@ -419,7 +419,7 @@ type varintReader struct {
 
 func (d *varintReader) uvarint() uint64 {
 	v, size := binary.Uvarint(d.b)
-	if size <= 0 {
+	if d.bad || size <= 0 {
 		d.bad = true
 		return 0
 	}
