@@ -60,13 +60,21 @@ func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Write
 // SaveJoint writes the results of two to four jobs on one input to the Parquet file path, and returns
 // its size in bytes. The file appears only when it is complete.
 func (c *Client) SaveJoint(ctx context.Context, ids []string, path string) (int64, error) {
+	return saveStream(path, func(part io.Writer) (int64, error) {
+		return c.streamAnswer(ctx, http.MethodGet, "/v1/jobs/compare/results", url.Values{"jobs": {strings.Join(ids, ",")}}, part)
+	})
+}
+
+// saveStream makes the file path from the bytes that stream writes. It returns the result of
+// stream. The file appears only when it is complete.
+func saveStream(path string, stream func(part io.Writer) (size int64, err error)) (int64, error) {
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return 0, fmt.Errorf("save the results: %w", err)
 	}
 	defer os.Remove(part.Name())
 	defer part.Close()
-	size, err := c.streamAnswer(ctx, http.MethodGet, "/v1/jobs/compare/results", url.Values{"jobs": {strings.Join(ids, ",")}}, part)
+	size, err := stream(part)
 	if err != nil {
 		return 0, err
 	}
@@ -106,17 +114,9 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 			return size, err
 		}
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
-	if err != nil {
-		return 0, fmt.Errorf("save the results: %w", err)
-	}
-	defer os.Remove(part.Name())
-	defer part.Close()
-	size, err := c.Stream(ctx, id, want, progressWriter{part, func(n int64) { progress(n, -1) }, new(int64)})
-	if err != nil {
-		return 0, err
-	}
-	return size, publishPart(part, path)
+	return saveStream(path, func(part io.Writer) (int64, error) {
+		return c.Stream(ctx, id, want, progressWriter{part, func(n int64) { progress(n, -1) }, new(int64)})
+	})
 }
 
 // copyBody copies a response body to w, and cancels the request if no byte arrives for
