@@ -5,20 +5,20 @@
 package llama
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/must"
+	"github.com/rowmill/rowmill/internal/port"
+	"github.com/rowmill/rowmill/internal/proctest"
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
@@ -51,22 +51,17 @@ type Server struct {
 	URL   string // such as http://127.0.0.1:4711
 	Port  int
 	Model string // name of the model in the server's model list
-	kill  func()
+
+	process *proctest.Process
 }
 
 // Kill kills the server, like a crash, and returns after it has ended.
-func (s Server) Kill() { s.kill() }
+func (s Server) Kill() { s.process.KillAndWait() }
 
 // Dir returns the folder into which get.sh puts the server.
 func Dir() string {
-	if dir := os.Getenv("ROWMILL_LLAMA_DIR"); dir != "" {
-		return dir
-	}
-	cache := os.Getenv("XDG_CACHE_HOME")
-	if cache == "" {
-		cache = filepath.Join(os.Getenv("HOME"), ".cache")
-	}
-	return filepath.Join(cache, "rowmill-llama")
+	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
+	return cmp.Or(os.Getenv("ROWMILL_LLAMA_DIR"), filepath.Join(cache, "rowmill-llama"))
 }
 
 // Program returns the path of the server. It skips the test if no server is installed.
@@ -88,107 +83,24 @@ func Program(t testing.TB) string {
 func Start(t testing.TB, kind string, o Options) Server {
 	t.Helper()
 	Program(t)
-	script := repo.Path("internal", "llama", "start.sh")
-
-	var err error
-	for range 3 { // another process may take a free port first
-		var s Server
-		if s, err = start(t, script, kind, o); err == nil {
-			return s
-		}
+	s := Server{Port: o.Port, Model: cmp.Or(o.Name, "tiny-"+kind)}
+	if s.Port == 0 {
+		s.Port = port.ReserveForTest(t).Port
 	}
-	t.Fatalf("start llama-server: %v", err)
-	return Server{}
-}
-
-// start runs the script once and waits until the server is healthy.
-func start(t testing.TB, script, kind string, o Options) (Server, error) {
-	port := o.Port
-	if port == 0 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return Server{}, err
-		}
-		port = listener.Addr().(*net.TCPAddr).Port
-		_ = listener.Close()
-	}
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, script, append([]string{strconv.Itoa(port), kind}, o.Args...)...)
-	cmd.Env = os.Environ()
-	name := cmp.Or(o.Name, "tiny-"+kind)
-	cmd.Env = append(cmd.Env, "ALIAS="+name)
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.Port)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), repo.Path("internal", "llama", "start.sh"), append([]string{strconv.Itoa(s.Port), kind}, o.Args...)...)
+	command.Env = append(os.Environ(), "ALIAS="+s.Model)
 	if o.Slots > 0 {
-		cmd.Env = append(cmd.Env, "SLOTS="+strconv.Itoa(o.Slots))
+		command.Env = append(command.Env, "SLOTS="+strconv.Itoa(o.Slots))
 	}
 	if o.Context > 0 {
-		cmd.Env = append(cmd.Env, "CTX="+strconv.Itoa(o.Context))
+		command.Env = append(command.Env, "CTX="+strconv.Itoa(o.Context))
 	}
-	output := &tailBuffer{}
-	cmd.Stdout, cmd.Stderr = output, output
-	if err := cmd.Start(); err != nil {
-		cancel()
-		return Server{}, err
-	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(exited)
-	}()
-	stop := func() {
-		cancel() // kills only one process, because the script replaces itself by the server
-		<-exited
-	}
-
-	url := fmt.Sprintf("http://127.0.0.1:%d", port)
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	deadline := time.After(startTimeout)
-	poll := time.NewTicker(30 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/health", http.NoBody)
-		if err != nil {
-			stop()
-			return Server{}, err
-		}
-		if res, err := client.Do(req); err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				t.Cleanup(stop)
-				return Server{URL: url, Port: port, Model: name, kill: stop}, nil
-			}
-		}
-		select {
-		case <-exited:
-			cancel()
-			return Server{}, fmt.Errorf("the server ended at once: %s", output.String())
-		case <-deadline:
-			stop()
-			return Server{}, fmt.Errorf("the server is not healthy after %v: %s", startTimeout, output.String())
-		case <-poll.C:
-		}
-	}
-}
-
-// tailBuffer is a writer that keeps the last 8 KiB of the server's output.
-type tailBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (w *tailBuffer) Write(p []byte) (int, error) {
-	const keep = 8 << 10
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf.Write(p)
-	if over := w.buf.Len() - keep; over > 0 {
-		w.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (w *tailBuffer) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.String()
+	s.process = must.Get(proctest.Start(command))(t) // one process, because the script replaces itself by the server
+	t.Cleanup(s.Kill)
+	err := s.process.WaitUntilReady(t.Context(), startTimeout, func() bool {
+		return proctest.GetStatus(t.Context(), s.URL+"/health") == http.StatusOK
+	})
+	must.Succeed(t, err)
+	return s
 }

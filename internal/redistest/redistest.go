@@ -18,6 +18,7 @@ import (
 
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
+	"github.com/rowmill/rowmill/internal/proctest"
 )
 
 // program is the server's executable. The same executable also runs as Sentinel.
@@ -34,10 +35,8 @@ type Server struct {
 	dir     string
 	port    int
 	args    []string
-	process *os.Process   // nil while no process runs
-	ended   chan struct{} // closed when the process ends
-	waitErr error         // result of the process's Wait; set before ended is closed
-	release func()        // releases a reserved port; nil for a port that the caller gave
+	process *proctest.Process // nil while no process runs
+	release func()            // releases a reserved port; nil for a port that the caller gave
 }
 
 // Start runs a server until the end of the test: with an append-only file, every write
@@ -134,35 +133,16 @@ func run(ctx context.Context, dir string, fixedPort int, args func(port int) []s
 
 // start runs the process and waits until it has loaded its data and answers.
 func (s *Server) start(ctx context.Context) error {
-	cmd := exec.Command(program, s.args...) //nolint:noctx // the process outlives the context of its start
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", program, err)
+	process, err := proctest.Start(exec.Command(program, s.args...)) //nolint:noctx // the process outlives the context of its start
+	if err != nil {
+		return err
 	}
-	ended := make(chan struct{})
-	s.process, s.ended = cmd.Process, ended
-	go func() {
-		s.waitErr = cmd.Wait()
-		close(ended)
-	}()
-	timeout := time.NewTimer(processTimeout)
-	defer timeout.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		select {
-		case <-ended:
-			s.process = nil
-			return fmt.Errorf("%s on port %d has ended (%w): %s", program, s.port, s.waitErr, s.log())
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), s.Kill())
-		case <-timeout.C:
-			return errors.Join(fmt.Errorf("%s on port %d does not answer within %v: %s", program, s.port, processTimeout, s.log()), s.Kill())
-		case <-poll.C:
-			if s.isReady() {
-				return nil
-			}
-		}
+	s.process = process
+	if err := process.WaitUntilReady(ctx, processTimeout, s.isReady); err != nil {
+		s.process = nil
+		return fmt.Errorf("port %d: %w%s", s.port, err, s.log())
 	}
+	return nil
 }
 
 // isReady reports whether this process has loaded its data and answers, and not another
@@ -237,7 +217,7 @@ func (s *Server) signalAndWait(sig syscall.Signal) error {
 			return err
 		}
 		select {
-		case <-s.ended:
+		case <-s.process.Ended:
 			s.process = nil
 			return nil
 		case <-timeout.C:

@@ -5,7 +5,6 @@
 package s3test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/port"
+	"github.com/rowmill/rowmill/internal/proctest"
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
@@ -81,10 +80,8 @@ type Server struct {
 	options  Options
 	reserved *port.Reservation // nil for a port that the caller gave
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{}
-	output *tailBuffer
+	mu      sync.Mutex
+	process *proctest.Process // the last started process; nil before the first start
 }
 
 // Binary returns the path of the server's program, or ErrNotInstalled.
@@ -186,52 +183,16 @@ func (s *Server) Restart(ctx context.Context) error {
 	line := append(append([]string{}, s.options.Prefix...), s.binary)
 	line = append(line, append(args, objects)...)
 
+	command := exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // the server keeps running when ctx ends
+	command.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
+	process, err := proctest.Start(command)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
-	s.output = &tailBuffer{}
-	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // the server keeps running when ctx ends
-	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
-	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
-	s.exited = make(chan struct{})
-	cmd, exited := s.cmd, s.exited
-	err := cmd.Start()
-	if err != nil {
-		close(exited)
-	}
+	s.process = process
 	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("start %s: %w", s.binary, err)
-	}
-	go func() {
-		_ = cmd.Wait() // an error does not matter: Stop and Kill end the server, and its output has any other reason
-		close(exited)
-	}()
-	return s.waitUp(ctx, exited)
-}
-
-// waitUp waits until the server answers, with any status.
-func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint, http.NoBody)
-		if err != nil {
-			return err
-		}
-		if res, err := client.Do(req); err == nil {
-			_ = res.Body.Close()
-			return nil
-		}
-		select {
-		case <-exited:
-			return fmt.Errorf("versitygw ended at once: %s", s.output)
-		case <-ctx.Done():
-			return fmt.Errorf("versitygw does not answer on %s: %w: %s", s.Endpoint, ctx.Err(), s.output)
-		case <-poll.C:
-		}
-	}
+	return process.WaitUntilReady(ctx, startTimeout, func() bool { return proctest.GetStatus(ctx, s.Endpoint) != 0 })
 }
 
 func (s *Server) makeBucket(ctx context.Context) error {
@@ -309,24 +270,23 @@ func madeAt(version string) (time.Time, error) {
 
 // Kill kills the server (SIGKILL), like a crash, and returns after it has ended. Its
 // port stays reserved.
-func (s *Server) Kill() { s.Signal(syscall.SIGKILL); s.wait() }
-
-// Signal sends a signal, such as SIGSTOP, to a running server.
-func (s *Server) Signal(signal os.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Signal(signal) // an error does not matter: the process may have ended
+func (s *Server) Kill() {
+	if process := s.currentProcess(); process != nil {
+		process.KillAndWait()
 	}
 }
 
-func (s *Server) wait() {
-	s.mu.Lock()
-	exited := s.exited
-	s.mu.Unlock()
-	if exited != nil {
-		<-exited
+// Signal sends a signal, such as SIGSTOP, to a running server.
+func (s *Server) Signal(signal os.Signal) {
+	if process := s.currentProcess(); process != nil {
+		_ = process.Signal(signal) // an error does not matter: the process may have ended
 	}
+}
+
+func (s *Server) currentProcess() *proctest.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process
 }
 
 // Stop ends the server and releases its port. Calling it twice is harmless.
@@ -341,27 +301,4 @@ func (s *Server) Stop() {
 // server needs for ETags and content types.
 func supportsXattr(dir string) bool {
 	return unix.Setxattr(dir, "user.rowmill", []byte("1"), 0) == nil
-}
-
-// tailBuffer is a writer that keeps the last 8 KiB of the server's output.
-type tailBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (w *tailBuffer) Write(p []byte) (int, error) {
-	const keep = 8 << 10
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf.Write(p)
-	if over := w.buf.Len() - keep; over > 0 {
-		w.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (w *tailBuffer) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.String()
 }
