@@ -34,6 +34,8 @@ export async function rowList({ model, failed }) {
     await check(page, 'a failed row on a phone')
     await apart(page, '[role=dialog]')
     await page.setViewportSize({ width: 1280, height: 860 })
+    const message = await dialog.locator('.problem strong').textContent()
+    if (!/^[A-Z]/.test(message)) throw new Error(`the message is ${message}`)
     await dialog.getByText('schema_violation').or(dialog.getByText('truncated')).first().waitFor()
     await dialog.getByRole('region', { name: 'Raw answer' }).waitFor()
     await page.keyboard.press('ArrowRight')
@@ -60,7 +62,7 @@ export async function rowList({ model, failed }) {
     const labels = ['good', 'bad', 'mixed']
     const { results: id } = await api('POST', '/v1/batch-inference', {
       model, inputs: Array.from({ length: 300 }, (_, i) => `Review ${i}`),
-      json_schema: { type: 'object', properties: { label: { enum: labels }, score: { type: 'integer', minimum: 0, maximum: 1000 }, grade: { type: 'integer', minimum: 1, maximum: 14 } }, required: ['label', 'score', 'grade'] },
+      json_schema: { type: 'object', properties: { label: { enum: labels }, score: { type: 'integer', minimum: 0, maximum: 1000 }, grade: { type: 'integer', minimum: 1, maximum: 14 }, note: { type: 'string' } }, required: ['label', 'score', 'grade', 'note'] },
     })
     await ended(id)
     const { outputs } = (await api('POST', '/v1/job-results', { job_id: id })).results
@@ -80,6 +82,8 @@ export async function rowList({ model, failed }) {
     const first = list.getByRole('listitem').first()
     await first.getByText(answers[0].label, { exact: true }).waitFor()
     await first.getByText(String(answers[0].score), { exact: true }).waitFor()
+    await page.getByText('Nearly all values differ: note.').waitFor()
+    if (await page.getByRole('group', { name: 'note' }).count()) throw new Error('free texts are a list of values')
     await check(page, 'rows with values')
 
     const grades = [...new Set(answers.map((a) => a.grade))].toSorted((a, b) => a - b)
@@ -115,6 +119,13 @@ export async function rowList({ model, failed }) {
     await page.getByRole('button', { name: 'Remove the filter' }).click()
     await page.getByLabel('JSON properties as columns').press('Space')
     await list.locator('.rowheads').getByText('Answer', { exact: true }).waitFor()
+    await page.setViewportSize({ width: 390, height: 844 })
+    await page.reload()
+    await page.getByText('Values in all answers').waitFor()
+    if (await values.isVisible()) throw new Error('the values fill the screen of a phone')
+    await page.getByText('Values in all answers').click()
+    await values.waitFor()
+    await check(page, 'values on a phone')
   })
 
   await step('rows have their IDs', async (page) => {

@@ -131,7 +131,7 @@ function Jump({ away, count, first, jump }: { away: boolean; count: number; firs
   const windows = Math.ceil(count / windowSize)
   return (
     <form
-      style={{ visibility: away ? 'hidden' : undefined }}
+      className={away ? 'away' : undefined}
       onSubmit={(e) => {
         e.preventDefault()
         if (wanted !== '') jump(Number(wanted))

@@ -18,7 +18,7 @@ const pageSize = 100
 const layout: Layout = {
   grid: '4.5rem 10rem minmax(8rem, 2fr) minmax(10rem, 3fr) 4.5rem 5.5rem',
   wide: '51rem',
-  small: '2.5rem 7rem minmax(6rem, 1fr)',
+  small: '2.5rem 8.5rem minmax(6rem, 1fr)',
   heads: (
     <>
       <span className="n">Row</span>
@@ -125,7 +125,7 @@ function Line({ job, failed, at, position, size, show }: LineProps) {
     <div role="listitem" aria-setsize={size} aria-posinset={position} style={{ transform: `translateY(${at}px)` }}>
       <button type="button" onClick={() => show(failed.row)}>
         <span className="n">{number(failed.row)}</span>
-        <span className="status" data-is="failed">{failed.code ?? 'failed'}</span>
+        <span className="status" data-is="failed"><span className="cell">{failed.code ?? 'failed'}</span></span>
         <span className="cell" dir="auto">{row ? text(row.input).slice(0, 300) : '…'}</span>
         <span className="cell less">{sentence(failed.message ?? row?.error?.message ?? '…')}</span>
         <span className="n less">{row ? number(row.attempts) : ''}</span>

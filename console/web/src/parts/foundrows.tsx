@@ -6,7 +6,6 @@ import type { Job, Preview, PropertyCounts } from '../api/types'
 import { number, percent, plural } from '../lib/format'
 import { over } from './job'
 import { Empty, Load } from './load'
-import { Card } from './page'
 import { layoutOf, Line, RowList, rowHeight, withIDs, type Columns } from './rowlist'
 
 const pageSize = 100
@@ -73,12 +72,18 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
   const toggle = (name: string, value: string) =>
     change((s) => (s.has(name, value) ? s.delete(name, value) : name === 'where' ? s.append(name, value) : s.set(name, value)))
   const chosen = ['where', 'finish_reason'].flatMap((name) => search.getAll(name).map((value) => ({ name, value })))
-  const groups = counts?.properties.filter((p) => p.values.length > 0 || p.bins.length > 0) ?? []
+  const [isOpen] = useState(() => matchMedia('(min-width: 36em)').matches)
+  const all = counts?.properties.filter((p) => p.values.length > 0 || p.bins.length > 0) ?? []
+  const groups = all.filter((p) => !isDiverse(p))
+  const others = all.filter(isDiverse)
   const reasons = counts && counts.finish_reasons.length > 1 ? counts.finish_reasons : []
   return (
     <>
       {counts && groups.length + reasons.length > 0 && (
-        <Card title="Values">
+        <details className="card" open={isOpen}>
+          <summary>
+            <h2>Values in all answers</h2> <span className="small">{others.length > 0 && `Nearly all values differ: ${others.map((p) => p.property || 'answer').join(', ')}.`}</span>
+          </summary>
           <div className="values">
             {groups.map((p) => (
               <fieldset key={p.property}>
@@ -99,7 +104,7 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
             )}
           </div>
           {counts.counted < job.rows_done && <p className="small">Counts of the first {plural(counts.counted, 'row')}.</p>}
-        </Card>
+        </details>
       )}
       {(chosen.length > 0 || search.get('text')) && (
         <p className="actions" role="group" aria-label="Filter">
@@ -116,6 +121,10 @@ export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
 }
 
 const shownValues = 10
+
+// isDiverse reports whether a property has many values, and each of them in few rows, as free texts have.
+const isDiverse = ({ values, bins, rows }: PropertyCounts['properties'][number]) =>
+  bins.length === 0 && values.length > shownValues && values.every((v) => v.rows <= Math.max(1, rows * 0.02))
 
 type FrequentProps = { of: PropertyCounts['properties'][number]; isChosen: (where: string) => boolean; toggle: (where: string) => void }
 

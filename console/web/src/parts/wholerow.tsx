@@ -2,7 +2,7 @@ import { Fragment } from 'react'
 import { useGet } from '../api/hooks'
 import type { Job, Preview, Row } from '../api/types'
 import { indent, splitAnswer } from '../lib/answer'
-import { clock, day, none, number, text, tokens, took } from '../lib/format'
+import { clock, day, none, number, sentence, text, tokens, took } from '../lib/format'
 import { Code } from './copy'
 import { Status } from './job'
 import { Load } from './load'
@@ -106,7 +106,7 @@ function Attempts({ row }: { row: Row }) {
 const Failure = ({ error }: { error: NonNullable<Row['error']> }) => (
   <div className="problem" role="note">
     <p>
-      <strong>{error.message}</strong>
+      <strong>{sentence(error.message)}</strong>
     </p>
     <p className="small">
       Code <code>{error.code}</code>. The row has no answer.
