@@ -82,14 +82,13 @@ function columns(jobs: ComparedJob[]): string[] {
 
 function Heads({ jobs }: { jobs: ComparedJob[] }) {
   return (
-    <Table label="Jobs" heads={['Job', 'State', 'Model', 'Rows done', 'Failed', 'Cost', 'Tokens in', 'Tokens out', 'Took']} less={['Model', 'Cost', 'Tokens in', 'Tokens out', 'Took']}>
+    <Table label="Jobs" heads={['Job', 'State', 'Model', 'Rows done', 'Cost', 'Tokens in', 'Tokens out', 'Took']} less={['Model', 'Cost', 'Tokens in', 'Tokens out', 'Took']}>
       {jobs.map((j) => (
         <tr key={j.job_id}>
           <td><JobLink job={j} /></td>
           <td><Status is={j.status} /></td>
           <td>{modelOf(j)}</td>
-          <td className="number">{number(j.rows_done)} of {number(j.num_rows)}</td>
-          <td className="number">{number(j.failed_rows)}</td>
+          <td className="number">{number(j.rows_done)} of {number(j.num_rows)}{j.failed_rows > 0 && <span className="rowcount failures">{number(j.failed_rows)} failed</span>}</td>
           <td className="number">{usd(j.cost)}</td>
           <td className="number">{compact(j.input_tokens)}</td>
           <td className="number">{compact(j.output_tokens)}</td>
@@ -105,8 +104,8 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
     <Card title="Agreement">
       <p>{number(s.equal)} of {plural(s.counted, 'row')} {s.equal === 1 ? 'is' : 'are'} equal ({percent(s.equal, s.counted)}).</p>
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
-      {s.properties.map((f) => (
-        <details key={f.property} open={s.properties.length === 1}>
+      {s.properties.length === 1 ? <Values jobs={s.jobs} property={s.properties[0]!} /> : s.properties.map((f) => (
+        <details key={f.property}>
           <summary>
             {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {plural(f.rows, 'row')} {f.equal === 1 ? 'is' : 'are'} equal ({percent(f.equal, f.rows)})
           </summary>
@@ -123,12 +122,12 @@ type Property = ComparisonSummary['properties'][number]
 // value occurs.
 function Values({ jobs, property: f }: { jobs: ComparedJob[]; property: Property }) {
   const names = columns(jobs)
-  const values = f.values.map((v) => JSON.stringify(v))
+  const values = f.values.map((v) => (typeof v === 'string' ? v || '(empty)' : JSON.stringify(v)))
   const rows = f.confusion ?? f.values.map((_, i) => f.counts.map((counts) => counts[i]!))
   return (
     <>
-      {f.confusion && <p className="small">Rows: {names[0]}. Columns: {names[1]}. A cell counts the rows with both values.</p>}
-      <Table label={`Values of ${f.property || 'the answer'}`} heads={['Value', ...(f.confusion ? values : names)]}>
+      {f.confusion && <p className="small">A cell counts the rows in which “{names[0]}” has the value at the left, and “{names[1]}” the value above.</p>}
+      <Table label={`Values of ${f.property || 'the answer'}`} heads={[f.property || 'Answer', ...(f.confusion ? values : names)]}>
         {rows.map((counts, i) => (
           <tr key={i}>
             <td className="wide">{values[i]}</td>
@@ -190,7 +189,7 @@ function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isT
   const running = !jobs.every((j) => over(j.status))
   const different = search.has('different') ? search.get('different') === '1' : isText && differs
   const filter = { jobs: ids, different: different || undefined }
-  const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: 50 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
+  const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: 20 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
   const rows = pages.data?.pages.flatMap((p) => p.rows) ?? []
   const nothing = pages.data?.pages.at(-1)?.rows.length === 0 // the node reads a limited number of rows for a page
   useEffect(() => {
@@ -198,13 +197,13 @@ function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isT
   }, [nothing, pages.hasNextPage, pages.isFetchingNextPage])
   return (
     <Card title="Rows" actions={<>{jobs.every((j) => j.status === 'succeeded' && j.num_rows === num_rows) && <Button component="a" variant="default" size="xs" href={apiURL(`${route}/results${query({ jobs: ids })}`)} download="compared.parquet">Download Parquet</Button>}<Export filter={filter} names={columns(jobs)} /></>}>
-      <Switch label="Only different rows" checked={different} description={`${number(equal)} of ${plural(counted, 'row')} ${equal === 1 ? 'is' : 'are'} equal.${counts.pending ? ` ${number(counts.pending)} ${running ? 'are pending' : 'did not run'}.` : ''}`} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '0')} />
+      <Switch label="Only different rows" checked={different} description={`${counts.properties.length > 0 ? '' : `${number(equal)} of ${plural(counted, 'row')} ${equal === 1 ? 'is' : 'are'} equal. `}${counts.pending ? `${number(counts.pending)} ${running ? 'are pending' : 'did not run'}.` : ''}` || undefined} onChange={(e) => set('different', e.currentTarget.checked ? '1' : '0')} />
       <Load query={pages}>
         {() => (
           <>
             {rows.length > 0 && (
               <Table label="Rows" heads={['Row', 'Input', ...columns(jobs)]}>
-                {rows.map((r) => <Line key={r.row} jobs={jobs} row={r} />)}
+                {rows.map((r) => <Line key={r.row} jobs={jobs} names={columns(jobs)} row={r} />)}
               </Table>
             )}
             <More of={pages} count={shown(rows.length, pages.hasNextPage, different)} />
@@ -221,7 +220,7 @@ function shown(n: number, more: boolean, different: boolean) {
   return n ? `All ${number(n)} ${rows} shown.` : `No ${rows}.`
 }
 
-function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
+function Line({ jobs, names, row }: { jobs: ComparedJob[]; names: string[]; row: ComparedRow }) {
   const first = row.outputs[0]!
   return (
     <tr data-row={row.row} data-different={row.different || undefined}>
@@ -233,7 +232,7 @@ function Line({ jobs, row }: { jobs: ComparedJob[]; row: ComparedRow }) {
         {!row.same_input && <span className="tag">inputs differ</span>}
       </td>
       {row.outputs.map((o, i) => (
-        <td key={i} className="wide" dir="auto">
+        <td key={i} className="wide" data-name={names[i]} dir="auto">
           {o.status === 'done' ? (
             <Output text={text(o.output)} before={i > 0 && first.status === 'done' ? text(first.output) : undefined} />
           ) : (
