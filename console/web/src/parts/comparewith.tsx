@@ -7,7 +7,7 @@ import { useGet } from '../api/hooks'
 import type { Job, JobPage } from '../api/types'
 import { beginning } from '../lib/format'
 import { Ago } from './ago'
-import { Status, titleOf } from './job'
+import { over, Status, titleOf } from './job'
 import { Empty, Load } from './load'
 import { Card, LinkButton } from './page'
 
@@ -39,9 +39,15 @@ export function CompareWithSource({ job }: { job: Job }) {
 
 const sourceName = 24 // the longest beginning of a title on a button, in characters
 
-// useJobs returns the jobs with these ids that are read.
-export const useJobs = (ids: string[]) =>
-  useQueries({ queries: ids.map((id) => ({ queryKey: [`/v1/jobs/${id}`], queryFn: ({ signal }: { signal: AbortSignal }) => get<{ job: Job }>(`/v1/jobs/${id}`, signal) })) }).flatMap((r) => r.data?.job ?? [])
+// useJobs returns the jobs with these ids that are read. With every, it reads a job again until its end.
+export const useJobs = (ids: string[], every?: number) =>
+  useQueries({
+    queries: ids.map((id) => ({
+      queryKey: [`/v1/jobs/${id}`],
+      queryFn: ({ signal }: { signal: AbortSignal }) => get<{ job: Job }>(`/v1/jobs/${id}`, signal),
+      refetchInterval: (q: { state: { data?: { job: Job } } }) => !!every && !(q.state.data && over(q.state.data.job.status)) && every,
+    })),
+  }).flatMap((r) => r.data?.job ?? [])
 
 const inputRows = (j: Job) => j.input_rows ?? j.num_rows
 

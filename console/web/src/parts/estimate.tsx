@@ -2,39 +2,63 @@ import { useState } from 'react'
 import { Button } from '@mantine/core'
 import { Link, useLocation } from 'wouter'
 import { send } from '../api/client'
-import { useAct, useCan, useGet } from '../api/hooks'
+import { useAct, useCan } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
-import { compact, duration, none, number, plural, usdTogether } from '../lib/format'
+import { compact, duration, none, number, plural, usd, usdTogether } from '../lib/format'
 import { randomID } from '../lib/random'
+import { useJobs } from './comparewith'
 import { Confirm } from './confirm'
 import { over, State } from './job'
 import { marksField } from './jobform'
-import { Card, Facts, useShown } from './page'
+import { Card, Facts, Table, useShown } from './page'
 import { ContinuedBy } from './retry'
 
-// useEstimate asks the node for the cost of a submission with all rows.
-export function useEstimate(body: object, refused: (e: Error) => void) {
-  const [id, setID] = useState<string>()
-  const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, limit: null, sample: null, reuse: null, deadline: null, admit: null, cost_estimate: true }, { 'Idempotency-Key': randomID() }), { quiet: marksField })
-  const estimate = useGet<{ job: Job }>(`/v1/jobs/${id}`, { enabled: !!id, every: (d) => (d && over(d.job.status) ? false : 1_000) })
-  const job = id ? estimate.data?.job : undefined
-  const waiting = start.isPending || (!!id && !(job && over(job.status)))
-  return { id, job, waiting, begin: () => start.mutate(undefined, { onSuccess: (r) => setID(r.metadata.job_id), onError: refused }) }
+// useEstimate asks the node for the cost of a submission with all rows, once for each model. settings names
+// the settings of the form that an estimate depends on.
+export function useEstimate(body: object, models: string[], settings: string, refused: (e: Error) => void) {
+  const [made, setMade] = useState<{ ids: string[]; settings: string }>({ ids: [], settings })
+  const ask = (model: string) => send<Submitted>('POST', '/v1/batch-inference', { ...body, model, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() })
+  const start = useAct(() => Promise.all(models.map(ask)), { quiet: marksField })
+  const jobs = useJobs(made.ids, 1_000)
+  return {
+    jobs,
+    id: made.ids[0],
+    current: made.settings === settings,
+    waiting: start.isPending || jobs.length < made.ids.length || jobs.some((j) => !over(j.status)),
+    begin: () => start.mutate(undefined, { onSuccess: (all) => setMade({ ids: all.map((r) => r.metadata.job_id), settings }), onError: refused }),
+  }
 }
 
 // Estimated shows an estimate that useEstimate asked for.
-export function Estimated({ of: { id, job, waiting } }: { of: ReturnType<typeof useEstimate> }) {
+export function Estimated({ of: { id, jobs, current, waiting } }: { of: ReturnType<typeof useEstimate> }) {
   const card = useShown(waiting ? undefined : id)
   if (!id) return null
+  const [job, ...others] = jobs
   return (
     <div ref={card} className="shown">
       <Card title="Estimate">
-        <p className="small" role="status">{waiting ? job?.message : ''}</p>
-        {job?.failure_reason && <p className="small">No estimate: {job.failure_reason.message}</p>}
-        {job && <EstimateFacts job={job} />}
-        {job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
+        <p className="small" role="status">{!current ? 'The form has changed since this estimate.' : waiting && job?.message}</p>
+        {jobs.map((j) => j.failure_reason && <p key={j.job_id} className="small">No estimate{others.length > 0 && ` of ${j.model}`}: {j.failure_reason.message}</p>)}
+        {others.length > 0 ? <Costs jobs={jobs} /> : job && <EstimateFacts job={job} />}
+        {current && others.length === 0 && job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
       </Card>
     </div>
+  )
+}
+
+// Costs shows what the same rows would cost with each model.
+function Costs({ jobs }: { jobs: Job[] }) {
+  const costs = jobs.map((j) => (j.estimate ? j.cost_estimate : null))
+  return (
+    <Table label="Estimates" heads={['Model', 'Would cost', 'Would take']} foot={costs.every((c) => c != null) && <tr><td>Together</td><td className="number">{usd(costs.reduce((sum, c) => sum + c, 0))}</td><td /></tr>}>
+      {jobs.map((j, i) => (
+        <tr key={j.job_id}>
+          <td>{j.model}</td>
+          <td className="number">{!over(j.status) ? '…' : j.estimate && costs[i] == null ? 'no price' : usd(costs[i])}</td>
+          <td className="number">{duration(j.estimate?.seconds)}</td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

@@ -1,5 +1,5 @@
 import { ApiError } from '../api/client'
-import type { Job, Quota } from '../api/types'
+import type { Fn, Job, Model, Quota } from '../api/types'
 import { compact, plural } from '../lib/format'
 import type { Peek } from '../lib/peek'
 import { rowsOf } from '../lib/rows'
@@ -73,8 +73,15 @@ function inputOf({ input = '', input_file }: Job): Partial<Form> {
   return { source: 'url', missing: true, ...(input.includes('…') ? { hiddenURL: input } : { url: input }) }
 }
 
+// ownParams returns the sampling parameters of a job that are not the defaults of its model. A Function has
+// its own defaults.
+export const ownParams = (j: Job, models: Model[] = []) => {
+  const defaults = j.function ? {} : (models.find((m) => m.id === j.model)?.sampling_params ?? {})
+  return Object.fromEntries(Object.entries(j.sampling_params).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name as never])))
+}
+
 // settingsOf returns the fields of the form that another job has. The new job reads its stored input.
-export const settingsOf = (j: Job): Partial<Form> => ({
+export const settingsOf = (j: Job, models?: Model[]): Partial<Form> => ({
   ...(isUnread(j) && !sourceOf(j) ? inputOf(j) : { source: 'job' }),
   ...(sourceOf(j)
     ? { job: sourceOf(j)!, jobName: sourceOf(j)!, jobRows: undefined }
@@ -91,11 +98,23 @@ export const settingsOf = (j: Job): Partial<Form> => ({
   prompt: j.prompt ?? '',
   system: j.system_prompt ?? '',
   schema: j.json_schema ? JSON.stringify(j.json_schema, null, 2) : '',
-  params: Object.keys(j.sampling_params).length ? JSON.stringify(j.sampling_params, null, 2) : '',
+  params: JSON.stringify(ownParams(j, models), null, 2).replace(/^{}$/, ''),
   keep: !!j.keep_columns,
   name: j.name ? nextName(j.name) : '',
   description: j.description ?? '',
 })
+
+// labels are the names of fields in the list of changes.
+const labels: Partial<Record<keyof Form, string>> = {
+  source: 'Rows', rows: 'Rows', url: 'Rows', fileID: 'Rows', column: 'Prompt column', prompt: 'Prompt', idColumn: 'ID column', limit: 'Rows to run', sample: 'Which rows', noReuse: 'Reuse of answers',
+  keep: 'Other columns', chats: 'Chats', system: 'System prompt', model: 'Model', name: 'Name', schema: 'JSON Schema', others: 'Models to compare', priority: 'Priority', equal: 'Duplicate rows', output: 'Output column',
+  deadline: 'Deadline', description: 'Description', noCut: 'Cut rows', params: 'Sampling parameters',
+}
+
+// changedFields names the fields in which two forms differ.
+export const changedFields = (a: Form, b: Form) => [
+  ...new Set((Object.keys(labels) as (keyof Form)[]).filter((k) => String(a[k] || '') !== String(b[k] || '')).map((k) => labels[k]!)),
+]
 
 // sample is a form with short rows, for people who have no rows at hand.
 export const sample: Partial<Form> = {
@@ -152,9 +171,26 @@ export function promptOf(row: string[], { columns }: Peek, { column, several, pr
   return prompt.replace(placeholder, (whole, name: string) => row[columns.indexOf(name)] ?? whole)
 }
 
-// unknownColumns returns the placeholders of a prompt that are no columns of the file.
-export const unknownColumns = (prompt: string, columns: string[]) =>
-  columns.length === 0 ? [] : [...new Set([...prompt.matchAll(placeholder)].map((m) => m[1]!))].filter((name) => !columns.includes(name))
+// unknownColumns returns the placeholders of the prompt that are no columns of the uploaded file.
+export function unknownColumns({ source, several, prompt, seen }: Form) {
+  const columns = (source === 'file' && several && seen?.columns) || []
+  return columns.length === 0 ? [] : [...new Set([...prompt.matchAll(placeholder)].map((m) => m[1]!))].filter((name) => !columns.includes(name))
+}
+
+// rowsError returns the first fault of rows for a Function with these fields.
+export function rowsError(rows: string, fields: Fn['inputs']): string {
+  for (const [i, line] of rows.split('\n').entries()) {
+    if (!line.trimStart().startsWith('{')) continue
+    try {
+      const row = JSON.parse(line)
+      const absent = fields.find((f) => f.required && !(f.name in row))
+      if (absent) return `Line ${i + 1} has no field "${absent.name}".`
+    } catch {
+      return `Line ${i + 1} begins with { but is not a JSON object.`
+    }
+  }
+  return ''
+}
 
 function inputsOf(f: Form, fn: boolean): unknown[] | string {
   switch (f.source) {

@@ -55,7 +55,7 @@ export function OtherModels({ first, value, set, ...choice }: Choice & { first: 
   return (
     <>
       {value.map((model, i) => (
-        <div className="actions" key={i}>
+        <div className="actions" key={i} style={{ alignItems: 'end' }}>
           <ModelSelect
             {...choice}
             label={`Model ${i + 2}`}

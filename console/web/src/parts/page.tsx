@@ -33,12 +33,13 @@ export function Card({ title, actions, children }: { title?: string; actions?: R
   )
 }
 
-// useShown returns the ref of an element that the page scrolls to when id changes.
+// useShown returns the ref of an element that the page scrolls to when id changes. In a column beside the form
+// it scrolls no further than it must.
 export function useShown(id: string | undefined) {
   const element = useRef<HTMLDivElement>(null)
   const before = useRef(id)
   useEffect(() => {
-    if (id && id !== before.current) element.current?.scrollIntoView()
+    if (id && id !== before.current) element.current?.scrollIntoView({ block: matchMedia('(min-width: 75em)').matches ? 'nearest' : 'start' })
     before.current = id
   }, [id])
   return element

@@ -11,7 +11,7 @@ export const rowHeight = 40
 export const headHeight = 28 // of the heads, which stay at the top of the list
 
 // shownProperties is the largest number of columns for properties of answers.
-const shownProperties = 6
+export const shownProperties = 6
 
 // Columns says which columns a list of rows has, besides the fixed columns.
 export type Columns = { rows: number; hasIDs: boolean; properties: string[]; counts?: PropertyCounts }
@@ -99,4 +99,4 @@ export function Line({ job, n, at, position, size, row, columns, show }: LinePro
   )
 }
 
-const cell = (value: unknown) => (value === undefined ? none : typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 300)
+export const cell = (value: unknown) => (value === undefined ? none : typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 300)

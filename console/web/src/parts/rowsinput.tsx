@@ -5,18 +5,17 @@ import { useGet } from '../api/hooks'
 import type { Fn, StoredFile } from '../api/types'
 import { bytes, plural } from '../lib/format'
 import { likelyPrompts, type Peek } from '../lib/peek'
-import { rowsOf } from '../lib/rows'
 import { FileInput } from './fileinput'
 import { nameSize } from './job'
 import { promptOf, unknownColumns, type Form, type Source } from './jobform'
 
-// RowsInput chooses the rows of a new job.
-export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn }) {
+// RowsInput chooses the rows of a new job. fault says what is wrong with pasted rows.
+export function RowsInput({ form, set, fn, fault }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn; fault: string }) {
   const { seen } = form
   const file = form.source === 'file' || form.source === 'url'
   const columns = seen?.columns ?? []
   const several = form.source !== 'rows' && !!form.several
-  const unknown = file && several ? unknownColumns(form.prompt, columns) : []
+  const unknown = unknownColumns(form)
   return (
     <>
       <SegmentedControl
@@ -39,11 +38,11 @@ export function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial
           description={fn ? `A JSON object with ${fn.inputs.map((i) => i.name + (i.required ? '' : ' (optional)')).join(', ')}, or a prompt that is rendered already.` : 'If all lines are JSON strings, a row may have several lines.'}
           autosize
           minRows={5}
-          maxRows={20}
+          maxRows={8}
           placeholder={fn ? undefined : 'The room was clean and the staff were kind.\nMy order came three weeks late.'}
           value={form.rows}
           onChange={(e) => set({ rows: e.currentTarget.value })}
-          error={fn && rowsOf(form.rows, true) === null && 'A line begins with { but is not a JSON object.'}
+          error={fault}
         />
       )}
       {form.source === 'file' && <File form={form} set={set} />}

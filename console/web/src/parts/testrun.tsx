@@ -82,17 +82,21 @@ export function TestRuns<F>({ of: { runs, shown, show, settings }, restore }: { 
           />
         )}
       >
-        <Answered key={chosen.job} run={chosen} current={chosen.settings === settings} restore={() => restore(chosen.form)} />
+        <Answered key={chosen.job} run={chosen} earlier={runs[runs.indexOf(chosen) + 1]?.job} n={runs.length - runs.indexOf(chosen)} current={chosen.settings === settings} restore={() => restore(chosen.form)} />
       </Card>
     </div>
   )
 }
 
-function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: boolean; restore: () => void }) {
+type AnsweredProps<F> = { run: TestRun<F>; earlier?: string; n: number; current: boolean; restore: () => void }
+
+// Answered shows test run n, and the answers of the test run before it to equal rows.
+function Answered<F>({ run, earlier, n, current, restore }: AnsweredProps<F>) {
   const path = `/v1/jobs/${run.job}`
   const { data, error } = useTestJob(run.job)
   const job = data?.job
   const rows = useGet<Preview>(`${path}/preview?limit=${testRows}`, { enabled: !!job?.rows_done, every: job && over(job.status) ? false : 1_000 })
+  const before = useGet<Preview>(`/v1/jobs/${earlier}/preview?limit=${testRows}`, { enabled: !!earlier, fresh: Infinity }).data?.rows.filter((r) => r.status === 'done')
   if (error) return <p className="small">The page cannot read this test run: {error.message}</p>
   return (
     <>
@@ -104,7 +108,8 @@ function Answered<F>({ run, current, restore }: { run: TestRun<F>; current: bool
           <Link href={`/jobs/${run.job}`}>Open this test run</Link>
         </p>
       )}
-      {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} />}
+      {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} earlier={before && { name: `test run ${n - 1}`, rows: before }} />}
+      {before && job?.json_schema && <p className="small">A value that is struck through is from test run {n - 1}.</p>}
       {!current && (
         <div className="actions">
           <Button variant="default" onClick={restore}>Restore these settings</Button>
