@@ -31,6 +31,9 @@ func (c *jobCommands) list() *cobra.Command {
 			if filter.Q != "" {
 				again += " --search " + shellQuote(filter.Q)
 			}
+			if filter.FailedRows {
+				again += " --failed-rows"
+			}
 			return again
 		},
 		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"}, least: []string{"MODEL", "AGE"},
@@ -57,6 +60,7 @@ func (c *jobCommands) list() *cobra.Command {
 	})
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only jobs in these states; paused is one of them")
 	cmd.Flags().StringVar(&filter.Q, "search", "", "only jobs with this text in their name, id or description")
+	cmd.Flags().BoolVar(&filter.FailedRows, "failed-rows", false, "only jobs that have failed rows, in any state")
 	return cmd
 }
 

@@ -173,7 +173,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i == 0 {
 				kind = "COST_ESTIMATE"
 			}
-			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","run_type":%q,"model":"m","num_rows":2000,"rows_done":%d,"name":"n%d"}`, i, kind, i, i)
+			failed := 0
+			if r.URL.Query().Get("failed_rows") == "true" {
+				failed = 3
+			}
+			return fmt.Sprintf(`{"job_id":"job-%d","status":"running","run_type":%q,"model":"m","num_rows":2000,"rows_done":%d,"failed_rows":%d,"name":"n%d"}`, i, kind, i, failed, i)
 		})
 	default:
 		s.answer(w, 404, `{"message":"no job was found with that ID","code":"not_found","request_id":"r3"}`)

@@ -122,6 +122,10 @@ func TestList(t *testing.T) {
 	c := newCall(t, s)
 	c.run("list", "--limit", "2").want(t, 0, "more: rowmill jobs list --cursor 2")
 	c.run("list", "-n", "2", "--status", "running,failed", "--search", "a b").want(t, 0, "more: rowmill jobs list --status running,failed --search 'a b' --cursor 2")
+	c.run("list", "--limit", "2", "--failed-rows").want(t, 0, "more: rowmill jobs list --failed-rows --cursor 2")
+	if !strings.Contains(c.out.String(), "3 failed") {
+		t.Errorf("the service did not get failed_rows=true: %q", c.out.String())
+	}
 	c.run("list", "--limit", "2").want(t, 0, "")
 	lines := strings.Split(c.out.String(), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "JOB") || !strings.HasSuffix(lines[1], "n0 (estimate)") || !strings.Contains(lines[2], "job-1  running  1/2,000  m") || !strings.HasSuffix(lines[2], "n1") {

@@ -130,7 +130,7 @@ Estimates have the same quotas as jobs; see rowmill quotas.
 	}
 	flags := cmd.Flags()
 	s.addRowFlags(cmd)
-	flags.StringVar(&s.Where, "where", "", "for the input job:JOB: run only the rows whose answer matches, such as 'answer.score < 4'")
+	flags.StringVar(&s.Where, "where", "", "with the input job:JOB, run only rows whose answer in JOB matches this condition, such as 'answer.score < 4'")
 	flags.StringVar(&s.Sink, "sink", "", "folder of a source of the service, NAME:FOLDER/: the service writes the results there, a file for each file of the input")
 	flags.StringVar(&s.reuse.From, "reuse", "", "name of finished jobs, or ID of one job: rows that are equal to rows of these jobs get the same answers, and cost nothing")
 	flags.StringVar((*string)(&s.reuse.By), "reuse-by", string(rowmill.ReuseByText), "with --reuse: rows are equal if their text or their id is equal")
