@@ -310,7 +310,7 @@ func (s storageCommands) purgeJobs(ctx context.Context, m *nodeStorage, notes []
 		case err == nil:
 			removed++
 		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):
-			s.term.Say("job %s stays: %v", n.JobID, err)
+			s.term.Say("the files of job %s were not removed: %v", n.JobID, err)
 		default:
 			failed = cmp.Or(failed, err)
 		}

@@ -95,7 +95,7 @@ func FromError(err error) *Error {
 		return e
 	case errors.As(err, &tooLarge):
 		return Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
-			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).CloseConnection()
+			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file:ID, or the URL of the file, as inputs", tooLarge.Limit).CloseConnection()
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
 		// The record shows no removal: it was read before the removal, or the storage lost the files.
 		return RetryLater("results_missing",

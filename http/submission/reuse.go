@@ -42,7 +42,7 @@ func (sub *Submission) readReuse(job *CheckedJob) {
 		refuseIf(want.From == "", "needs from: the name of jobs, or the id of a job or of a job of a set"),
 		refuseIf(want.By != rowmill.ReuseByText && want.By != rowmill.ReuseByID, "has by %q; it must be %q or %q", want.By, rowmill.ReuseByText, rowmill.ReuseByID),
 		refuseIf(want.By == rowmill.ReuseByID && spec.IDColumn == "", "has by %q, but the job has no IDs; send id_column_name, or leave by out", want.By),
-		refuseIf(spec.Estimate, "is not for estimates, which do not know how many rows are taken over; leave one of the two out"),
+		refuseIf(spec.Estimate, "cannot be used with cost_estimate: an estimate does not know how many answers the job reuses; send only one of the two"),
 		refuseIf(spec.Limit > 0, "is for jobs that run all rows; leave limit out"),
 		refuseIf(spec.SeedPerRow, "takes over the answers to equal rows, but random_seed_per_input gives each row its own answer; leave one of the two fields out"),
 	); err != nil {
@@ -140,7 +140,7 @@ func (job *CheckedJob) reuseProblem(record store.Record) string {
 	case !record.Job.Status.IsTerminal():
 		return "it is " + string(record.Job.Status) + "; wait until it has succeeded"
 	case record.Job.Status != rowmill.StatusSucceeded:
-		return "it is " + string(record.Job.Status) + ", and so has no results; resume it, and name the new job"
+		return "it is " + string(record.Job.Status) + ", and so has no results; resume it, and send the id of the resumed job"
 	case record.DataRemoved != nil:
 		return "its results were removed; leave reuse out"
 	case !hasResults:

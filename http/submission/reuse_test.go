@@ -97,7 +97,7 @@ func TestReuse(t *testing.T) {
 		"another model":            {"job-6", `,"model":"llama-3.1-8b"`, nil, "another model", ""},
 		"another schema":           {"job-6", `,"json_schema":{"type":"object"}`, nil, "another json_schema", ""},
 		"a limit":                  {"job-6", `,"limit":1`, nil, "leave limit out", ""},
-		"an estimate":              {"job-6", `,"cost_estimate":true`, nil, "not for estimates", ""},
+		"an estimate":              {"job-6", `,"cost_estimate":true`, nil, "cannot be used with cost_estimate", ""},
 		"a seed for each row":      {"job-6", `,"random_seed_per_input":true`, nil, "its own answer", ""},
 		"no name":                  {"", "", nil, "needs from", ""},
 	} {

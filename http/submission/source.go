@@ -65,7 +65,7 @@ func answersProblem(record store.Record) string {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return "it is an estimate, which keeps no answers"
 	case record.Job.Status.IsTerminal() && record.Job.Status != rowmill.StatusSucceeded:
-		return fmt.Sprintf("it is %s, and so has no results; resume it, and name the new job", record.Job.Status)
+		return fmt.Sprintf("it is %s, and so has no results; resume it, and send the id of the resumed job", record.Job.Status)
 	case record.DataRemoved != nil:
 		return "its results were removed; run it again"
 	}

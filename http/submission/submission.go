@@ -170,7 +170,7 @@ func (sub *Submission) findFile(ctx context.Context, account string) (store.File
 
 // addFileNotFound adds the problem that the named file does not exist.
 func (sub *Submission) addFileNotFound() {
-	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", textfmt.Shorten(sub.file, 64))
+	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file:ID", textfmt.Shorten(sub.file, 64))
 }
 
 // buildJob checks every rule and returns the job, or an error with all problems. call is

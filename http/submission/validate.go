@@ -380,7 +380,7 @@ func (sub *Submission) readInstructions(job *CheckedJob) {
 		return
 	}
 	if sub.url != "" && job.prompt == nil && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
-		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
+		job.warn("inputs: the URL does not show the format, and column_name is not set. The first line is read as a header, unless the file is Parquet or JSON Lines. For plain text, set input_format to lines")
 	}
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
 	if sub.decodeField(fieldSystem, "a string", &spec.System) {

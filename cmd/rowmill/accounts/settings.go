@@ -100,7 +100,7 @@ func (c *accountCommands) setSettings() *cobra.Command {
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&retention, "retention-days", "", "how many days after its end a job's input and results are kept: 1, 7, 30, 90 or "+never)
+	cmd.Flags().StringVar(&retention, "retention-days", "", "days until a job's results are deleted, counted from its end: 1, 7, 30, 90 or "+never)
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		days, err := parseRetentionDays(retention)
 		if err != nil {
