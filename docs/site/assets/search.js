@@ -1,38 +1,57 @@
-// Search over all pages. sections.js has the sections of all pages, each with title, heading, path
+// Search over all pages, and buttons that copy code. sections.js has the sections of all pages, each with title, heading, path
 // and text. It is a script, because a page on a disk cannot fetch a file.
 const root = document.querySelector('link[rel="index"]').href
 const field = document.querySelector('#search input')
 const list = document.querySelector('#search ol')
 
-// score returns how well a section fits the words; 0 if a word is missing.
-function score(section, words) {
-  const title = (section.title + ' ' + section.heading).toLowerCase(), text = section.text.toLowerCase()
-  let sum = 0
-  for (const word of words) {
-    const there = title.includes(word) ? 10 : text.includes(word) ? 1 : 0
-    if (!there) return 0
-    sum += there
+// words returns the words to search for: without words that are in most sections, if others are left.
+function words(query) {
+  const all = query.toLowerCase().split(/[^\p{L}\p{N}_.-]+/u).filter(Boolean)
+  const rare = all.filter((w) => !/^(a|an|and|are|can|do|does|for|how|i|if|in|is|it|my|of|on|or|the|to|what|when|where|which|with)$/.test(w))
+  return rare.length ? rare : all
+}
+
+// pattern finds a word, words that begin with it, and its other forms, such as retries for retry.
+function pattern(word) {
+  const stem = word.length > 3 ? word.replace(/(ies|es|ed|ing|s|e|y)$/, '') : word
+  const escaped = (s) => s.replace(/[^\p{L}\p{N}_]/gu, '\\$&')
+  return new RegExp(`(?<![\\p{L}\\p{N}])(?:${escaped(word)}|${escaped(stem)}(?:ies|es|ed|ing|s|e|y|ion)?(?![\\p{L}\\p{N}]))`, 'u')
+}
+
+// find returns the sections that fit a query best, the best first. A heading counts more than a text,
+// and a rare word more than a frequent one. Records of decisions, measurements and the changelog come
+// after pages with instructions.
+function find(sections, query) {
+  const phrase = query.trim().toLowerCase(), wanted = words(query)
+  const counts = wanted.map((word) => sections.map((s) => {
+    const count = (text) => text.toLowerCase().split(pattern(word)).length - 1
+    return (count(s.heading) ? 10 : 0) + (count(s.title) ? 4 : 0) + Math.min(count(s.text), 4)
+  }))
+  const weights = counts.map((of) => Math.log(1 + sections.length / of.filter(Boolean).length))
+  const score = (s, i) => {
+    const there = counts.filter((of) => of[i]).length / wanted.length
+    const sum = counts.reduce((sum, of, w) => sum + weights[w] * of[i], 0) + (wanted.length > 1 && s.text.toLowerCase().includes(phrase) ? 20 : 0)
+    return (sum || 0) * there ** 3 * (/^(docs\/adr|bench)\/|^CHANGELOG/.test(s.path) ? 0.2 : 1)
   }
-  return sum
+  return sections.map((s, i) => [wanted.length ? score(s, i) : 0, s]).filter(([n]) => n > 0).sort((a, b) => b[0] - a[0]).slice(0, 12).map(([, s]) => s)
 }
 
 function excerpt(text, word) {
-  const at = Math.max(0, text.toLowerCase().indexOf(word) - 40)
+  const at = Math.max(0, text.toLowerCase().search(pattern(word)) - 40)
   return (at > 0 ? '…' : '') + text.slice(at, at + 140) + '…'
 }
 
 function show() {
-  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean)
-  const found = words.length === 0 ? [] : sections.map((s) => [score(s, words), s]).filter(([n]) => n > 0).sort((a, b) => b[0] - a[0]).slice(0, 12)
-  list.replaceChildren(...found.map(([, s]) => {
+  const found = find(sections, field.value)
+  list.replaceChildren(...found.map((s) => {
     const entry = document.createElement('li'), link = document.createElement('a'), text = document.createElement('span')
     link.href = new URL(s.path, root)
     link.textContent = s.heading === s.title ? s.title : s.title + ': ' + s.heading
-    text.textContent = excerpt(s.text, words[0])
+    text.textContent = excerpt(s.text, words(field.value)[0])
     entry.append(link, text)
     return entry
   }))
-  if (words.length > 0 && found.length === 0) list.textContent = 'Nothing found.'
+  if (field.value.trim() && found.length === 0) list.textContent = 'Nothing found.'
 }
 field.addEventListener('input', show)
 document.querySelector('#search').hidden = false
@@ -42,3 +61,12 @@ document.addEventListener('keydown', (e) => {
     field.focus()
   }
 })
+
+if (navigator.clipboard) {
+  for (const code of document.querySelectorAll('pre code')) {
+    const button = document.createElement('button')
+    button.textContent = 'Copy'
+    button.addEventListener('click', () => navigator.clipboard.writeText(code.textContent).then(() => { button.textContent = 'Copied' }))
+    code.before(button)
+  }
+}
