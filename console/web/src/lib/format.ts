@@ -29,10 +29,15 @@ export const percent = (done: number, all: number | null | undefined) => {
 export const usd = (n: number | null | undefined) =>
   n == null ? none : n === 0 ? '$0' : n < 0.000001 ? '< $0.000001' : n < 0.01 ? `$${n.toPrecision(2)}` : `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
 
+// usdLike returns a function that formats amounts with the decimals of this amount.
+export const usdLike = (amount: number) => {
+  const decimals = amount > 0 ? Math.min(10, Math.max(2, 1 - Math.floor(Math.log10(amount)))) : 2
+  return (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
+}
+
 // usdOf formats a part of an amount, both with the same decimals.
 export const usdOf = (part: number, all: number) => {
-  const decimals = all > 0 ? Math.min(10, Math.max(2, 1 - Math.floor(Math.log10(all)))) : 2
-  const write = (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
+  const write = usdLike(all)
   return `${write(part)} of ${write(all)}`
 }
 

@@ -1,11 +1,11 @@
-import { lazy, Suspense, useMemo, type ReactNode } from 'react'
+import { lazy, Suspense, useMemo, useState, type ReactNode } from 'react'
 import { Button, NativeSelect, TextInput } from '@mantine/core'
 import { Link, useSearch, useSearchParams } from 'wouter'
 import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { compact, number, usd, utcDay } from '../lib/format'
+import { compact, number, usd, usdLike, utcDay } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -15,6 +15,7 @@ const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Char
 // The groupings of lines, with their names in the address and the API.
 const groupings: Record<string, string> = {
   'day,model': 'day and model',
+  day: 'day',
   model: 'model',
   key: 'API key',
   'day,key': 'day and API key',
@@ -46,6 +47,8 @@ export default function UsagePage() {
   const by = asked in groupings ? asked : 'day,model'
   const key = search.get('key') ?? ''
   const account = search.get('account') ?? ''
+  const [others, choose] = useState(false) // other days than those of a preset
+  const preset = others ? undefined : presets().find((p) => p.from === from && p.to === to)?.name
   const set = (change: Record<string, string>) =>
     setSearch((s) => {
       for (const [name, value] of Object.entries(change)) {
@@ -66,23 +69,33 @@ export default function UsagePage() {
         </Button>
       }
     >
-      <div className="chips" role="group" aria-label="Days">
-        {presets().map((p) => (
-          <button
-            key={p.name}
-            type="button"
-            aria-pressed={from === p.from && to === p.to}
-            onClick={() => set({ from: p.from, to: p.to })}
-          >
-            {p.name}
-          </button>
-        ))}
-      </div>
-      <div className="fields">
-        <AccountSelect value={account} choose={(account) => set({ account })} />
-        <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set({ from: e.currentTarget.value })} />
-        <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set({ to: e.currentTarget.value })} />
-        <NativeSelect label="By" value={by} onChange={(e) => set({ by: e.currentTarget.value })} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
+      <div className="filters">
+        <div className="chips" role="group" aria-label="Days">
+          {presets().map((p) => (
+            <button
+              key={p.name}
+              type="button"
+              aria-pressed={preset === p.name}
+              onClick={() => {
+                choose(false)
+                set({ from: p.from, to: p.to })
+              }}
+            >
+              {p.name}
+            </button>
+          ))}
+          <button type="button" aria-pressed={!preset} onClick={() => choose(true)}>Other days</button>
+        </div>
+        <div className="fields">
+          {!preset && (
+            <>
+              <TextInput type="date" label="From" value={from || (usage.data?.from ?? '')} onChange={(e) => set({ from: e.currentTarget.value })} />
+              <TextInput type="date" label="To" value={to || (usage.data?.to ?? '')} onChange={(e) => set({ to: e.currentTarget.value })} />
+            </>
+          )}
+          <AccountSelect value={account} choose={(account) => set({ account })} />
+          <NativeSelect label="By" value={by} onChange={(e) => set({ by: e.currentTarget.value })} data={Object.entries(groupings).map(([value, label]) => ({ value, label }))} />
+        </div>
       </div>
       {key && (
         <div className="actions">
@@ -143,11 +156,15 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
     }
   }, [usage, from, to])
   const apart = columnsOf(by)
+  const all = usage.map((l) => l.cost_usd).filter((c) => c > 0)
+  const most = Math.max(...all)
+  const write = usdLike(Math.max(1e-6, Math.min(...all)))
   return (
     <div className="stack">
       <Card>
         <Facts
           facts={[
+            ['Days', from === to ? utcDay(from) : `${utcDay(from)} to ${utcDay(to)}`],
             ['Rows', number(total.rows)],
             ['Failed rows', number(total.failed_rows)],
             ...(total.deduplicated_rows ? ([['Duplicate rows, not run', number(total.deduplicated_rows)]] as [string, string][]) : []),
@@ -172,14 +189,14 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
         foot={
           <tr>
             {apart.map((c, i) => <td key={c.head}>{i === 0 && 'Total'}</td>)}
-            <Figures of={total} />
+            <Figures of={total} write={write} />
           </tr>
         }
       >
         {usage.map((l) => (
           <tr key={[l.account, l.day, l.model, l.key_id].join()}>
             {apart.map((c) => <td key={c.head}>{c.cell(l)}</td>)}
-            <Figures of={l} />
+            <Figures of={l} write={write} most={most} />
           </tr>
         ))}
       </Table>
@@ -187,14 +204,15 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
   )
 }
 
-function Figures({ of: l }: { of: Usage['total'] }) {
+// Figures has a bar of the cost, beside the largest cost of a line, if most is set.
+function Figures({ of: l, write, most }: { of: Usage['total']; write: (cost: number) => string; most?: number }) {
   return (
     <>
       <td className="number">{number(l.rows)}</td>
       <td className="number">{number(l.failed_rows)}</td>
       <td className="number">{number(l.input_tokens)}</td>
       <td className="number">{number(l.output_tokens)}</td>
-      <td className="number">{usd(l.cost_usd)}</td>
+      <td className="number">{!!most && <meter value={l.cost_usd / most} aria-hidden />}{write(l.cost_usd)}</td>
     </>
   )
 }
