@@ -69,7 +69,7 @@ export default function Keys() {
                     <td className="number">{k.last_used_at ? <Ago t={k.last_used_at} /> : 'never'}</td>
                     <td className="number">
                       {month.of.has(k.account) ? (
-                        <Spent line={month.of.get(k.account)!.get(k.id)} href={k.account === me?.account ? `/usage${query({ key: k.id, ...month.days })}` : undefined} />
+                        <Spent line={month.of.get(k.account)!.get(k.id)} href={`/usage${query({ key: k.id, ...month.days, account: k.account === me?.account ? undefined : k.account })}`} />
                       ) : none}
                     </td>
                     <td className="number" title={k.expires_at ? time(k.expires_at) : undefined}>{k.expires_at ? <Expiry at={k.expires_at} /> : 'never'}</td>
@@ -105,11 +105,7 @@ const soon = 7 * 86_400_000 // ms
 const Expiry = ({ at }: { at: string }) => (Date.parse(at) - Date.now() < soon ? <Status is="starting">{`expires ${until(at)}`}</Status> : <>{day(at)}</>)
 
 // Spent shows the usage of a key.
-function Spent({ line, href }: { line?: UsageLine; href?: string }) {
-  if (!line) return 'nothing'
-  const text = `${usd(line.cost_usd)}, ${plural(line.rows, 'row')}`
-  return href ? <Link href={href}>{text}</Link> : text
-}
+const Spent = ({ line, href }: { line?: UsageLine; href: string }) => (line ? <Link href={href}>{`${usd(line.cost_usd)}, ${plural(line.rows, 'row')}`}</Link> : <>nothing</>)
 
 function Create({ made }: { made: (k: Made) => void }) {
   const can = useCan()

@@ -1,14 +1,15 @@
-import { useState, type ReactNode } from 'react'
+import { useEffect, useState, type ReactNode } from 'react'
 import { Button, NumberInput, TextInput } from '@mantine/core'
-import { useSearchParams } from 'wouter'
+import { Link, useSearchParams } from 'wouter'
 import { query, send } from '../api/client'
-import { useAct, useCan, useGet } from '../api/hooks'
-import type { Quota, Quotas } from '../api/types'
-import { number } from '../lib/format'
-import { AccountSelect } from '../parts/account'
+import { useAct, useCan, useGet, useMe, usePages } from '../api/hooks'
+import type { Key, Quota, Quotas, Usage } from '../api/types'
+import { none, number, usd, usdLike } from '../lib/format'
+import { AccountSelect, allAccounts } from '../parts/account'
 import { Budget } from '../parts/budget'
 import { priorityName } from '../parts/job'
 import { Load } from '../parts/load'
+import { nearLimit } from '../parts/meter'
 import { Card, Page, Table } from '../parts/page'
 
 export default function QuotasPage() {
@@ -59,15 +60,65 @@ function Read() {
 function Administered() {
   const [search, setSearch] = useSearchParams()
   const account = search.get('account') ?? ''
-  const path = `/v1/quotas${query({ account })}`
-  const quotas = useGet<Quotas>(path)
   return (
     <>
       <div className="fields">
-        <AccountSelect single value={account} choose={(a) => setSearch(a ? { account: a } : {}, { replace: true })} />
+        <AccountSelect value={account} choose={(a) => setSearch(a ? { account: a } : {}, { replace: true })} />
       </div>
-      <Load query={quotas}>{(q) => <Change key={path + JSON.stringify(q.own)} path={path} account={account} quotas={q} />}</Load>
+      {account === allAccounts ? <All /> : <One account={account} />}
     </>
+  )
+}
+
+function One({ account }: { account: string }) {
+  const path = `/v1/quotas${query({ account })}`
+  const quotas = useGet<Quotas>(path)
+  return <Load query={quotas}>{(q) => <Change key={path + JSON.stringify(q.own)} path={path} account={account} quotas={q} />}</Load>
+}
+
+// All lists the accounts for an operator, with the cost of this month.
+function All() {
+  const accounts = useGet<{ accounts: string[] }>('/v1/accounts', { fresh: 60_000 })
+  const usage = useGet<Usage>(`/v1/usage${query({ account: allAccounts, group_by: 'model' })}`, { fresh: 60_000 })
+  const keys = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
+  useEffect(() => {
+    if (keys.hasNextPage && !keys.isFetching) void keys.fetchNextPage()
+  }, [keys])
+  const used = new Map<string, number>()
+  for (const l of usage.data?.usage ?? []) if (l.account) used.set(l.account, (used.get(l.account) ?? 0) + l.cost_usd)
+  const write = usdLike(Math.max(1e-6, Math.min(...[...used.values()].filter((u) => u > 0))))
+  return (
+    <Load query={accounts}>
+      {({ accounts }) => (
+        <Table label="Accounts" heads={['Account', 'Budget', 'Used this month', 'Keys']} less={[]}>
+          {accounts.map((a) => (
+            <Account
+              key={a}
+              name={a}
+              used={usage.data && (used.get(a) ?? 0)}
+              write={write}
+              keys={keys.hasNextPage ? undefined : keys.data?.pages.flatMap((p) => p.keys).filter((k) => k.account === a).length}
+            />
+          ))}
+        </Table>
+      )}
+    </Load>
+  )
+}
+
+function Account({ name, used, write, keys }: { name: string; used?: number; write: (cost: number) => string; keys?: number }) {
+  const { data: me } = useMe()
+  const limit = useGet<Quotas>(`/v1/quotas${query({ account: name === me?.account ? undefined : name })}`).data?.cost_quota_usd
+  return (
+    <tr>
+      <td><Link href={`/quotas${query({ account: name === me?.account ? undefined : name })}`}>{name}</Link></td>
+      <td className="number">{limit === undefined ? none : limit === null ? 'unlimited' : usd(limit)}</td>
+      <td className="number">
+        {used != null && limit ? <meter value={used / limit} low={nearLimit} high={0.9999} optimum={0} aria-hidden /> : null}
+        {used == null ? none : write(used)}
+      </td>
+      <td className="number">{number(keys)}</td>
+    </tr>
   )
 }
 
@@ -111,7 +162,7 @@ function Change({ path, account, quotas: { own, quotas: inForce, cost_quota_usd 
       <Card title="Budget">
         <Budget limit={cost_quota_usd} account={account} />
         <div className="fields">
-          <TextInput label="Budget a month, USD" type="number" min={0} step="any" placeholder="unlimited" value={cost} onChange={(e) => setCost(e.currentTarget.value)} />
+          <TextInput label="Monthly budget (USD)" type="number" min={0} step="any" placeholder="unlimited" value={cost} onChange={(e) => setCost(e.currentTarget.value)} />
         </div>
       </Card>
       <Card title="Quotas of a job">

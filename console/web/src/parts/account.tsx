@@ -21,8 +21,8 @@ export const keyName = (me: Me) => (me.key_id ? me.key_name || me.key_id : 'key 
 // jobHref is the address of a job's page. other is the account of the job, if it is another one.
 export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ account: other })}`
 
-// AccountSelect lets an operator choose an account, or all unless single is set. The empty value is the own account.
-export function AccountSelect({ value, choose, single }: { value: string; choose: (account: string) => void; single?: boolean }) {
+// AccountSelect lets an operator choose an account, or all. The empty value is the own account.
+export function AccountSelect({ value, choose }: { value: string; choose: (account: string) => void }) {
   const can = useCan()
   const { data: me } = useMe()
   const { data } = useGet<{ accounts: string[] }>('/v1/accounts', { enabled: can.operate, fresh: 60_000 })
@@ -33,7 +33,7 @@ export function AccountSelect({ value, choose, single }: { value: string; choose
       label="Account"
       value={value}
       onChange={(e) => choose(e.currentTarget.value)}
-      data={[{ value: '', label: me.account }, ...(single ? [] : [{ value: allAccounts, label: 'all accounts' }]), ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
+      data={[{ value: '', label: me.account }, { value: allAccounts, label: 'all accounts' }, ...new Set([...(value && value !== allAccounts ? [value] : []), ...others])]}
     />
   )
 }

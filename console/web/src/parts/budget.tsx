@@ -14,7 +14,6 @@ export function Budget({ limit, account }: { limit?: number | null; account?: st
   const reset = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1))
   return (
     <>
-      {limit !== undefined && <p>Monthly budget: <strong>{limit == null ? 'unlimited' : usd(limit)}</strong></p>}
       {usage.error && <Problem error={usage.error} again={() => void usage.refetch()} />}
       {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${used > limit ? `${number(Math.round((used / limit) * 100))} %` : percent(used, limit)}` : usd(used)} />}
       {used != null && limit == null && <p>Used this month: <strong>{usd(used)}</strong></p>}
