@@ -37,7 +37,12 @@ export async function failing({ model }) {
       await note.getByText(/HTTP 503/).waitFor()
       await page.getByRole('heading', { name: `Webhook: ${host}` }).waitFor()
       await page.getByText('retrying', { exact: true }).waitFor()
+      if (await note.getByRole('button', { name: 'Copy' }).count()) throw new Error('a short answer has a button')
       await check(page, 'a failing webhook')
+      await page.setViewportSize({ width: 390, height: 844 })
+      const delivery = page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first()
+      for (const part of ['not told', 'job.succeeded', 'HTTP 503']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
+      await page.setViewportSize({ width: 1280, height: 860 })
 
       status = 204
       await page.getByRole('button', { name: `Send now: job.succeeded of ${job}` }).click()

@@ -85,7 +85,7 @@ function LastFailure({ webhook: w, attempt: a }: { webhook: Webhook; attempt: De
         <strong>{w.recent_deliveries!.attempted === 1 ? 'The last delivery failed.' : `${number(w.recent_deliveries!.failed)} of the last ${number(w.recent_deliveries!.attempted)} deliveries failed.`}</strong> The last failed attempt: {outcome(a)}, <Ago t={a.at} />.
       </p>
       {a.error && a.status && <p>{a.error}</p>}
-      {a.answer && <Code label="Answer" text={a.answer} />}
+      {a.answer && (a.answer.length <= 80 ? <p>Answer: <code>{a.answer}</code></p> : <Code label="Answer" text={a.answer} />)}
     </div>
   )
 }
@@ -115,19 +115,24 @@ function Deliveries({ path }: { path: string }) {
             <Empty>The service has sent no event yet. Send a test to check the address.</Empty>
           ) : (
             <>
-              <Table label="Deliveries" heads={['Event', 'Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Job', 'Attempts', 'Last answer', 'Happened', 'Next attempt']}>
+              <Table label="Deliveries" heads={['Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Attempts', 'Last answer', 'Happened', 'Next attempt']}>
                 {deliveries.map((d) => {
                   const last = d.attempts.at(-1)
                   return (
                     <tr key={d.id}>
-                      <td>{d.event}</td>
-                      <td>{d.job_id ? <Link href={`/jobs/${d.job_id}`}>{nameOf(jobs, d.job_id)}</Link> : none}</td>
-                      <td><Status is={looks[d.state]}>{stateOf(d)}</Status></td>
+                      <td>
+                        {d.job_id && <Link href={`/jobs/${d.job_id}`}>{nameOf(jobs, d.job_id)}</Link>}
+                        <span className={d.job_id ? 'reason' : undefined}>{d.event}</span>
+                      </td>
+                      <td>
+                        <Status is={looks[d.state]}>{stateOf(d)}</Status>
+                        {last && <span className="reason narrow-only">{outcome(last)}</span>}
+                      </td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>
                       <td className="number"><Ago t={d.created_at} /></td>
                       <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
-                      <td>
+                      <td className="acts">
                         <button type="button" className="link" onClick={() => redeliver.mutate([d.id])} aria-label={`Send ${d.state === 'pending' ? 'now' : 'again'}: ${d.event} of ${d.job_id ?? 'the test'}`}>
                           {d.state === 'pending' ? 'Send now' : 'Send again'}
                         </button>
