@@ -154,16 +154,20 @@ function Diagnose() {
 }
 
 function Findings({ label, findings }: { label: string; findings: NonNullable<Diagnosis['facts']>['findings'] }) {
-  const remedies = findings.some((f) => f.remedy)
   return (
-    <Table label={label} heads={['Level', 'Finding', ...(remedies ? ['What to do'] : [])]} less={[]}>
+    <Table label={label} heads={['Level', 'Finding']} less={[]}>
       {findings.map((f) => (
         <tr key={f.check + f.text}>
           <td><Status is={levels[f.level]}>{f.level}</Status></td>
-          <td className="wide"><strong>{f.check}:</strong> <Fault text={f.text} /></td>
-          {remedies && <td className="wide">{f.remedy || none}</td>}
+          <td className="wide">
+            <strong>{f.check}:</strong> <Fault text={f.text} />
+            {f.remedy && <p><strong>What to do:</strong> <Commands text={f.remedy} /></p>}
+          </td>
         </tr>
       ))}
     </Table>
   )
 }
+
+// Commands shows a text with `commands` in it.
+const Commands = ({ text }: { text: string }) => <>{text.split('`').map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>
