@@ -459,7 +459,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     const effect = page.getByRole('status', { name: 'Effect now' })
     await effect.getByText(/^Nothing is deleted now/).waitFor()
     await page.getByText(/Deletes the data of \d+ jobs now\./).waitFor()
-    await page.getByLabel('For ever').check()
+    await page.getByLabel('Forever').check()
     await effect.getByText('Nothing would be deleted.').waitFor()
     await page.getByLabel('1 day').check()
     await effect.getByText(/The data of \d+ jobs would be deleted within minutes/).waitFor()

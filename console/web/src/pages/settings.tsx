@@ -13,8 +13,8 @@ const presets = [
   { value: '1', label: '1 day', means: 'For sensitive data: fetch results on the day the job ends.' },
   { value: '7', label: '7 days', means: 'One week to fetch results and retry failed rows.' },
   { value: '30', label: '30 days', means: 'One month. Uploaded files are kept as long.' },
-  { value: '90', label: '90 days', means: 'Applies if the account has chosen nothing.' },
-  { value: 'ever', label: 'For ever', means: 'Nothing is deleted automatically. Storage grows with every job.' },
+  { value: '90', label: '90 days', means: 'The default.' },
+  { value: 'ever', label: 'Forever', means: 'Nothing is deleted automatically. Storage grows with every job.' },
 ]
 
 // isShorter reports whether a retention keeps data for a shorter time than the current one.
@@ -25,7 +25,7 @@ const valueOf = (days: Settings['retention_days']) => (days == null ? 'ever' : S
 export default function SettingsPage() {
   const settings = useGet<Settings>('/v1/settings')
   return (
-    <Page title="Settings" lead="The service deletes the data of jobs after the time that you choose here.">
+    <Page title="Retention" lead="The service deletes the results and the failed rows of a job this long after its end. The record of the job and the usage stay.">
       <Load query={settings}>{(s) => <Retention key={s.retention_days} days={s.retention_days} />}</Load>
     </Page>
   )
@@ -34,12 +34,8 @@ export default function SettingsPage() {
 function Retention({ days }: { days: Settings['retention_days'] }) {
   const can = useCan()
   return (
-    <Card title="Retention of job data">
-      <p className="small">
-        The time begins at the end of a job. Then the service deletes the results and the failed rows. The record of the job and the usage
-        stay. A shorter time also applies to jobs that have ended. The service keeps an input for a week at most, and only if rows of the job
-        can run again. Operators change the week with <code>jobs.input_retention</code>.
-      </p>
+    <Card>
+      <p className="small">Inputs are deleted after a week at most (<code>jobs.input_retention</code> of the configuration).</p>
       {can.administer ? <Choice days={days} /> : <InForce days={days} />}
     </Card>
   )
@@ -49,7 +45,7 @@ function InForce({ days }: { days: Settings['retention_days'] }) {
   const current = presets.find((p) => p.value === valueOf(days))
   return (
     <>
-      <p>The service keeps the data {days == null ? <strong>for ever</strong> : <>for <strong>{current?.label ?? `${days} days`}</strong></>}. An administrator of the account can change this.</p>
+      <p>The service keeps the data {days == null ? <strong>forever</strong> : <>for <strong>{current?.label ?? `${days} days`}</strong></>}. An administrator of the account can change this.</p>
       <Preview chosen={valueOf(days)} current={valueOf(days)} />
     </>
   )

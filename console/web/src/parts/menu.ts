@@ -33,7 +33,7 @@ export function useMenu(): [string, MenuEntry[]][] {
       { to: '/quotas', name: 'Quotas' },
       can.administer && { to: '/keys', name: 'API keys' },
       can.administer && !!webhooks.data && { to: '/webhooks', name: 'Webhooks', trouble: webhooks.data.webhooks.filter(isBroken).length },
-      { to: '/settings', name: 'Settings' },
+      { to: '/settings', name: 'Retention' },
       can.administer && { to: '/audit', name: 'Audit' },
       { to: '/about', name: 'About' },
     ]],
