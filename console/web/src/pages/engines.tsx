@@ -72,7 +72,7 @@ function Sum({ engines, failed }: { engines: Engine[]; failed: number }) {
         facts={[
           ['Engines up', `${number(up)} of ${number(engines.length)}`],
           ...(failed > 0 ? ([['Servers failed', <span key="failed" className="failures">{number(failed)}</span>]] as [string, JSX.Element][]) : []),
-          ['Rows in flight', <>{number(sum(engines, (e) => e.in_flight))}<span className="range">limit {number(sum(engines, (e) => e.window))}</span></>],
+          ['Rows in flight', number(sum(engines, (e) => e.in_flight))],
           ['Rate, last minute', rate(sum(engines, (e) => e.rows_per_second), 'rows/s')],
         ]}
       />
