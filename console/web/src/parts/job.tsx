@@ -136,10 +136,10 @@ export function Bar({ done, failed, all, label, ended }: { done: number; failed:
   )
 }
 
-// Done shows the share of done rows; at the end of a job, the share of succeeded rows.
+// Done shows the share of done rows; at the end of a job only its bar, because the counts say more.
 export const Done = ({ job }: { job: Titled & Pick<Job, 'status' | 'rows_done' | 'failed_rows' | 'num_rows'> }) => (
   <span className="done">
     <Bar done={job.rows_done} failed={job.failed_rows} all={job.num_rows} ended={over(job.status)} label={`Progress of ${titleOf(job)}`} />
-    <span>{percent(job.rows_done - (over(job.status) ? job.failed_rows : 0), job.num_rows)}</span>
+    {!over(job.status) && <span>{percent(job.rows_done, job.num_rows)}</span>}
   </span>
 )
