@@ -16,7 +16,7 @@ export function useIsOther() {
 }
 
 // keyName returns a name of the key that a user is signed in with.
-export const keyName = (me: Me) => (me.key_id ? me.key_name || me.key_id : 'key of the configuration')
+export const keyName = (me: Me) => (me.key_id ? me.key_name || me.key_id : 'configuration key')
 
 // jobHref is the address of a job's page. other is the account of the job, if it is another one.
 export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ account: other })}`
