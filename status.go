@@ -1,8 +1,9 @@
 package rowmill
 
-import "slices"
-
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Status is the state of a job.
 //
