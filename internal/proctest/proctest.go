@@ -19,9 +19,8 @@ type Process struct {
 	*os.Process
 	Ended <-chan struct{} // closed when the process has ended
 
-	program string
+	command *exec.Cmd
 	output  *tailBuffer
-	waitErr error // result of Wait; set before Ended is closed
 }
 
 // Start starts a command. The caller ends its process.
@@ -31,9 +30,9 @@ func Start(command *exec.Cmd) (*Process, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command.Path, err)
 	}
-	p := &Process{Process: command.Process, Ended: ended, program: command.Path, output: output}
+	p := &Process{Process: command.Process, Ended: ended, command: command, output: output}
 	go func() {
-		p.waitErr = command.Wait()
+		_ = command.Wait() // command.ProcessState has the result
 		close(ended)
 	}()
 	return p, nil
@@ -50,10 +49,10 @@ func (p *Process) WaitUntilReady(ctx context.Context, timeout time.Duration, isR
 	for !isReady() {
 		select {
 		case <-p.Ended:
-			return fmt.Errorf("%s has ended (%v): %s", p.program, p.waitErr, p.output)
+			return fmt.Errorf("%s has ended (%v): %s", p.command.Path, p.command.ProcessState, p.output)
 		case <-ctx.Done():
 			p.KillAndWait()
-			return fmt.Errorf("%s: %w: %s", p.program, errors.Join(ctx.Err(), context.Cause(ctx)), p.output)
+			return fmt.Errorf("%s: %w: %s", p.command.Path, errors.Join(ctx.Err(), context.Cause(ctx)), p.output)
 		case <-poll.C:
 		}
 	}
