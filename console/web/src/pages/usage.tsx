@@ -47,7 +47,7 @@ export default function UsagePage() {
   const by = asked in groupings ? asked : 'day,model'
   const key = search.get('key') ?? ''
   const account = search.get('account') ?? ''
-  const [others, choose] = useState(false) // other days than those of a preset
+  const [others, choose] = useState(false) // From and To are shown
   const preset = others ? undefined : presets().find((p) => p.from === from && p.to === to)?.name
   const set = (change: Record<string, string>) =>
     setSearch((s) => {

@@ -9,7 +9,7 @@ import { FileInput } from './fileinput'
 import { nameSize } from './job'
 import { promptOf, unknownColumns, type Form, type Source } from './jobform'
 
-// RowsInput chooses the rows of a new job. fault says what is wrong with pasted rows.
+// RowsInput chooses the rows of a new job. fault is the first error in pasted rows.
 export function RowsInput({ form, set, fn, fault }: { form: Form; set: (change: Partial<Form>) => void; fn?: Fn; fault: string }) {
   const { seen } = form
   const file = form.source === 'file' || form.source === 'url'
