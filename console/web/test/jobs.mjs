@@ -380,6 +380,7 @@ export async function jobPages({ job, failed, model }) {
     await page.goto(at('jobs'))
     await page.getByRole('button', { name: /^with failed rows \d/ }).click()
     await page.waitForURL(/failed_rows=true/)
+    await page.waitForURL(/failed_rows=true/)
     const line = page.getByRole('region', { name: 'Jobs' }).getByRole('row').filter({ hasText: 'some fail' })
     await line.getByRole('link', { name: '3 rows failed' }).waitFor()
     await line.getByText('succeeded', { exact: true }).waitFor()

@@ -226,12 +226,16 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
   })
 
   await step('jobs are cancelled by what they match, after a look', async (page) => {
+    const { results: paused } = await api('POST', '/v1/batch-inference', { model, name: 'followed and paused', job_priority: 1, inputs: Array.from({ length: 900 }, (_, i) => `[[sim:delay=500ms]] Row ${i}`) })
+    await api('PATCH', `/v1/jobs/${paused}`, { paused: true })
     await page.goto(at('jobs?q=followed'))
     await logIn(page)
     await page.getByRole('button', { name: 'Cancel all that match' }).click()
     await page.getByText('over already').waitFor()
     await check(page, 'bulk cancel')
     await page.getByRole('button', { name: 'Keep them running' }).click()
+    await api('POST', `/v1/jobs/${paused}/cancel`)
+    await page.getByRole('button', { name: 'Cancel all that match' }).waitFor({ state: 'detached' }) // all are over
     await page.getByLabel('Search').fill('nothing is called so')
     await page.getByText('No job matches.').waitFor()
     const chips = await page.getByRole('group', { name: 'States' }).innerText()

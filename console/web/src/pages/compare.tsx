@@ -4,6 +4,7 @@ import { Link, useSearchParams } from 'wouter'
 import { apiURL, get, query } from '../api/client'
 import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary, Model } from '../api/types'
+import { parseObject } from '../lib/answer'
 import { csv, save } from '../lib/csv'
 import { diff, join, words, type Piece } from '../lib/diff'
 import { beginning, compact, duration, none, number, percent, plural, text, usd } from '../lib/format'
@@ -13,6 +14,7 @@ import { Diff } from '../parts/diff'
 import { JobLink, over, rowState, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Card, LinkButton, More, Page, Table } from '../parts/page'
+import { cell } from '../parts/rowlist'
 
 const route = '/v1/jobs/compare'
 const smallInput = 1_000 // rows that a node compares quickly
@@ -104,10 +106,10 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
     <Card title="Agreement">
       <p>{number(s.equal)} of {plural(s.counted, 'row')} {s.equal === 1 ? 'is' : 'are'} equal ({percent(s.equal, s.counted)}).</p>
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
-      {s.properties.length === 1 ? <Values jobs={s.jobs} property={s.properties[0]!} /> : s.properties.map((f) => (
+      {s.properties.length === 1 ? <Values jobs={s.jobs} property={s.properties[0]!} /> : s.properties.toSorted((a, b) => a.equal / a.rows - b.equal / b.rows).map((f) => (
         <details key={f.property}>
           <summary>
-            {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {plural(f.rows, 'row')} {f.equal === 1 ? 'is' : 'are'} equal ({percent(f.equal, f.rows)})
+            <meter value={f.equal / f.rows} aria-hidden /> {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {plural(f.rows, 'row')} {f.equal === 1 ? 'is' : 'are'} equal ({percent(f.equal, f.rows)})
           </summary>
           <Values jobs={s.jobs} property={f} />
         </details>
@@ -256,8 +258,23 @@ const shortAnswer = 80
 const size = (pieces: Piece[]) => pieces.reduce((n, p) => n + p.text.length, 0)
 const share = (pieces: Piece[]) => size(pieces.filter((p) => p.sign === ' ' && p.text.trim())) / Math.max(1, size(pieces.filter((p) => p.sign !== '-')))
 
+// Properties shows the properties of a JSON answer, and the values that differ from the answer before.
+function Properties({ value, before }: { value: Record<string, unknown>; before?: Record<string, unknown> }) {
+  return [...new Set([...Object.keys(before ?? {}), ...Object.keys(value)])].map((name) => {
+    const [now, old] = [cell(value[name]), before && cell(before[name])]
+    return (
+      <div key={name} className="output">
+        <span className="small">{name}: </span>
+        {old === undefined || old === now ? now : <><del>{old}</del><ins>{now}</ins></>}
+      </div>
+    )
+  })
+}
+
 // Output shows an output, and what changed from the output before.
 function Output({ text, before }: { text: string; before?: string }) {
+  const value = parseObject(text)
+  if (value) return <Properties value={value} before={parseObject(before ?? '')} />
   return (
     <Cut text={text}>
       {(open) => {

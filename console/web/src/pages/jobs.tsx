@@ -56,7 +56,7 @@ export default function Jobs() {
   const jobs = pages.data?.pages.flatMap((p) => p.jobs) ?? []
   const filtered = Object.values(filter).some(Boolean)
   // cancellable is true if a filter is set and may match jobs that can be cancelled.
-  const cancellable = change && filtered && jobs.length > 0 && (!filter.status || filter.status.split(',').some((s) => !over(s)))
+  const cancellable = change && filtered && (jobs.some((j) => !over(j.status)) || pages.hasNextPage) && (!filter.status || filter.status.split(',').some((s) => !over(s)))
   const clear = () => setMarked(new Map())
   const partly = pages.data?.pages.some((p) => p.scanned_all === false)
 
@@ -126,6 +126,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   const [q, setQ] = useState(search.get('q') ?? '')
   const [typed] = useDebouncedValue(q, 300)
   const models = useGet<{ data: Model[] }>('/v1/models', { fresh: 60_000 })
+  const [open, setOpen] = useState(['account', 'model', 'since'].some((name) => search.get(name))) // on a phone
   const wanted = (search.get('status') ?? '').split(',').filter(Boolean)
   const onlyFailed = search.get('failed_rows') === 'true'
   const narrowed = ['q', 'model', 'since'].some((name) => search.get(name)) // the counts are of all jobs
@@ -152,9 +153,10 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
           </button>
         )}
       </div>
-      <div className="fields">
+      <div className="fields" data-open={open || undefined}>
         <AccountSelect value={search.get('account') ?? ''} choose={(account) => set('account', account)} />
         <TextInput label="Search" placeholder="name, id or description" type="search" value={q} onChange={(e) => setQ(e.currentTarget.value)} />
+        <button type="button" className="link" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? 'Fewer filters' : 'More filters'}</button>
         <NativeSelect
           label="Model"
           value={search.get('model') ?? ''}

@@ -100,12 +100,14 @@ function NewJobForm({ draft, initial, isCopy, again }: { draft: string; initial:
   const estimate = useEstimate(single, [form.model, ...others], tests.settings + others, refuse)
   const tested = others.length > 0 || form.deadline ? undefined : tests.done
   const rest = tested?.input_rows != null && tested.input_rows > (tested.num_rows ?? 0) ? tested : undefined
+  const sampled = others.length > 0 || form.deadline || form.limit ? undefined : estimate.done
+  const kept = rest ?? sampled // the full run takes over its answers
   const conflict = refusal?.e instanceof ApiError && refusal.e.status === 409 && refusal
-  const once = useMemo(randomID, [body, rest?.job_id, conflict]) // another click after a lost answer makes no second job, and after a missed deadline a new forecast
+  const once = useMemo(randomID, [body, kept?.job_id, conflict]) // another click after a lost answer makes no second job, and after a missed deadline a new forecast
   const submit = useMutation({
     mutationFn: () =>
-      rest
-        ? send<Submitted>('POST', `/v1/jobs/${rest.job_id}/resume`, { rows: 'rest', name: single.name, job_priority: single.job_priority ?? 0 }, { 'Idempotency-Key': once })
+      kept
+        ? send<Submitted>('POST', `/v1/jobs/${kept.job_id}/resume`, { rows: 'rest', name: single.name, job_priority: single.job_priority ?? 0 }, { 'Idempotency-Key': once })
         : send<Submitted | SubmittedSet>('POST', path, body, { 'Idempotency-Key': once }),
     onError: refuse,
     onSuccess: ({ metadata: made }) => {
@@ -127,7 +129,7 @@ function NewJobForm({ draft, initial, isCopy, again }: { draft: string; initial:
     if (marked) focusMarked()
   }, [marked])
   const changed = changedFields(first, form)
-  const wholeUSD = rest && wholeCost(rest)
+  const wholeUSD = rest ? wholeCost(rest) : sampled?.cost_estimate
   return (
     <Page title={again ? `Run again: ${again}` : 'New job'} actions={<Clear form={form} setForm={setForm} />}>
       {(again || (isCopy && isKept && form !== first)) && (
@@ -241,10 +243,10 @@ function NewJobForm({ draft, initial, isCopy, again }: { draft: string; initial:
           <TestButton of={tests} ready={!lacks} />
           <Button variant="default" disabled={!!lacks} loading={estimate.waiting} onClick={estimate.begin}>Estimate the cost</Button>
           <Button type="submit" disabled={!!lacks} loading={submit.isPending}>
-            {rest ? `Run all ${plural(rest.input_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
+            {kept ? `Run all ${plural(rest?.input_rows ?? kept.num_rows!, 'row')}${wholeUSD == null ? '' : ` (≈ ${usd(wholeUSD)})`}` : `Submit ${sent > 0 ? plural(sent, 'row') : others.length > 0 ? 'the jobs' : 'the job'}${others.length > 0 ? ` to ${others.length + 1} models` : ''}`}
           </Button>
           <span className="small">
-            {lacks || (submit.isPending && form.deadline && 'A sample of the rows runs, for at most 90 seconds.') || (others.length > 0 ? 'A test run uses only the first model.' : rest ? 'The job keeps the answers of the test run.' : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
+            {lacks || (submit.isPending && form.deadline && 'A sample of the rows runs, for at most 90 seconds.') || (others.length > 0 ? 'A test run uses only the first model.' : kept ? `The job keeps the answers of the ${rest ? 'test run' : 'estimate'}.` : tested && <>The test run has run all rows: <Link href={`/jobs/${tested.job_id}`}>open the test run</Link>. Submit runs the rows again.</>)}
           </span>
         </div>
       </form>

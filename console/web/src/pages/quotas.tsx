@@ -4,7 +4,7 @@ import { Link, useSearchParams } from 'wouter'
 import { query, send } from '../api/client'
 import { useAct, useCan, useGet, useMe, usePages } from '../api/hooks'
 import type { Key, Quota, Quotas, Usage } from '../api/types'
-import { none, number, usd, usdLike } from '../lib/format'
+import { none, number, percent, usd, usdLike } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Budget } from '../parts/budget'
 import { priorityName } from '../parts/job'
@@ -115,9 +115,9 @@ function Account({ name, used, write, keys }: { name: string; used?: number; wri
       <td className="number">{limit === undefined ? none : limit === null ? 'unlimited' : usd(limit)}</td>
       <td className="number">
         {used != null && limit ? <meter value={used / limit} low={nearLimit} high={0.9999} optimum={0} aria-hidden /> : null}
-        {used == null ? none : write(used)}
+        {used == null ? none : <Link href={`/usage${query({ account: name === me?.account ? undefined : name })}`}>{write(used)}{limit ? ` (${percent(used, limit)})` : ''}</Link>}
       </td>
-      <td className="number">{number(keys)}</td>
+      <td className="number"><Link href="/keys">{number(keys)}</Link></td>
     </tr>
   )
 }

@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
-import { Link, useLocation } from 'wouter'
+import { useLocation } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useCan } from '../api/hooks'
 import type { Job, Submitted } from '../api/types'
@@ -20,11 +20,14 @@ export function useEstimate(body: object, models: string[], settings: string, re
   const ask = (model: string) => send<Submitted>('POST', '/v1/batch-inference', { ...body, model, limit: null, sample: null, reuse: null, cost_estimate: true }, { 'Idempotency-Key': randomID() })
   const start = useAct(() => Promise.all(models.map(ask)), { quiet: marksField })
   const jobs = useJobs(made.ids, 1_000)
+  const current = made.settings === settings
+  const waiting = start.isPending || jobs.length < made.ids.length || jobs.some((j) => !over(j.status))
   return {
     jobs,
     id: made.ids[0],
-    current: made.settings === settings,
-    waiting: start.isPending || jobs.length < made.ids.length || jobs.some((j) => !over(j.status)),
+    current,
+    waiting,
+    done: current && !waiting && jobs[0]?.status === 'succeeded' ? jobs[0] : undefined,
     begin: () => start.mutate(undefined, { onSuccess: (all) => setMade({ ids: all.map((r) => r.metadata.job_id), settings }), onError: refused }),
   }
 }
@@ -40,7 +43,6 @@ export function Estimated({ of: { id, jobs, current, waiting } }: { of: ReturnTy
         <p className="small" role="status">{!current ? 'The form has changed since this estimate.' : waiting && job?.message}</p>
         {jobs.map((j) => j.failure_reason && <p key={j.job_id} className="small">No estimate{others.length > 0 && ` of ${j.model}`}: {j.failure_reason.message}</p>)}
         {others.length > 0 ? <Costs jobs={jobs} /> : job && <EstimateFacts job={job} />}
-        {current && others.length === 0 && job?.status === 'succeeded' && <Link href={`/jobs/${id}`}>Run all rows, and keep the answers of the sample</Link>}
       </Card>
     </div>
   )
