@@ -120,7 +120,7 @@ func TestSubmit_Warnings(t *testing.T) {
 		"EmbeddingSystemPrompt":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","system_prompt":"s"}`, "system_prompt was ignored"},
 		"EmbeddingSeeds":           {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","random_seed_per_input":true}`, "random_seed_per_input was ignored"},
 		"ManyUnknownFields":        {`{"inputs":["a"]` + strings.Repeat(`,"x":1`, 30) + `}`, "and 10 more"},
-		"FormatIsGuessed":          {`{"inputs":"https://example.org/rows?name=a.csv"}`, "the first line is a header"},
+		"FormatIsGuessed":          {`{"inputs":"https://example.org/rows?name=a.csv"}`, "The first line is read as a header"},
 		"UnknownFieldOfLongName":   {`{"inputs":["a"],"` + strings.Repeat("x", 1000) + `":1}`, "a name of more than 256 bytes"},
 		"UnknownFieldOfLargeValue": {`{"inputs":["a"],"x":"` + strings.Repeat("x", 7<<20) + `"}`, "ignored unknown fields: x"},
 	} {

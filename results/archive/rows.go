@@ -84,8 +84,11 @@ func (a *Archive) ListFailures(ctx context.Context, record store.Record, from Fa
 		}
 		return p, p.addFromParts(ctx, record.Job.ID)
 	})
-	if err != nil || !p.isFull() {
-		return p.found, nil, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if !p.isFull() {
+		return p.found, nil, nil
 	}
 	return p.found[:limit], &FailurePosition{p.Shard, p.found[limit-1].Row}, nil
 }
