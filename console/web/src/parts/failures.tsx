@@ -29,11 +29,12 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
           const said = c.counts.length === 1 && job.failure_reason?.code === 'too_many_failed_rows' // the reason of the job is this error
           const heads = ['Code', 'Rows', 'First row', ...(said ? [] : ['Example']), ...(act ? ['Actions'] : [])]
           return <div className="stack">
-            <Table label="Failures by code" heads={heads} less={['First row', ...(said ? [] : ['Actions'])]}>
+            <Table label="Failures by code" heads={heads} less={['First row', 'Example']}>
               {c.counts.map((e) => <Fragment key={e.code}>
                 <tr>
                   <td>
                     {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code className="unbroken">{e.code}</code></Link>}
+                    {!said && <span className="reason narrow-only">{sentence(e.message)}</span>}
                   </td>
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">
