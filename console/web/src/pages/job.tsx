@@ -16,7 +16,7 @@ import { Failures } from '../parts/failures'
 import { Bar, isEstimate, isMissing, NoJob, over, priorityName, recordPath, secondsOf, State, stillRunning, titleOf, whyStopped } from '../parts/job'
 import { Actions, Continue, DeleteData, resultsPath } from '../parts/jobactions'
 import { Load } from '../parts/load'
-import { Card, Facts, Page, Table } from '../parts/page'
+import { Card, Facts, Folded, Page, Table } from '../parts/page'
 import { ContinuedBy, mostTruncated, Retry } from '../parts/retry'
 import { layoutOf, Line, RowList, rowHeight, useColumns, withIDs } from '../parts/rowlist'
 import { SimulatedAnswer } from '../parts/simulated'
@@ -340,9 +340,11 @@ function Specification({ job }: { job: Job }) {
       />
       {job.prompt && <><h3>Prompt</h3><Code label="Prompt" text={job.prompt} /></>}
       {job.system_prompt && <><h3>System prompt</h3><Code label="System prompt" text={job.system_prompt} /></>}
-      {job.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(job.json_schema, null, 2)} /></>}
-      <h3>Parameters</h3>
-      <Code label="Parameters" text={JSON.stringify(job.sampling_params, null, 2)} />
+      <Folded title={job.json_schema ? 'Schema and parameters' : 'Parameters'}>
+        {job.json_schema && <><h3>Schema</h3><Code label="Schema" text={JSON.stringify(job.json_schema, null, 2)} /></>}
+        <h3>Parameters</h3>
+        <Code label="Parameters" text={JSON.stringify(job.sampling_params, null, 2)} />
+      </Folded>
     </Card>
   )
 }

@@ -1,5 +1,6 @@
 import { useEffect, useId, useRef, type ReactNode } from 'react'
 import { Button, type ButtonProps } from '@mantine/core'
+import { useMediaQuery } from '@mantine/hooks'
 import { Link } from 'wouter'
 
 export function Page({ title, actions, children, lead }: { title: string; actions?: ReactNode; lead?: ReactNode; children: ReactNode }) {
@@ -102,6 +103,18 @@ export function More({ of, count, button = 'Show more' }: {
         </Button>
       )}
     </div>
+  )
+}
+
+// Folded has its children behind a title on a phone.
+export function Folded({ title, children }: { title: string; children: ReactNode }) {
+  const phone = useMediaQuery('(max-width: 36em)')
+  if (!phone) return children
+  return (
+    <details>
+      <summary>{title}</summary>
+      <div className="stack tight">{children}</div>
+    </details>
   )
 }
 
