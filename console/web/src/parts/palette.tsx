@@ -117,7 +117,7 @@ function Finder({ close }: { close: () => void }) {
       </div>
       {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">Nothing matches this text.</p>)}
       {more && <p role="status" className="small">{more}</p>}
-      <p className="small"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. <span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
+      <p className="small keys"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. <span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
     </>
   )
 }
