@@ -41,7 +41,7 @@ export async function failing({ model }) {
       await check(page, 'a failing webhook')
       await page.setViewportSize({ width: 390, height: 844 })
       const delivery = page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first()
-      for (const part of ['not told', 'job.succeeded', 'HTTP 503']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
+      for (const part of ['not told', 'job.succeeded', 'HTTP 503', ', again in ']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
       await page.setViewportSize({ width: 1280, height: 860 })
 
       status = 204

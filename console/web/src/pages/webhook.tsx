@@ -118,6 +118,7 @@ function Deliveries({ path }: { path: string }) {
               <Table label="Deliveries" heads={['Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Attempts', 'Last answer', 'Happened', 'Next attempt']}>
                 {deliveries.map((d) => {
                   const last = d.attempts.at(-1)
+                  const next = d.next_attempt_at && `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}`
                   return (
                     <tr key={d.id}>
                       <td>
@@ -126,12 +127,12 @@ function Deliveries({ path }: { path: string }) {
                       </td>
                       <td>
                         <Status is={looks[d.state]}>{stateOf(d)}</Status>
-                        {last && <span className="reason narrow-only">{outcome(last)}</span>}
+                        {last && <span className="reason narrow-only">{outcome(last)}{next && `, again ${next}`}</span>}
                       </td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>
                       <td className="number"><Ago t={d.created_at} /></td>
-                      <td className="number">{d.next_attempt_at ? `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}` : none}</td>
+                      <td className="number">{next ?? none}</td>
                       <td className="acts">
                         <button type="button" className="link" onClick={() => redeliver.mutate([d.id])} aria-label={`Send ${d.state === 'pending' ? 'now' : 'again'}: ${d.event} of ${d.job_id ?? 'the test'}`}>
                           {d.state === 'pending' ? 'Send now' : 'Send again'}
