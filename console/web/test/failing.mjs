@@ -42,6 +42,7 @@ export async function failing({ model }) {
       await page.setViewportSize({ width: 390, height: 844 })
       const delivery = page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first()
       for (const part of ['not told', 'job.succeeded', 'HTTP 503', ', again in ']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
+      if ((await page.locator('.facts').boundingBox()).y < (await delivery.boundingBox()).y) throw new Error('the facts are above the deliveries')
       await page.setViewportSize({ width: 1280, height: 860 })
 
       status = 204
