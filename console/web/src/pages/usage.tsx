@@ -5,7 +5,7 @@ import { query } from '../api/client'
 import { useGet } from '../api/hooks'
 import type { Usage, UsageLine } from '../api/types'
 import { csv, save } from '../lib/csv'
-import { compact, number, usd, usdLike, utcDay } from '../lib/format'
+import { compact, number, usdLike, utcDay } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
 import { Empty, Load } from '../parts/load'
 import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
@@ -114,7 +114,7 @@ const figures = ['rows', 'failed_rows', 'deduplicated_rows', 'input_tokens', 'ou
 // file.
 const columns: Record<string, { head: string; cell: (l: UsageLine) => ReactNode; names: (keyof UsageLine)[] }> = {
   account: { head: 'Account', cell: (l) => l.account, names: ['account'] },
-  day: { head: 'Day', cell: (l) => l.day && utcDay(l.day), names: ['day'] },
+  day: { head: 'Day', cell: (l) => l.day && <span className="unbroken">{utcDay(l.day).replace(` ${new Date().getUTCFullYear()}`, '')}</span>, names: ['day'] },
   model: { head: 'Model', cell: (l) => l.model, names: ['model'] },
   key: { head: 'API key', cell: (l) => <OfKey line={l} />, names: ['key_id', 'key_name'] },
 }
@@ -170,7 +170,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
             ...(total.deduplicated_rows ? ([['Duplicate rows, not run', number(total.deduplicated_rows)]] as [string, string][]) : []),
             ['Tokens in', compact(total.input_tokens)],
             ['Tokens out', compact(total.output_tokens)],
-            ['Cost', usd(total.cost_usd)],
+            ['Cost', write(total.cost_usd)],
           ]}
         />
         {apart.includes(columns.day!) && times.length > 1 && (
