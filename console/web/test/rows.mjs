@@ -117,7 +117,7 @@ export async function rowList({ model, failed }) {
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText('No row matches the filter.').waitFor()
     await page.getByRole('button', { name: 'Remove the filter' }).click()
-    await page.getByLabel('JSON properties as columns').press('Space')
+    await page.getByLabel('Properties as columns').press('Space')
     await list.locator('.rowheads').getByText('Answer', { exact: true }).waitFor()
     await page.setViewportSize({ width: 390, height: 844 })
     await page.reload()

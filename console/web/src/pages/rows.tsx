@@ -13,7 +13,7 @@ import { FailedRows } from '../parts/failedrows'
 import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
 import { isMissing, NoJob, over, titleOf } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { LinkButton, Page } from '../parts/page'
+import { Folded, LinkButton, Page } from '../parts/page'
 import { headHeight, layoutOf, Line, RowList, rowHeight, useColumns, withIDs, type Columns } from '../parts/rowlist'
 import { WholeRow } from '../parts/wholerow'
 
@@ -87,7 +87,7 @@ function FailedOnly() {
   const [search, setSearch] = useSearchParams()
   return (
     <Switch
-      label="Failed rows only"
+      label="Failed only"
       checked={search.get('failed') === '1'}
       onChange={(e) => {
         const text = search.get('text')
@@ -137,19 +137,21 @@ function Jump({ away, count, first, jump }: { away: boolean; count: number; firs
         if (wanted !== '') jump(Number(wanted))
       }}
     >
-      {windows > 1 && (
-        <NativeSelect
-          label="Window"
-          value={first}
-          onChange={(e) => jump(Number(e.currentTarget.value))}
-          data={Array.from({ length: windows }, (_, i) => ({
-            value: String(i * windowSize),
-            label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
-          }))}
-        />
-      )}
-      <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
-      <Button type="submit" variant="default">Jump</Button>
+      <Folded title="Jump to a row">
+        {windows > 1 && (
+          <NativeSelect
+            label="Window"
+            value={first}
+            onChange={(e) => jump(Number(e.currentTarget.value))}
+            data={Array.from({ length: windows }, (_, i) => ({
+              value: String(i * windowSize),
+              label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
+            }))}
+          />
+        )}
+        <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
+        <Button type="submit" variant="default">Jump</Button>
+      </Folded>
     </form>
   )
 }

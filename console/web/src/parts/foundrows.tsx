@@ -54,7 +54,7 @@ export function PropertiesAsColumns() {
   const change = useChange()
   return (
     <Switch
-      label="JSON properties as columns"
+      label="Properties as columns"
       checked={search.get('view') !== 'text'}
       onChange={(e) => {
         const { checked } = e.currentTarget
