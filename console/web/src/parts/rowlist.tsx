@@ -30,8 +30,9 @@ export function useColumns(job: Job): Columns {
 }
 
 // Layout describes the columns of a list of rows: their widths, the smallest width of the list, the
-// widths on a phone without the cells of the class less, and the heads.
-export type Layout = { grid: string; wide: string; small: string; smallWide?: string; heads: ReactNode }
+// widths on a phone without the cells of the class less, and the heads. With under, a phone shows the
+// cell of this class below the input.
+export type Layout = { grid: string; wide: string; small: string; under?: boolean; heads: ReactNode }
 
 // layoutOf returns the layout of a list of answers.
 export function layoutOf({ rows, hasIDs, properties }: Columns): Layout {
@@ -40,15 +41,15 @@ export function layoutOf({ rows, hasIDs, properties }: Columns): Layout {
   return {
     grid: `${numbers} ${hasIDs ? '7rem ' : ''}.7rem minmax(8rem, ${properties.length ? 3 : 2}fr) ${answers} 4rem 5.5rem`,
     wide: `${38 + properties.length * 5}rem`,
-    small: `${numbers} .7rem minmax(5rem, 1fr) ${properties.length ? answers : 'minmax(5rem, 1.4fr)'}`,
-    smallWide: properties.length ? `${20 + properties.length * 6.5}rem` : undefined,
+    small: `${numbers} .7rem minmax(5rem, 1fr)${properties.length ? '' : ' minmax(5rem, 1.4fr)'}`,
+    under: properties.length > 0,
     heads: (
       <>
         <span className="n">Row</span>
         {hasIDs && <span className="less">ID</span>}
         <span className="dot">State</span>
-        <span>Input</span>
-        {properties.length ? properties.map((p) => <span key={p} className="cell" title={p}>{p}</span>) : <span>Answer</span>}
+        <span className="cell">Input{properties.length > 0 && <span className="together">, {properties.join(' · ')}</span>}</span>
+        {properties.length ? properties.map((p) => <span key={p} className="cell less" title={p}>{p}</span>) : <span>Answer</span>}
         <span className="n less" title="Tokens of the answer">Tokens</span>
         <span className="n less">Time</span>
       </>
@@ -58,9 +59,9 @@ export function layoutOf({ rows, hasIDs, properties }: Columns): Layout {
 
 type RowListProps = { box?: RefObject<HTMLDivElement | null>; layout: Layout; label?: string; height: number; children: ReactNode }
 
-export function RowList({ box, layout: { grid, wide, small, smallWide, heads }, label = 'Rows', height, children }: RowListProps) {
+export function RowList({ box, layout: { grid, wide, small, under, heads }, label = 'Rows', height, children }: RowListProps) {
   return (
-    <div ref={box} className="rows" tabIndex={0} role="region" aria-label={label} style={{ '--rows': `${height + headHeight + 2}px`, '--grid': grid, '--wide': wide, '--small': small, '--small-wide': smallWide ?? 0 } as never}>
+    <div ref={box} className="rows" data-under={under || undefined} tabIndex={0} role="region" aria-label={label} style={{ '--rows': `${height + headHeight + 2}px`, '--grid': grid, '--wide': wide, '--small': small } as never}>
       <div className="rowheads" aria-hidden="true">{heads}</div>
       <div role="list" style={{ height }}>
         {children}
@@ -86,9 +87,12 @@ export function Line({ job, n, at, position, size, row, columns, show }: LinePro
         </span>
         <span className="cell" dir="auto">{text(row?.input).slice(0, 300)}</span>
         {value ? (
-          columns.properties.map((p) => <span key={p} className="cell" dir="auto">{cell(value[p])}</span>)
+          <>
+            {columns.properties.map((p) => <span key={p} className="cell less" dir="auto">{cell(value[p])}</span>)}
+            <span className="cell under together" dir="auto">{columns.properties.map((p) => cell(value[p])).join(' · ')}</span>
+          </>
         ) : (
-          <span className="cell" dir="auto" style={columns.properties.length ? { gridColumn: `span ${columns.properties.length}` } : undefined}>
+          <span className="cell under" dir="auto" style={{ '--span': columns.properties.length || 1 } as never}>
             {ended ? row.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300) : <span className="small">{row ? rowState(job, row.status) : '…'}</span>}
           </span>
         )}
