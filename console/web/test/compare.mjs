@@ -47,6 +47,18 @@ export async function comparison({ model }) {
     const { x, width } = await rows.first().locator('td').last().boundingBox()
     if (x + width > 390) throw new Error(`the second answer ends at ${x + width}, outside the window`)
     await check(page, 'a comparison on a phone')
+    await page.route('**/v1/jobs/compare?*', async (route) => {
+      const answer = await (await route.fetch()).json()
+      const long = (o, i) => ({ ...o, output: `${'Both answers begin with this. '.repeat(20)}Answer ${i} ends.` })
+      await route.fulfill({ json: { ...answer, rows: answer.rows.map((r) => ({ ...r, outputs: r.outputs.map(long) })) } })
+    })
+    await page.reload()
+    await rows.first().getByText(/^….{10,40}Answer 0 ends\.$/).waitFor() // long answers are cut before their first difference
+    await rows.first().locator('ins').getByText('1').waitFor()
+    await rows.first().getByRole('button', { name: 'more' }).first().click()
+    await rows.first().getByText(/^Both .*Answer 0 ends\.$/).waitFor()
+    await page.unrouteAll({ behavior: 'wait' })
+    await page.reload()
     await page.setViewportSize({ width: 1280, height: 860 })
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Export as CSV' }).click()])
     const [heads, ...lines] = readFileSync(await download.path(), 'utf8').trim().split('\r\n')

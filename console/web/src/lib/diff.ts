@@ -35,6 +35,16 @@ export function diff(a: string[], b: string[]): Piece[] | undefined {
   return pieces.concat(a.slice(n).map(same))
 }
 
+// beforeDifference returns where to cut long texts so that they begin a few words before their first
+// difference: 0 if that is near the beginning, or if the texts are equal.
+export function beforeDifference([first = '', ...others]: string[]): number {
+  let at = 0
+  while (at < first.length && others.every((t) => t[at] === first[at])) at++
+  if (others.every((t) => t === first)) return 0
+  const start = first.lastIndexOf(' ', at - 20)
+  return start < 40 ? 0 : start
+}
+
 // join joins neighbours with the same sign.
 export function join(pieces: Piece[]): Piece[] {
   const joined: Piece[] = []

@@ -6,7 +6,7 @@ import { describe, useGet, usePages } from '../api/hooks'
 import type { ComparedJob, ComparedRow, ComparedRows, ComparisonSummary, Model } from '../api/types'
 import { parseObject } from '../lib/answer'
 import { csv, save } from '../lib/csv'
-import { diff, join, words, type Piece } from '../lib/diff'
+import { beforeDifference, diff, join, words, type Piece } from '../lib/diff'
 import { beginning, compact, duration, none, number, percent, plural, text, usd } from '../lib/format'
 import { useEvery } from '../live'
 import { Cut } from '../parts/cut'
@@ -224,6 +224,7 @@ function shown(n: number, more: boolean, different: boolean) {
 
 function Line({ jobs, names, row }: { jobs: ComparedJob[]; names: string[]; row: ComparedRow }) {
   const first = row.outputs[0]!
+  const start = beforeDifference(row.outputs.filter((o) => o.status === 'done').map((o) => text(o.output)))
   return (
     <tr data-row={row.row} data-different={row.different || undefined}>
       <td className="number">
@@ -236,7 +237,7 @@ function Line({ jobs, names, row }: { jobs: ComparedJob[]; names: string[]; row:
       {row.outputs.map((o, i) => (
         <td key={i} className="wide" data-name={names[i]} dir="auto">
           {o.status === 'done' ? (
-            <Output text={text(o.output)} before={i > 0 && first.status === 'done' ? text(first.output) : undefined} />
+            <Output text={text(o.output)} start={start} before={i > 0 && first.status === 'done' ? text(first.output) : undefined} />
           ) : (
             <Status is={o.status}>{o.code ?? rowState(jobs[i]!, o.status)}</Status>
           )}
@@ -271,15 +272,15 @@ function Properties({ value, before }: { value: Record<string, unknown>; before?
   })
 }
 
-// Output shows an output, and what changed from the output before.
-function Output({ text, before }: { text: string; before?: string }) {
+// Output shows an output, and what changed from the output before. A long output is cut before start.
+function Output({ text, start, before }: { text: string; start: number; before?: string }) {
   const value = parseObject(text)
   if (value) return <Properties value={value} before={parseObject(before ?? '')} />
   return (
-    <Cut text={text}>
-      {(open) => {
-        if (before === undefined || before === text || (!open && Math.max(text.length, before.length) > unmarked)) return undefined
-        const pieces = diff(words(before), words(text))
+    <Cut text={text} start={start}>
+      {(open, from) => {
+        if (before === undefined || before === text || (!open && Math.max(text.length, before.length) - from > unmarked)) return undefined
+        const pieces = diff(words(before.slice(from)), words(text.slice(from)))
         if (!pieces || (text.length > shortAnswer && share(pieces) < leastShare)) return undefined
         return join(pieces).map((p, i) => (p.sign === '-' ? <del key={i}>{p.text}</del> : p.sign === '+' ? <ins key={i}>{p.text}</ins> : p.text))
       }}
