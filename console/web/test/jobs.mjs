@@ -229,9 +229,17 @@ export async function jobPages({ job, failed, model }) {
   }, /\/v1\/(me|events)/)
 
   await step('failures have samples, and failed rows run again', async (page) => {
+    await change(page, `**/v1/jobs/${failed}/errors/counts`, (a) => ({ ...a, counts: [...a.counts, { code: 'engine_rejected', rows: 1, first_row: 0, message: 'the server said no' }] }))
     await page.goto(at(`jobs/${failed}`))
     await logIn(page)
     await page.getByRole('list', { name: /^Samples of / }).getByRole('listitem').filter({ hasText: /^Row 2\D*c/ }).first().waitFor()
+    await page.setViewportSize({ width: 390, height: 844 })
+    await page.getByRole('cell', { name: 'engine_rejected The server said no' }).waitFor() // the message is below the code
+    if (await page.getByRole('region', { name: 'Parameters' }).isVisible()) throw new Error('the parameters fill the screen of a phone')
+    await page.locator('summary', { hasText: /parameters$/i }).click()
+    await page.getByRole('region', { name: 'Parameters' }).waitFor()
+    await check(page, 'failures on a phone')
+    await page.setViewportSize({ width: 1280, height: 860 })
     await page.route(`**/v1/jobs/${job}`, async (route) => {
       const answer = await (await route.fetch()).json()
       await route.fulfill({ json: { job: { ...answer.job, failed_rows: 2 } } })
