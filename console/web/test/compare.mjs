@@ -66,15 +66,15 @@ export async function comparison({ model }) {
   })
 
   await step('the properties of JSON answers are compared', async (page) => {
-    const values = Array.from({ length: 50 }, (_, i) => `v${i}`)
-    const json_schema = { type: 'object', properties: { topic: { enum: values }, always: { const: 'same' } }, required: ['topic', 'always'] }
-    const ask = async (seed) => (await ended((await api('POST', '/v1/batch-inference', { model, inputs, json_schema, sampling_params: { seed, temperature: 1 } })).results)).job_id
+    const values = Array.from({ length: 8 }, (_, i) => `v${i}`)
+    const json_schema = { type: 'object', properties: { always: { enum: ['same'] }, topic: { enum: values } }, required: ['always', 'topic'] }
+    const ask = async (seed) => (await ended((await api('POST', '/v1/batch-inference', { model, inputs: inputs.slice(0, 9), json_schema, sampling_params: { seed, temperature: 1 } })).results)).job_id
     await page.goto(at(`jobs/compare?jobs=${await ask(1)},${await ask(2)}`))
     await logIn(page)
     const cells = page.getByRole('region', { name: 'Rows', exact: true }).locator('tbody td[data-name]')
     await cells.filter({ has: page.locator('del') }).first().waitFor()
     for (const text of await cells.allTextContents()) {
-      if (!/^topic: (v\d+){1,2}always: same$/.test(text)) throw new Error(`an answer is shown as ${text}`)
+      if (!/^always: sametopic: (v\d){1,2}$/.test(text)) throw new Error(`an answer is shown as ${text}`)
     }
     const [first] = await page.locator('details summary').allTextContents()
     if (!first.includes('topic')) throw new Error(`the property with the least agreement is not first, but ${first}`)
