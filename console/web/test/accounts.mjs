@@ -52,7 +52,7 @@ export async function accounts({ model }) {
       if ((await api('GET', '/v1/quotas')).cost_quota_usd !== null) throw new Error('the own account has the budget of another account')
       await check(page, 'quotas of another account')
       await account.selectOption('all accounts')
-      await page.getByRole('region', { name: 'Accounts' }).getByRole('row', { name: /^guests \$7\.00 \$\S+ 1$/ }).waitFor()
+      await page.getByRole('region', { name: 'Accounts' }).getByRole('row', { name: /^guests \$7\.00 \$\S+ \(.+ %\) 1$/ }).waitFor()
       await check(page, 'the budgets of all accounts')
       await page.getByRole('link', { name: 'guests', exact: true }).click()
       await page.getByText(' of $7.00, ').waitFor()

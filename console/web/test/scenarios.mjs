@@ -122,7 +122,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByText(/rows of these days belong to the key of the configuration/).waitFor()
     await page.getByRole('row', { name: /of the team/ }).getByRole('link', { name: spent }).click()
     await page.getByText(`Only the key ${team.id}`).waitFor()
-    await page.getByRole('row', { name: /^\d+ \w{3} \d{4} / }).getByRole('cell', { name: '2', exact: true }).waitFor()
+    await page.getByRole('row', { name: /^\d+ \w{3} / }).getByRole('cell', { name: '2', exact: true }).waitFor()
     await page.getByRole('button', { name: 'Show all keys' }).click()
     await page.getByLabel('By', { exact: true }).selectOption('API key')
     await page.getByRole('row', { name: /^not recorded: the job used the key of the configuration/ }).waitFor()
