@@ -14,7 +14,7 @@ const answerOf = (r?: PreviewRow) => splitAnswer(text(r?.output)).answer
 type AnswersProps = { label: string; job: string; rows: PreviewRow[]; brief?: boolean; earlier?: { name: string; rows: PreviewRow[] } }
 
 // Answers shows rows of a job with their answers. If all answers are JSON objects, their properties are
-// columns. Long texts are cut; without brief, a click shows all. earlier are rows of another job, whose
+// columns. Long texts are cut; without brief, a click shows all. earlier has rows of another job: their
 // answers to equal inputs are shown, too: other values of properties are struck through.
 export function Answers({ label, job, rows, brief, earlier }: AnswersProps) {
   const cut = (t: string) => (brief ? <span className="clamp">{t.slice(0, shown)}</span> : <Cut text={t} lines={4} perLine={30} />)
