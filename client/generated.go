@@ -733,6 +733,9 @@ type IncludeLogprobs = Boolean
 // JobID defines model for JobID.
 type JobID = string
 
+// JobKind defines model for JobKind.
+type JobKind = string
+
 // KeyID defines model for KeyID.
 type KeyID = string
 
@@ -1314,6 +1317,9 @@ type ListJobsParams struct {
 	// FailedRows With true, only jobs that have failed rows, of any status.
 	FailedRows bool `form:"failed_rows,omitempty" json:"failed_rows,omitempty"`
 
+	// Kind tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both.
+	Kind JobKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 }
@@ -1854,6 +1860,7 @@ func (c *Client) ListJobs(ctx context.Context, params ListJobsParams) (out JobLi
 	r.setQuery("q", params.Q)
 	r.setQuery("since", params.Since)
 	r.setQuery("failed_rows", params.FailedRows)
+	r.setQuery("kind", params.Kind)
 	r.setQuery("account", params.Account)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err

@@ -167,17 +167,48 @@ func TestJobs_FilterByFailedRows(t *testing.T) {
 	}
 }
 
+// A job with a limit is a test only if the limit leaves out rows.
+func TestJobs_FilterByKind(t *testing.T) {
+	t.Parallel()
+	w, clock := setupClock(t)
+	w.submitted(`{"inputs":["a","b"],"name":"whole"}`)
+	w.submitted(`{"inputs":["a","b"],"name":"test","limit":1}`)
+	w.submitted(`{"inputs":["a","b"],"name":"all by limit","limit":2}`)
+	w.submitted(`{"inputs":["a","b"],"name":"estimate","cost_estimate":true}`)
+	for query, want := range map[string][]string{
+		"kind=whole":       {"all by limit", "whole"},
+		"kind=tests":       {"estimate", "test"},
+		"kind=tests&q=EST": {"estimate", "test"},
+		"kind=":            {"estimate", "all by limit", "test", "whole"},
+	} {
+		if names, _ := w.listed(query); !slices.Equal(names, want) {
+			t.Errorf("%s: %q, want %q", query, names, want)
+		}
+	}
+	w.get("/v1/list-jobs?kind=half").wantField("kind", "whole or tests")
+	w.get("/v1/jobs/counts?kind=half").wantField("kind", "whole or tests")
+	if got := w.do("POST", "/v1/jobs/cancel", `{"filter":{"kind":"tests"},"dry_run":true}`).want(200).json(); got["matched"] != 2.0 {
+		t.Errorf("%v", got)
+	}
+	clock.pass(2 * time.Second)
+	for kind, want := range map[string]float64{"": 4, "whole": 2, "tests": 2} {
+		if got := w.get("/v1/jobs/counts?kind=" + kind).want(200).json(); got["counted"] != want || got["tests"] != 2.0 {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+}
+
 func TestJobs_Counts(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
-	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0,"paused":0},"with_failed_rows":0,"counted":0,"of_all":true}`
+	const none = `{"counts":{"pending":0,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":0,"paused":0},"with_failed_rows":0,"tests":0,"counted":0,"of_all":true}`
 	w.get("/v1/jobs/counts").wantBody(none)
 	id := w.submitted(`{"inputs":["a"]}`)
 	w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/jobs/counts").wantBody(none) // cached
 	clock.pass(2 * time.Second)
 	w.get("/v1/job-cancel/" + id).want(200)
-	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1,"paused":0},"with_failed_rows":0,"counted":2,"of_all":true}`)
+	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1,"paused":0},"with_failed_rows":0,"tests":0,"counted":2,"of_all":true}`)
 	paused := w.submitted(`{"inputs":["a"]}`)
 	w.do("PATCH", "/v1/jobs/"+paused, `{"paused":true}`).want(200)
 	clock.pass(2 * time.Second)

@@ -33,14 +33,41 @@ type jobFilter struct {
 	text     string           // part of the name, id or description, in lower case
 	since    time.Time
 	failed   bool // only jobs with failed rows
+	kind     jobKind
+}
+
+// jobKind is a kind of jobs: all jobs are of one of the two kinds.
+type jobKind string
+
+const (
+	kindWhole jobKind = "whole" // runs all rows of the input
+	kindTests jobKind = "tests" // an estimate, or a job whose limit leaves out rows of the input
+)
+
+// kindOf returns the kind of a job. A job with a limit counts as a test until the rows of
+// its input are counted.
+func kindOf(job *rowmill.Job) jobKind {
+	if job.RunType == rowmill.RunEstimate || job.HasOtherRows() || job.Limit > 0 && job.NumRows == nil {
+		return kindTests
+	}
+	return kindWhole
+}
+
+// parseKind parses the kind of jobs in a filter. Empty means all jobs.
+func parseKind(text, field string, p *request.Problems) jobKind {
+	if kind := jobKind(text); kind == "" || kind == kindWhole || kind == kindTests {
+		return kind
+	}
+	p.Add(field, "is %q; it must be %s or %s", textfmt.Shorten(text, 32), kindWhole, kindTests)
+	return ""
 }
 
 // rawJobFilter is a job filter as the client sends it, before it is parsed.
-type rawJobFilter struct{ status, model, q, since, failedRows string }
+type rawJobFilter struct{ status, model, q, since, failedRows, kind string }
 
 // readQueryFilter returns the job filter in the query of a request.
 func readQueryFilter(c *gin.Context) rawJobFilter {
-	return rawJobFilter{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since"), c.Query("failed_rows")}
+	return rawJobFilter{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since"), c.Query("failed_rows"), c.Query("kind")}
 }
 
 // parse parses a filter and adds its problems to p. prefix is put before field names in
@@ -70,6 +97,7 @@ func (t rawJobFilter) parse(prefix string, p *request.Problems) (f jobFilter) {
 	if f.failed = t.failedRows == "true"; !f.failed && t.failedRows != "" && t.failedRows != "false" {
 		p.Add(prefix+"failed_rows", "is %q; it must be true or false", textfmt.Shorten(t.failedRows, 32))
 	}
+	f.kind = parseKind(t.kind, prefix+"kind", p)
 	return f
 }
 
@@ -110,7 +138,8 @@ func readBodyFilter(fields request.JSONObject) jobFilter {
 	if fields.Read("failed_rows", "true or false", &failed) {
 		text.failedRows = strconv.FormatBool(failed)
 	}
-	fields.RejectUnknown("status, model, q, since and failed_rows")
+	fields.Read("kind", "whole or tests", &text.kind)
+	fields.RejectUnknown("status, model, q, since, failed_rows and kind")
 	return text.parse("filter.", fields.Problems)
 }
 
@@ -121,7 +150,7 @@ func (f *jobFilter) isTooOld(job *rowmill.Job) bool { return job.Created.Before(
 // matches reports whether the filter selects a job.
 func (f *jobFilter) matches(job *rowmill.Job) bool {
 	switch {
-	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.ShownStatus()), f.model != "" && job.Model != f.model, f.failed && job.FailedRows == 0, f.isTooOld(job):
+	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.ShownStatus()), f.model != "" && job.Model != f.model, f.failed && job.FailedRows == 0, f.kind != "" && kindOf(job) != f.kind, f.isTooOld(job):
 		return false
 	case f.text == "" || strings.Contains(job.ID, f.text):
 		return true

@@ -36,8 +36,8 @@ const listPage = 200
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers cache.TTL[answerCacheKey, any]  // answers that CacheAnswers caches
-	counts  cache.TTL[string, jobCounts]    // job counts by account
+	answers cache.TTL[answerCacheKey, any] // answers that CacheAnswers caches
+	counts  cache.TTL[countedJobs, jobCounts]
 	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
 	track   sampleTracker
 }
@@ -74,7 +74,7 @@ func New(config Config) *Jobs {
 	return &Jobs{
 		Config:  config,
 		answers: cache.TTL[answerCacheKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
-		counts:  cache.TTL[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
+		counts:  cache.TTL[countedJobs, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
 		encoded: cache.LRU[*rowmill.Job, []byte]{Most: minEncoded},
 	}
 }
