@@ -284,7 +284,7 @@ export interface paths {
         };
         /**
          * List the account's jobs, newest first
-         * @description With status, model, q, since or failed_rows, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs. An operator may name another account, or * for the jobs of all accounts; each job then has its account.
+         * @description With status, model, q, since, failed_rows or kind, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs. An operator may name another account, or * for the jobs of all accounts; each job then has its account.
          */
         get: operations["listJobs"];
         put?: never;
@@ -3404,6 +3404,8 @@ export interface components {
         RowCode: string;
         /** @description The account. Only administrators of the account default may name an account other than their own. */
         Account: components["schemas"]["AccountName"];
+        /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+        JobKind: "whole" | "tests" | "";
         WebhookID: string;
         KeyID: string;
         /** @description The id of the server's node, or a name that only one node has. */
@@ -3639,6 +3641,8 @@ export interface operations {
     countJobs: {
         parameters: {
             query?: {
+                /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+                kind?: components["parameters"]["JobKind"];
                 /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
@@ -3669,6 +3673,8 @@ export interface operations {
                         };
                         /** @description Jobs of any status that have failed rows. */
                         with_failed_rows: number;
+                        /** @description Jobs of the kind tests, also with kind=whole. */
+                        tests: number;
                         counted: number;
                         /** @description False if older jobs were not counted. */
                         of_all: boolean;
@@ -3855,6 +3861,8 @@ export interface operations {
                         q?: string | null;
                         since?: string | null;
                         failed_rows?: boolean | null;
+                        /** @enum {string|null} */
+                        kind?: "whole" | "tests" | "" | null;
                     } | null;
                     /**
                      * @description Cancel no job; only answer which jobs would be cancelled.
@@ -4025,6 +4033,8 @@ export interface operations {
                 since?: string;
                 /** @description With true, only jobs that have failed rows, of any status. */
                 failed_rows?: boolean;
+                /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+                kind?: components["parameters"]["JobKind"];
                 /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };

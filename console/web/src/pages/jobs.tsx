@@ -40,6 +40,7 @@ export default function Jobs() {
     failed_rows: search.get('failed_rows') ?? '',
     since: start(search.get('since') ?? ''),
   }
+  const kind = search.get('kind') || (filter.q ? '' : 'whole') // a search finds all jobs
   const set = (name: string, value: string) =>
     setSearch((s) => {
       if (value) s.set(name, value)
@@ -50,11 +51,12 @@ export default function Jobs() {
   const account = search.get('account') ?? ''
   const own = !useIsOther()(account)
   const change = can.act && own
-  const counts = useGet<Counts>(`/v1/jobs/counts${query({ account })}`, { every: useEvery(15_000) })
+  const counts = useGet<Counts>(`/v1/jobs/counts${query({ account, kind })}`, { every: useEvery(15_000) })
   const every = useEvery(5_000)
-  const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter, account })}`, (p) => p.next_cursor, 'cursor', account ? every : false) // there are no events of other accounts
+  const pages = usePages<JobPage>(`/v1/list-jobs${query({ limit: 50, ...filter, kind, account })}`, (p) => p.next_cursor, 'cursor', account ? every : false) // there are no events of other accounts
   const jobs = pages.data?.pages.flatMap((p) => p.jobs) ?? []
-  const filtered = Object.values(filter).some(Boolean)
+  const filtered = Object.values(filter).some(Boolean) || search.has('kind')
+  const tests = kind === 'whole' ? counts.data?.tests : 0
   // cancellable is true if a filter is set and may match jobs that can be cancelled.
   const cancellable = change && filtered && (jobs.some((j) => !over(j.status)) || pages.hasNextPage) && (!filter.status || filter.status.split(',').some((s) => !over(s)))
   const clear = () => setMarked(new Map())
@@ -75,7 +77,7 @@ export default function Jobs() {
                 )
               }
             >
-              {filtered ? `No job matches${partly ? ' among the jobs that were read' : ''}.` : 'There are no jobs yet.'}
+              {filtered ? `No job matches${partly ? ' among the jobs that were read' : ''}.` : tests ? 'There are only tests and estimates yet.' : 'There are no jobs yet.'}
             </Empty>
           ) : (
             <>
@@ -95,7 +97,7 @@ export default function Jobs() {
               <Compare jobs={[...marked.values()]} />
             </>
           )}
-          {change && <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={filter} filtered={cancellable} done={clear} />}
+          {change && <BulkCancel marked={jobs.filter((j) => marked.has(j.job_id) && !over(j.status)).map((j) => j.job_id)} filter={{ ...filter, kind }} filtered={cancellable} done={clear} />}
         </div>
       )}
     </Page>
@@ -147,6 +149,11 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
             </button>
           )
         })}
+        {(!!counts?.tests || search.has('kind')) && (
+          <button type="button" aria-pressed={search.has('kind')} onClick={() => set('kind', search.has('kind') ? '' : 'tests')}>
+            <span className="tests">tests and estimates</span> {counts && count(counts.tests)}
+          </button>
+        )}
         {(!!counts?.with_failed_rows || onlyFailed) && (
           <button type="button" aria-pressed={onlyFailed} onClick={() => set('failed_rows', onlyFailed ? '' : 'true')}>
             <span className="failures">with failed rows</span> {counts && count(counts.with_failed_rows)}

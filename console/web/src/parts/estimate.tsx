@@ -41,8 +41,8 @@ export function Estimated({ of: { id, jobs, current, waiting } }: { of: ReturnTy
     <div ref={card} className="shown">
       <Card title="Estimate">
         <p className="small" role="status">{!current ? 'The form has changed since this estimate.' : waiting && job?.message}</p>
-        {jobs.map((j) => j.failure_reason && <p key={j.job_id} className="small">No estimate{others.length > 0 && ` of ${j.model}`}: {j.failure_reason.message}</p>)}
-        {others.length > 0 ? <Costs jobs={jobs} /> : job && <EstimateFacts job={job} />}
+        {current && jobs.map((j) => j.failure_reason && <p key={j.job_id} className="small">No estimate{others.length > 0 && ` of ${j.model}`}: {j.failure_reason.message}</p>)}
+        {current && (others.length > 0 ? <Costs jobs={jobs} /> : job && <EstimateFacts job={job} />)}
       </Card>
     </div>
   )
