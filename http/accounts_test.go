@@ -20,6 +20,10 @@ func TestAccounts_OperatorsReadAll(t *testing.T) {
 	if got := fmt.Sprint(w.get("/v1/accounts").want(200).json()["accounts"]); got != "[cobalt crimson default]" {
 		t.Errorf("the accounts are %s", got)
 	}
+	w.do("PUT", "/v1/quotas?account=crimson", `{"cost_quota_usd":7.5}`).want(200)
+	if got := fmt.Sprint(w.get("/v1/accounts").want(200).json()["cost_quotas_usd"]); got != "map[crimson:7.5]" {
+		t.Errorf("the cost quotas are %s", got)
+	}
 	listed := func(path, list, id string) map[string]string {
 		t.Helper()
 		accounts := map[string]string{}

@@ -57,23 +57,10 @@ type Keys struct {
 func (k *Keys) Route(v1 gin.IRoutes) {
 	v1.GET("/auth/check", k.Handle(confirmAuthenticated))
 	v1.GET("/try-authentication", k.Handle(confirmAuthenticated))
-	v1.GET("/accounts", k.Handle(k.listAccounts))
 	v1.GET("/keys", k.Handle(k.list))
 	v1.POST("/keys", k.Handle(k.create))
 	v1.POST("/keys/:key_id/rotate", k.Handle(k.rotate))
 	v1.DELETE("/keys/:key_id", k.Handle(k.revoke))
-}
-
-// listAccounts answers GET /v1/accounts with the names of all accounts.
-func (k *Keys) listAccounts(c *gin.Context) (any, error) {
-	if err := caller.CheckOperator(c); err != nil {
-		return nil, err
-	}
-	accounts, err := k.Store.Accounts(c.Request.Context())
-	if !slices.Contains(accounts, caller.DefaultAccount) {
-		accounts = append([]string{caller.DefaultAccount}, accounts...)
-	}
-	return gin.H{"accounts": accounts}, err
 }
 
 // list answers GET /v1/keys with one page of keys.

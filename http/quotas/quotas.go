@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -50,13 +51,14 @@ type accountQuotas struct {
 // jobs.
 type Quotas struct {
 	*exchange.Exchange
-	Store      store.NamedValues
+	Store      store.Store
 	Configured []client.Quota
 	Audit      *audit.Auditor
 }
 
 // Route adds the routes of quotas.
 func (q *Quotas) Route(v1 gin.IRoutes) {
+	v1.GET("/accounts", q.Handle(q.listAccounts))
 	v1.GET("/get-quotas", q.Handle(q.showOwnQuotas))
 	v1.GET("/quotas", q.Handle(q.show))
 	v1.PUT("/quotas", q.Handle(q.replaceOwnQuotas))
@@ -112,6 +114,38 @@ func (q *Quotas) applicableQuotas(account string, own ownQuotas, version int64) 
 	}
 	own.Quotas = exchange.OrEmptyList(own.Quotas)
 	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
+}
+
+// listAccounts answers GET /v1/accounts with the names of all accounts, and the cost quotas of
+// the accounts that have one.
+func (q *Quotas) listAccounts(c *gin.Context) (any, error) {
+	if err := caller.CheckOperator(c); err != nil {
+		return nil, err
+	}
+	ctx := c.Request.Context()
+	accounts, err := q.Store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(accounts, caller.DefaultAccount) {
+		accounts = append([]string{caller.DefaultAccount}, accounts...)
+	}
+	names, err := q.Store.ListValues(ctx, ValueName(""))
+	if err != nil {
+		return nil, fmt.Errorf("list the accounts that have quotas: %w", err)
+	}
+	costs := map[string]*exchange.Decimal{}
+	for _, name := range names {
+		account := strings.TrimPrefix(name, ValueName(""))
+		bounds, err := q.loadQuotas(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if bounds.CostQuota != nil {
+			costs[account] = bounds.CostQuota
+		}
+	}
+	return gin.H{"accounts": accounts, "cost_quotas_usd": costs}, nil
 }
 
 // showOwnQuotas answers GET /v1/get-quotas with the quotas of the caller's account. Every key may

@@ -6155,7 +6155,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The names, sorted. */
+            /** @description The names, sorted, and the cost quotas. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -6164,6 +6164,10 @@ export interface operations {
                 content: {
                     "application/json": {
                         accounts: string[];
+                        /** @description The cost quotas of the accounts that have one, in USD per calendar month (UTC). */
+                        cost_quotas_usd: {
+                            [key: string]: number;
+                        };
                     };
                 };
             };
