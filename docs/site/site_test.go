@@ -172,8 +172,8 @@ func TestMessages(t *testing.T) {
 			program.WriteString(text)
 		}
 	}
-	// Of the system, and joined of parts by Go's own packages.
-	others := []string{"dial tcp", "connect: connection refused"}
+	// Of the system and of inference servers, and joined of parts by Go's own packages.
+	others := []string{"dial tcp", "connect: connection refused", "torch.OutOfMemoryError: CUDA out of memory"}
 	said := regexp.MustCompile(`%[a-z]`).ReplaceAllString(program.String(), "…")
 	said = regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(said, "")
 	messages := regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(files(t, ".md")["docs/faq.md"], -1)

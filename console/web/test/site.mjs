@@ -15,9 +15,11 @@ const found = page.getByRole('search').getByRole('link')
 await found.first().waitFor()
 // A page with instructions comes first, although records of decisions have the words too.
 for (const [query, want] of [
-  ['deadline', 'With curl: A deadline'],
+  ['deadline', 'The API: Deadline'],
   ['retry failed rows', 'The API: Resume a job'],
   ['how do I create a job', 'The API: Create a job'],
+  ['how do I delete a job', "The API: Delete a job's data"],
+  ['out of memory', 'Errors: torch.OutOfMemoryError: CUDA out of memory'],
   ['cost of a job', 'The API: Cost and estimates'],
 ]) {
   await page.getByRole('searchbox').fill(query)

@@ -18,9 +18,9 @@ function pattern(word) {
   return new RegExp(`(?<![\\p{L}\\p{N}])(?:${escaped(word)}|${escaped(stem)}(?:ies|es|ed|ing|s|e|y|ion)?(?![\\p{L}\\p{N}]))`, 'u')
 }
 
-// find returns the sections that fit a query best, the best first. A heading counts more than a text,
-// and a rare word more than a frequent one. Records of decisions, measurements and the changelog come
-// after pages with instructions.
+// find returns the sections that fit a query best, the best first. A heading counts more than a text, most
+// if it has all words of the query and no others, and a rare word more than a frequent one. Records of decisions, measurements and
+// the changelog come after pages with instructions.
 function find(sections, query) {
   const phrase = query.trim().toLowerCase(), wanted = words(query)
   const counts = wanted.map((word) => sections.map((s) => {
@@ -30,7 +30,9 @@ function find(sections, query) {
   const weights = counts.map((of) => Math.log(1 + sections.length / of.filter(Boolean).length))
   const score = (s, i) => {
     const there = counts.filter((of) => of[i]).length / wanted.length
-    const sum = counts.reduce((sum, of, w) => sum + weights[w] * of[i], 0) + (wanted.length > 1 && s.text.toLowerCase().includes(phrase) ? 20 : 0)
+    const heading = words(s.heading), first = s.heading.toLowerCase()
+    const both = wanted.filter((w) => pattern(w).test(first)).length * heading.filter((h) => wanted.some((w) => pattern(w).test(h))).length / wanted.length / heading.length
+    const sum = counts.reduce((sum, of, w) => sum + weights[w] * of[i], 0) + 40 * both + (first === phrase || (wanted.length > 1 && s.text.toLowerCase().includes(phrase)) ? 20 : 0)
     return (sum || 0) * there ** 3 * (/^(docs\/adr|bench)\/|^CHANGELOG/.test(s.path) ? 0.2 : 1)
   }
   return sections.map((s, i) => [wanted.length ? score(s, i) : 0, s]).filter(([n]) => n > 0).sort((a, b) => b[0] - a[0]).slice(0, 12).map(([, s]) => s)
