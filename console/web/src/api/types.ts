@@ -55,6 +55,7 @@ export type Usage = Answer<'/v1/usage'>
 export type UsageLine = Usage['usage'][number]
 export type Quota = Schemas['QuotasInForce'][number]
 export type Quotas = components['responses']['Quotas']['content']['application/json']
+export type Accounts = Answer<'/v1/accounts'>
 export type Settings = components['responses']['Settings']['content']['application/json']
 export type RetentionPreview = Answer<'/v1/settings/preview'>
 export type RetentionEffect = RetentionPreview['presets'][number]

@@ -3,10 +3,10 @@ import { Button, NumberInput, TextInput } from '@mantine/core'
 import { Link, useSearchParams } from 'wouter'
 import { query, send } from '../api/client'
 import { useAct, useCan, useGet, useMe, usePages } from '../api/hooks'
-import type { Key, Quota, Quotas, Usage } from '../api/types'
-import { none, number, percent, usd, usdLike } from '../lib/format'
+import type { Accounts, Key, Quota, Quotas, Usage } from '../api/types'
+import { none, number, usd, usdLike } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
-import { Budget } from '../parts/budget'
+import { Budget, usedShare } from '../parts/budget'
 import { priorityName } from '../parts/job'
 import { Load } from '../parts/load'
 import { nearLimit } from '../parts/meter'
@@ -76,49 +76,50 @@ function One({ account }: { account: string }) {
   return <Load query={quotas}>{(q) => <Change key={path + JSON.stringify(q.own)} path={path} account={account} quotas={q} />}</Load>
 }
 
-// All lists the accounts for an operator, with the cost of this month.
+// All lists the accounts for an operator. The account that has used the largest share of its budget this
+// month is first. Accounts without a budget are last, sorted by cost.
 function All() {
-  const accounts = useGet<{ accounts: string[] }>('/v1/accounts', { fresh: 60_000 })
+  const accounts = useGet<Accounts>('/v1/accounts', { fresh: 60_000 })
   const usage = useGet<Usage>(`/v1/usage${query({ account: allAccounts, group_by: 'model' })}`, { fresh: 60_000 })
   const keys = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
+  const { data: me } = useMe()
   useEffect(() => {
     if (keys.hasNextPage && !keys.isFetching) void keys.fetchNextPage()
   }, [keys])
   const used = new Map<string, number>()
   for (const l of usage.data?.usage ?? []) if (l.account) used.set(l.account, (used.get(l.account) ?? 0) + l.cost_usd)
   const write = usdLike(Math.max(1e-6, Math.min(...[...used.values()].filter((u) => u > 0))))
+  const numKeys = new Map<string, number>()
+  for (const k of keys.data?.pages.flatMap((p) => p.keys) ?? []) numKeys.set(k.account, (numKeys.get(k.account) ?? 0) + 1)
+  const account = (name: string, limit?: number) => {
+    const cost = used.get(name) ?? 0
+    return { name, limit, cost, share: limit === undefined ? -1 : limit ? cost / limit : 1 }
+  }
   return (
     <Load query={accounts}>
-      {({ accounts }) => (
-        <Table label="Accounts" heads={['Account', 'Budget', 'Used this month', 'Keys']} less={[]}>
-          {accounts.map((a) => (
-            <Account
-              key={a}
-              name={a}
-              used={usage.data && (used.get(a) ?? 0)}
-              write={write}
-              keys={keys.hasNextPage ? undefined : keys.data?.pages.flatMap((p) => p.keys).filter((k) => k.account === a).length}
-            />
-          ))}
-        </Table>
+      {({ accounts, cost_quotas_usd: limits }) => (
+        <Load query={usage}>
+          {() => (
+            <Table label="Accounts" heads={['Account', 'Budget', 'Used this month', 'Share', 'Keys']} less={['Budget', 'Keys']}>
+              {accounts.map((a) => account(a, limits[a])).sort((a, b) => b.share - a.share || b.cost - a.cost).map(({ name, limit, cost, share }) => {
+                const of = query({ account: name === me?.account ? undefined : name })
+                return (
+                  <tr key={name}>
+                    <td><Link href={`/quotas${of}`}>{name}</Link>{limit !== undefined && <span className="reason narrow-only">budget {usd(limit)}</span>}</td>
+                    <td className="number">{limit === undefined ? 'unlimited' : usd(limit)}</td>
+                    <td className="number"><Link href={`/usage${of}`}>{write(cost)}</Link></td>
+                    <td className="number">
+                      {limit === undefined ? none : <><meter value={share} low={nearLimit} high={0.9999} optimum={0} aria-hidden /><span className="share">{limit ? usedShare(cost, limit) : 'used up'}</span></>}
+                    </td>
+                    <td className="number"><Link href="/keys">{number(keys.data && !keys.hasNextPage ? (numKeys.get(name) ?? 0) : undefined)}</Link></td>
+                  </tr>
+                )
+              })}
+            </Table>
+          )}
+        </Load>
       )}
     </Load>
-  )
-}
-
-function Account({ name, used, write, keys }: { name: string; used?: number; write: (cost: number) => string; keys?: number }) {
-  const { data: me } = useMe()
-  const limit = useGet<Quotas>(`/v1/quotas${query({ account: name === me?.account ? undefined : name })}`).data?.cost_quota_usd
-  return (
-    <tr>
-      <td><Link href={`/quotas${query({ account: name === me?.account ? undefined : name })}`}>{name}</Link></td>
-      <td className="number">{limit === undefined ? none : limit === null ? 'unlimited' : usd(limit)}</td>
-      <td className="number">
-        {used != null && limit ? <meter value={used / limit} low={nearLimit} high={0.9999} optimum={0} aria-hidden /> : null}
-        {used == null ? none : <Link href={`/usage${query({ account: name === me?.account ? undefined : name })}`}>{write(used)}{limit ? ` (${percent(used, limit)})` : ''}</Link>}
-      </td>
-      <td className="number"><Link href="/keys">{number(keys)}</Link></td>
-    </tr>
   )
 }
 
@@ -137,7 +138,7 @@ function Change({ path, account, quotas: { own, quotas: inForce, cost_quota_usd 
           .filter((q) => q.row_quota !== undefined || q.token_quota !== undefined),
         cost_quota_usd: parsed(cost) ?? null,
       }),
-    { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas'] },
+    { done: () => 'The quotas apply to new jobs.', paths: ['/v1/quotas', '/v1/accounts'] },
   )
   const field = (q: Quota, of: Bound) => (
     <NumberInput

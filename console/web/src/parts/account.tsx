@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { query, send, signOut } from '../api/client'
 import { useAct, useCan, useGet, useMe } from '../api/hooks'
 import { dropDrafts } from '../lib/draft'
-import type { Me } from '../api/types'
+import type { Accounts, Me } from '../api/types'
 
 // allAccounts stands for all accounts in addresses and requests.
 export const allAccounts = '*'
@@ -25,7 +25,7 @@ export const jobHref = (id: string, other?: string) => `/jobs/${id}${query({ acc
 export function AccountSelect({ value, choose }: { value: string; choose: (account: string) => void }) {
   const can = useCan()
   const { data: me } = useMe()
-  const { data } = useGet<{ accounts: string[] }>('/v1/accounts', { enabled: can.operate, fresh: 60_000 })
+  const { data } = useGet<Accounts>('/v1/accounts', { enabled: can.operate, fresh: 60_000 })
   if (!data || !me || (data.accounts.length < 2 && !value)) return null
   const others = data.accounts.filter((a) => a !== me.account)
   return (

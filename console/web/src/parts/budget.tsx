@@ -5,6 +5,9 @@ import { number, percent, until, usd, utcDay } from '../lib/format'
 import { Problem } from './load'
 import { Meter, nearLimit } from './meter'
 
+// usedShare formats the used share of a budget. It can be more than 100 %.
+export const usedShare = (used: number, limit: number) => (used > limit ? `${number(Math.round((used / limit) * 100))} %` : percent(used, limit))
+
 // Budget shows the cost of this month and its limit, of an account or, without account, of the own one.
 // The limit is null if there is none, and undefined if the user may not see it.
 export function Budget({ limit, account }: { limit?: number | null; account?: string }) {
@@ -15,7 +18,7 @@ export function Budget({ limit, account }: { limit?: number | null; account?: st
   return (
     <>
       {usage.error && <Problem error={usage.error} again={() => void usage.refetch()} />}
-      {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${used > limit ? `${number(Math.round((used / limit) * 100))} %` : percent(used, limit)}` : usd(used)} />}
+      {used != null && limit != null && <Meter isLimit name="Used" value={limit ? used / limit : 1} text={limit ? `${usd(used)} of ${usd(limit)}, ${usedShare(used, limit)}` : usd(used)} />}
       {used != null && limit == null && <p>Used this month: <strong>{usd(used)}</strong></p>}
       {used != null && !!limit && used >= limit * nearLimit && (
         <p className={used >= limit ? 'problem' : 'warning'} role="note">
