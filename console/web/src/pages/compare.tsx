@@ -13,7 +13,7 @@ import { Cut } from '../parts/cut'
 import { Diff } from '../parts/diff'
 import { JobLink, over, rowState, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
-import { Card, LinkButton, More, Page, Table } from '../parts/page'
+import { Card, Folded, LinkButton, More, Page, Table } from '../parts/page'
 import { cell } from '../parts/rowlist'
 
 const route = '/v1/jobs/compare'
@@ -88,9 +88,16 @@ function Heads({ jobs }: { jobs: ComparedJob[] }) {
       {jobs.map((j) => (
         <tr key={j.job_id}>
           <td><JobLink job={j} /></td>
-          <td><Status is={j.status} /></td>
+          <td>
+            <Status is={j.status} />
+            <span className="reason narrow-only">{modelOf(j)}</span>
+            <span className="reason narrow-only">{duration(j.seconds)}</span>
+          </td>
           <td>{modelOf(j)}</td>
-          <td className="number">{number(j.rows_done)} of {number(j.num_rows)}{j.failed_rows > 0 && <span className="rowcount failures">{number(j.failed_rows)} failed</span>}</td>
+          <td className="number">
+            {number(j.rows_done)} of {number(j.num_rows)}{j.failed_rows > 0 && <span className="rowcount failures">{number(j.failed_rows)} failed</span>}
+            <span className="reason narrow-only">{usd(j.cost)}</span>
+          </td>
           <td className="number">{usd(j.cost)}</td>
           <td className="number">{compact(j.input_tokens)}</td>
           <td className="number">{compact(j.output_tokens)}</td>
@@ -106,10 +113,10 @@ function Agreement({ summary: s }: { summary: ComparisonSummary }) {
     <Card title="Agreement">
       <p>{number(s.equal)} of {plural(s.counted, 'row')} {s.equal === 1 ? 'is' : 'are'} equal ({percent(s.equal, s.counted)}).</p>
       {s.counted < s.num_rows && <p className="small">The first {number(s.counted)} of {plural(s.num_rows, 'row')} {s.counted === 1 ? 'is' : 'are'} counted.</p>}
-      {s.properties.length === 1 ? <Values jobs={s.jobs} property={s.properties[0]!} /> : s.properties.toSorted((a, b) => a.equal / a.rows - b.equal / b.rows).map((f) => (
-        <details key={f.property}>
+      {s.properties.length === 1 ? <Folded title="Values"><Values jobs={s.jobs} property={s.properties[0]!} /></Folded> : s.properties.toSorted((a, b) => a.equal / a.rows - b.equal / b.rows).map((f) => (
+        <details key={f.property} className="agreement">
           <summary>
-            <meter value={f.equal / f.rows} aria-hidden /> {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {plural(f.rows, 'row')} {f.equal === 1 ? 'is' : 'are'} equal ({percent(f.equal, f.rows)})
+            <meter value={f.equal / f.rows} aria-hidden /> {f.property ? <code>{f.property}</code> : 'Answer'}: {number(f.equal)} of {number(f.rows)} equal ({percent(f.equal, f.rows)})
           </summary>
           <Values jobs={s.jobs} property={f} />
         </details>
@@ -183,15 +190,16 @@ function useParameter() {
 }
 
 // Rows shows only different rows unless the user chose all rows, no row was different, or the answers
-// are embeddings.
+// are embeddings. A phone shows fewer rows at first, and less of their inputs.
 function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isText }: { summary: ComparisonSummary; ids: string; isText: boolean }) {
   const [differs] = useState(counts.different > 0) // a running job changes the list only if the user asks
+  const [phone] = useState(() => matchMedia('(max-width: 48em)').matches)
   const [search, set] = useParameter()
   const every = useEvery(30_000)
   const running = !jobs.every((j) => over(j.status))
   const different = search.has('different') ? search.get('different') === '1' : isText && differs
   const filter = { jobs: ids, different: different || undefined }
-  const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: 20 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
+  const pages = usePages<ComparedRows>(`${route}${query({ ...filter, limit: phone ? 10 : 20 })}`, (p) => (p.next_offset == null ? null : String(p.next_offset)), 'offset', running && every)
   const rows = pages.data?.pages.flatMap((p) => p.rows) ?? []
   const nothing = pages.data?.pages.at(-1)?.rows.length === 0 // the node reads a limited number of rows for a page
   useEffect(() => {
@@ -205,7 +213,7 @@ function Rows({ summary: { jobs, num_rows, equal, counted, ...counts }, ids, isT
           <>
             {rows.length > 0 && (
               <Table label="Rows" heads={['Row', 'Input', ...columns(jobs)]}>
-                {rows.map((r) => <Line key={r.row} jobs={jobs} names={columns(jobs)} row={r} />)}
+                {rows.map((r) => <Line key={r.row} jobs={jobs} names={columns(jobs)} row={r} lines={phone ? 2 : 3} />)}
               </Table>
             )}
             <More of={pages} count={shown(rows.length, pages.hasNextPage, different)} />
@@ -222,7 +230,7 @@ function shown(n: number, more: boolean, different: boolean) {
   return n ? `All ${number(n)} ${rows} shown.` : `No ${rows}.`
 }
 
-function Line({ jobs, names, row }: { jobs: ComparedJob[]; names: string[]; row: ComparedRow }) {
+function Line({ jobs, names, row, lines }: { jobs: ComparedJob[]; names: string[]; row: ComparedRow; lines: number }) {
   const first = row.outputs[0]!
   const start = beforeDifference(row.outputs.filter((o) => o.status === 'done').map((o) => text(o.output)))
   return (
@@ -231,7 +239,7 @@ function Line({ jobs, names, row }: { jobs: ComparedJob[]; names: string[]; row:
         <Link href={`/jobs/${jobs[0]!.job_id}/rows?row=${row.row}&open=${row.row}`} aria-label={`Row ${row.row}`}>{number(row.row)}</Link>
       </td>
       <td className="wide" dir="auto">
-        {row.input == null ? none : <Cut text={row.input} />}
+        {row.input == null ? none : <Cut text={row.input} lines={lines} />}
         {!row.same_input && <span className="tag">inputs differ</span>}
       </td>
       {row.outputs.map((o, i) => (
@@ -264,7 +272,7 @@ function Properties({ value, before }: { value: Record<string, unknown>; before?
   return [...new Set([...Object.keys(before ?? {}), ...Object.keys(value)])].map((name) => {
     const [now, old] = [cell(value[name]), before && cell(before[name])]
     return (
-      <div key={name} className="output">
+      <div key={name} className="output property">
         <span className="small">{name}: </span>
         {old === undefined || old === now ? now : <><del>{old}</del><ins>{now}</ins></>}
       </div>
