@@ -171,7 +171,7 @@ func (p *jobPipeline) ownAddresses() []string {
 	if p.listeners.AdminAddr != nil {
 		addresses = append(addresses, p.listeners.AdminAddr.String())
 	}
-	for _, e := range p.Settings.Engines {
+	for _, e := range p.engines.configured() { // also servers that load now, or do not run
 		addresses = append(addresses, urlHostPort(e.URL))
 	}
 	// Servers that were found or are simulated have no URL in the settings. p.System
