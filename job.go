@@ -39,19 +39,13 @@ type Job struct {
 	Model    string   `json:"model"` // id of the Spec's model, or name of the Function
 	Priority Priority `json:"job_priority"`
 	Labels
-	System   *string         `json:"system_prompt"`
-	Prompt   *string         `json:"prompt"`          // text with {{column}} that makes the prompt of each row; null if rows are prompts, and for a Function
-	Schema   json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
-	Sampling map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
-
+	Instructions
 	JobTimes
 	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
 	RowChoice
-	Truncate  *bool    `json:"truncate_rows,omitempty"`  // false if a row that is too long fails the job; nil if such rows are cut
-	Column    string   `json:"column_name,omitempty"`    // column to run; empty: the first, or a prompt names columns
-	IDColumn  string   `json:"id_column_name,omitempty"` // column with the IDs of the rows; empty for none
-	Keep      []string `json:"keep_columns,omitempty"`   // columns of the input that results can repeat; KeepAll means all
-	InputRows *int64   `json:"input_rows,omitempty"`     // rows of the whole input, set with NumRows; only with a limit
+	Truncate *bool `json:"truncate_rows,omitempty"` // false if a row that is too long fails the job; nil if such rows are cut
+	InputColumns
+	InputRows *int64 `json:"input_rows,omitempty"` // rows of the whole input, set with NumRows; only with a limit
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
@@ -70,11 +64,31 @@ type Job struct {
 	Paused bool `json:"paused,omitempty"`
 
 	Lineage
-	Deadline *time.Time   `json:"deadline,omitempty"` // time by which the client wants the job to end; nil for none
-	Forecast *Forecast    `json:"forecast,omitempty"` // whether the job meets Deadline; nil if no forecast was possible
-	KeyID    *string      `json:"key_id"`             // API key of the submission; null for the configuration's key and in older records
-	Estimate *Estimate    `json:"estimate"`           // basis of CostEstimate; estimate jobs only
-	Function *FunctionRef `json:"function"`           // the revision that the job runs; null for a standalone model
+	JobDeadline
+	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
+	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
+	Function *FunctionRef `json:"function"` // the revision that the job runs; null for a standalone model
+}
+
+// Instructions say what a model does with each row of a job.
+type Instructions struct {
+	System   *string         `json:"system_prompt"`
+	Prompt   *string         `json:"prompt"`          // text with {{column}} that makes the prompt of each row; null if rows are prompts, and for a Function
+	Schema   json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
+	Sampling map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
+}
+
+// InputColumns names the columns of the input that a job uses.
+type InputColumns struct {
+	Column   string   `json:"column_name,omitempty"`    // column to run; empty: the first, or a prompt names columns
+	IDColumn string   `json:"id_column_name,omitempty"` // column with the IDs of the rows; empty for none
+	Keep     []string `json:"keep_columns,omitempty"`   // columns of the input that results can repeat; KeepAll means all
+}
+
+// JobDeadline holds the deadline of a job.
+type JobDeadline struct {
+	Deadline *time.Time `json:"deadline,omitempty"` // time by which the client wants the job to end; nil for none
+	Forecast *Forecast  `json:"forecast,omitempty"` // whether the job meets Deadline; nil if no forecast was possible
 }
 
 // JobTimes holds the times of a job.
@@ -234,10 +248,7 @@ type Spec struct {
 	// answers, see AnswerDifference.
 	Reuse *Reuse `json:"reuse,omitempty"`
 
-	// File is the id of an uploaded file that was copied to Spooled; empty for none.
-	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the
-	// input of a URL does.
-	File string `json:"file,omitempty"`
+	InputFile
 
 	// Raw is set if rows are request bodies; Model.Kind is then KindRaw. Spooled then
 	// holds the client's upload: lines in the format of its dialect, not checked yet.
@@ -248,8 +259,6 @@ type Spec struct {
 	// all rows are prompts already.
 	Function *FunctionPrompt `json:"function,omitempty"`
 
-	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
-	FileName string `json:"file_name,omitempty"` // name of the File
 	ColumnChoice
 	RowChoice
 	Messages bool `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content
@@ -260,10 +269,25 @@ type Spec struct {
 	Priority Priority        `json:"priority"`
 	Estimate bool            `json:"estimate,omitempty"`
 	Seeds
-	TruncateRows bool `json:"truncate_rows"`
+	RowRules
+	JobQuotas
+}
+
+// InputFile describes the file that a job reads: an uploaded file, or the file of a URL.
+type InputFile struct {
+	// File is the id of an uploaded file that was copied to Spooled; empty for none.
+	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the
+	// input of a URL does.
+	File     string `json:"file,omitempty"`
+	FileName string `json:"file_name,omitempty"` // name of the File
+	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
+}
+
+// RowRules are exceptions in how rows run.
+type RowRules struct {
+	TruncateRows bool `json:"truncate_rows"`    // cut rows that are too long
 	Repair       bool `json:"repair,omitempty"` // accept JSON with text around it as an answer to Schema
 	Dedup        bool `json:"dedup,omitempty"`  // run only the first of equal rows, the others get its answer; never with SeedPerRow or Raw
-	JobQuotas
 }
 
 // AnswerChoice says whether the job also reads the answers of the job FromJob.

@@ -120,7 +120,7 @@ func TestEqualRowsBeyondMemoryRun(t *testing.T) {
 		e := counting(echo)
 		b := setup(t, &e.scripted, func(c *actors.Config) { c.Shards.Remembered = 10 })
 		texts := repeated(600, 50)
-		rec := b.end(b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true}))
+		rec := b.end(b.submit(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: true}}))
 		b.checkEcho(rec, texts)
 		if n, saved := e.calls.Load(), rec.Job.DeduplicatedRows; n+saved != 600 || saved == 0 || n <= int64(distinct(texts)) {
 			t.Errorf("%d requests, %d rows saved of 600", n, saved)
@@ -140,7 +140,7 @@ func TestCopiesOfFailedRowsFail(t *testing.T) {
 		})
 		b := setup(t, &e.scripted, func(c *actors.Config) { c.Rows.MaxFailed = 400 })
 		texts := repeated(730, 20)
-		rec := b.end(b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true}))
+		rec := b.end(b.submit(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: true}}))
 		want := int64(strings.Count(strings.Join(texts, ",")+",", "row 3,"))
 		if j := rec.Job; j.Status != rowmill.StatusSucceeded || j.FailedRows != want || want < 2 || j.RowsDone != 730 {
 			t.Errorf("%s, %+v; want %d rows to have failed", j.Status, j.RowCounts, want)
@@ -163,7 +163,7 @@ func TestEqualRowsRunOnceWhileTheInputIsRead(t *testing.T) {
 		e := counting(echo)
 		b := setup(t, &e.scripted, func(c *actors.Config) { bucket = held(c) })
 		texts := repeated(730, 150)
-		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 730, TokenQuota: 1e6}})
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: true}, JobQuotas: rowmill.JobQuotas{RowQuota: 730, TokenQuota: 1e6}})
 		first := int64(distinct(texts[:300]))
 		b.await(id, func(store.Record) bool { return e.calls.Load() == first })
 		time.Sleep(4 * b.cfg.Parts.Interval)
@@ -188,7 +188,7 @@ func TestAnOwnerThatDiesWhileItCopiesCostsNoRow(t *testing.T) {
 		gpu := counting(slowly(5 * time.Millisecond))
 		b.join(net, "one", &gpu.scripted, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 		texts := repeated(3000, 800)
-		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
+		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: true}})
 		first := b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 0 })
 		if first.Job.Status.IsTerminal() {
 			t.Fatal("the job ended before its owner was lost")
@@ -219,7 +219,7 @@ func TestResume_OfAJobWithEqualRows(t *testing.T) {
 		})
 		b := setup(t, &e.scripted, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := repeated(4000, 1200)
-		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
+		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: true}})
 		b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 50 })
 		must.Get(b.store.Cancel(t.Context(), id, time.Now(), nil))(t)
 		b.system.NotifyCancelled(id)
@@ -244,7 +244,7 @@ func TestAnEstimateLeavesCopiesOut(t *testing.T) {
 		b := setup(t, &scripted{answer: echo})
 		texts := repeated(600, 30)
 		cost := func(dedup bool) float64 {
-			rec := b.estimate(rowmill.Spec{Spooled: b.spool(texts), Dedup: dedup})
+			rec := b.estimate(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{Dedup: dedup}})
 			if rec.Job.CostEstimate == nil || *rec.Job.NumRows != 600 {
 				t.Fatalf("estimate %+v", rec.Job)
 			}

@@ -92,23 +92,28 @@ type job struct {
 	timers timers
 	trace  *tracing.JobTrace // nil if the job is not traced
 
-	phase    jobPhase
-	waiting  *registry.RunningTask // the wait for an engine, as operators see it; in phase jobWaits
-	awaits   *tracing.Span         // trace span of the wait for an engine; in phase jobWaits
-	draining bool                  // the job will be given back, because the node drains or the job yields
-	yields   bool                  // the job is rescheduled, so its rows stop on all nodes before it is given back
-	job      *jobContext           // nil until the input is read, or its first rows can run
+	phase jobPhase
+	engineWait
+	draining bool        // the job will be given back, because the node drains or the job yields
+	yields   bool        // the job is rescheduled, so its rows stop on all nodes before it is given back
+	job      *jobContext // nil until the input is read, or its first rows can run
 	ledger   *assign.PartLedger
 	results  *actor.PID        // the committer; nil until the rows are counted
 	early    []partWritten     // parts that wait until the committer exists
 	copying  bool              // the committer is writing a part with copied rows
 	merging  gateWaiters       // merges of the job that wait for their turn
 	waits    lastingWaitReason // why this job waits for other jobs
-	rests    lastingWaitReason // the model, while no engine serves it
 
-	reported      nodes.Demand    // the last demand sent to the node
-	committed     store.RowTotals // sums over the rows that this owner has committed
-	withoutEngine time.Time       // since when no engine serves the model; zero if an engine serves it
+	reported  nodes.Demand    // the last demand sent to the node
+	committed store.RowTotals // sums over the rows that this owner has committed
+}
+
+// engineWait is the wait of a job for an engine that serves its model.
+type engineWait struct {
+	waiting       *registry.RunningTask // the wait, as operators see it; in phase jobWaits
+	awaits        *tracing.Span         // trace span of the wait; in phase jobWaits
+	rests         lastingWaitReason     // the model, while no engine serves it
+	withoutEngine time.Time             // since when no engine serves the model; zero if an engine serves it
 }
 
 // A jobPhase is a phase in the life of a job actor.

@@ -79,7 +79,7 @@ func TestALostPartRunsAgain(t *testing.T) {
 					if dedup {
 						texts = append(texts, texts...)
 					}
-					id := b.submit(rowmill.Spec{Inline: texts, Dedup: dedup})
+					id := b.submit(rowmill.Spec{Inline: texts, RowRules: rowmill.RowRules{Dedup: dedup}})
 					b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 10 })
 					parts := must.Get(b.store.ListParts(t.Context(), id))(t)
 					lost := parts[0]

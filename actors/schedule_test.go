@@ -92,7 +92,7 @@ func TestAPausedJobWithoutRowsToRunSucceeds(t *testing.T) {
 					}
 					return n
 				}
-				id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(c.texts), Dedup: true})
+				id := b.submitTo(hosts[0], rowmill.Spec{Spooled: b.spool(c.texts), RowRules: rowmill.RowRules{Dedup: true}})
 				b.await(id, func(store.Record) bool { return calls() == int64(len(distinct)) })
 				b.reschedule(hosts[0].system, id, paused(true))
 				rec := b.end(id)

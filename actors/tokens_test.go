@@ -55,7 +55,7 @@ func TestLongRowsAreCutToTheContext(t *testing.T) {
 		}}
 		b := setup(t, e, byWords)
 		texts := []string{"short", strings.Repeat("word ", 100), "also short"}
-		rec := b.end(b.submitSmall(rowmill.Spec{Inline: texts, TruncateRows: true}))
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: texts, RowRules: rowmill.RowRules{TruncateRows: true}}))
 		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != 1 {
 			t.Fatalf("job = %+v, want success with one truncated row", rec.Job)
 		}
@@ -109,7 +109,7 @@ func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 			return echo(ctx, row, try)
 		}}
 		b := setup(t, e, byWords)
-		rec := b.end(b.submitSmall(rowmill.Spec{Inline: []string{strings.Repeat("word ", 100)}, TruncateRows: true}))
+		rec := b.end(b.submitSmall(rowmill.Spec{Inline: []string{strings.Repeat("word ", 100)}, RowRules: rowmill.RowRules{TruncateRows: true}}))
 		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 || rec.Job.TruncatedRows != 1 {
 			t.Errorf("job = %+v, want the row cut until the server takes it", rec.Job)
 		}
@@ -135,7 +135,7 @@ func TestLongRowsAreCutWhereTheServerDoesNotCount(t *testing.T) {
 		for i := range texts {
 			texts[i] = strings.Repeat("word ", 50+i)
 		}
-		rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(texts), TruncateRows: true}))
+		rec := b.end(b.submitSmall(rowmill.Spec{Spooled: b.spool(texts), RowRules: rowmill.RowRules{TruncateRows: true}}))
 		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.TruncatedRows != int64(len(texts)) {
 			t.Errorf("job = %+v, want success with every row cut", rec.Job)
 		}

@@ -44,7 +44,7 @@ func TestSubmit_SendsOnlySetFields(t *testing.T) {
 		{"no rows", Submission{Rows: RowsOf()}, `{"inputs":[],"job_priority":0}`},
 		{"all", Submission{
 			URL: "u", Column: "c", IDColumn: "i", Model: "m", System: "s", Schema: json.RawMessage(schema),
-			Sampling: map[string]any{"top_p": 0.5}, Priority: 1, SeedPerRow: true, NoTruncate: true, Estimate: true, Repair: true, Dedup: new(bool),
+			Sampling: map[string]any{"top_p": 0.5}, Priority: 1, RowRules: RowRules{SeedPerRow: true, NoTruncate: true, Repair: true, Dedup: new(bool)}, Estimate: true,
 			Name: "n", Description: "d",
 		}, `{"inputs":"u","column_name":"c","id_column_name":"i","model":"m","system_prompt":"s","json_schema":{"type":"object"},
 			"sampling_params":{"top_p":0.5},"job_priority":1,"random_seed_per_input":true,"dedup":false,"truncate_rows":false,"cost_estimate":true,"repair":true,

@@ -35,33 +35,43 @@ type Submission struct {
 	Sink  string `json:"output,omitempty"` // folder of a source for the results: NAME:FOLDER/
 	Reuse *Reuse `json:"reuse,omitempty"`  // take over equal rows of finished jobs; nil: run all rows
 
-	Deadline string `json:"deadline,omitempty"` // time by which the job must end, in RFC 3339; the answer then takes up to 90 s, and has a forecast
-	Admit    string `json:"admit,omitempty"`    // only with Deadline: "only_if_met" refuses a job whose forecast misses it
+	JobDeadline
 
 	Keep []string `json:"keep_columns,omitempty"` // columns of a file that results can repeat; rowmill.KeepAll: all
 	rowmill.RowChoice
 
-	Function    json.RawMessage  `json:"function,omitempty"` // definition of a Function for this job alone: its model, prompt and inputs replace the fields below
-	Model       string           `json:"model,omitempty"`
-	Prompt      string           `json:"prompt,omitempty"`   // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
-	Messages    bool             `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content
-	System      string           `json:"system_prompt,omitempty"`
-	Schema      json.RawMessage  `json:"json_schema,omitempty"`
-	Sampling    map[string]any   `json:"sampling_params,omitempty"`
-	Priority    rowmill.Priority `json:"job_priority"`
-	SeedPerRow  bool             `json:"random_seed_per_input,omitempty"`
-	NoTruncate  bool             `json:"-"`                // do not cut rows that are too long: such a row fails the job; sent as truncate_rows: false
-	Dedup       *bool            `json:"dedup,omitempty"`  // run equal rows once; nil: the service's default
-	Repair      bool             `json:"repair,omitempty"` // with Schema: accept an answer that has other text around the JSON
-	Estimate    bool             `json:"cost_estimate,omitempty"`
-	Name        string           `json:"name,omitempty"`
-	Description string           `json:"description,omitempty"`
+	Function json.RawMessage  `json:"function,omitempty"` // definition of a Function for this job alone: its model, prompt and inputs replace the fields below
+	Model    string           `json:"model,omitempty"`
+	Prompt   string           `json:"prompt,omitempty"` // makes the prompt of each row of a file: {{column}} is replaced by the value of the column
+	System   string           `json:"system_prompt,omitempty"`
+	Schema   json.RawMessage  `json:"json_schema,omitempty"`
+	Sampling map[string]any   `json:"sampling_params,omitempty"`
+	Priority rowmill.Priority `json:"job_priority"`
+	RowRules
+	Estimate    bool   `json:"cost_estimate,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
 
 	Variants []Variant `json:"variants,omitempty"` // only for SubmitSet
 
 	// IdempotencyKey makes it safe to repeat a submission: with an equal key and an equal
 	// submission the service creates no second job.
 	IdempotencyKey string `json:"-"`
+}
+
+// JobDeadline says when a job must end.
+type JobDeadline struct {
+	Deadline string `json:"deadline,omitempty"` // time in RFC 3339; the answer then takes up to 90 s, and has a forecast
+	Admit    string `json:"admit,omitempty"`    // only with Deadline: "only_if_met" refuses a job whose forecast misses it
+}
+
+// RowRules say how the rows of a job run.
+type RowRules struct {
+	Messages   bool  `json:"messages,omitempty"` // rows are chats: JSON lists of messages with role and content
+	SeedPerRow bool  `json:"random_seed_per_input,omitempty"`
+	NoTruncate bool  `json:"-"`                // do not cut rows that are too long: such a row fails the job; sent as truncate_rows: false
+	Dedup      *bool `json:"dedup,omitempty"`  // run equal rows once; nil: the service's default
+	Repair     bool  `json:"repair,omitempty"` // with Schema: accept an answer that has other text around the JSON
 }
 
 // A Variant has the fields in which a job of a set differs from the submission. Empty fields are the

@@ -27,7 +27,7 @@ func TestRun_BoundsDecideAsCountsDo(t *testing.T) {
 		spec := rowmill.Spec{
 			Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, Template: rapid.SampledFrom([]string{"chatml", ""}).Draw(t, "template")}, Spooled: r.spool(t, texts...),
 			JobQuotas: rowmill.JobQuotas{TokenQuota: rapid.Int64Range(1, 3000).Draw(t, "quota")}, Estimate: rapid.Bool().Draw(t, "estimate"),
-			Dedup: rapid.Bool().Draw(t, "dedup"),
+			RowRules: rowmill.RowRules{Dedup: rapid.Bool().Draw(t, "dedup")},
 		}
 		r.DedupRows = rapid.IntRange(1, 30).Draw(t, "rows remembered")
 		rec, fence := r.job(t, spec)

@@ -29,10 +29,10 @@ func TestRun_Messages(t *testing.T) {
 	r.put(t, "lines", `{"messages": [{"role": "user", "content": "a"}]}`+"\n"+`{"messages": "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"b\"}]"}`+"\n")
 	want := []string{`[{"role":"user","content":"a"}]`, `[{"role":"system","content":"s"},{"role":"user","content":"b"}]`}
 	for name, spec := range map[string]rowmill.Spec{
-		"CSV":        {Spooled: "csv", File: "file-1"},
-		"JSON Lines": {Spooled: "lines", File: "file-2"},
-		"Parquet":    {Spooled: "parquet", File: "file-3"},
-		"a sample":   {Spooled: "lines", File: "file-2", RowChoice: rowmill.RowChoice{Limit: 2, Sample: rowmill.SampleFirst}},
+		"CSV":        {Spooled: "csv", InputFile: rowmill.InputFile{File: "file-1"}},
+		"JSON Lines": {Spooled: "lines", InputFile: rowmill.InputFile{File: "file-2"}},
+		"Parquet":    {Spooled: "parquet", InputFile: rowmill.InputFile{File: "file-3"}},
+		"a sample":   {Spooled: "lines", InputFile: rowmill.InputFile{File: "file-2"}, RowChoice: rowmill.RowChoice{Limit: 2, Sample: rowmill.SampleFirst}},
 		"spooled":    {Spooled: r.spool(t, ` [{"role":"user", "content":"a"}]`, want[1])},
 	} {
 		spec.Messages = true
@@ -45,5 +45,5 @@ func TestRun_Messages(t *testing.T) {
 		}
 	}
 	r.fails(t, rowmill.Spec{Spooled: r.spool(t, want[0], "Hello"), Messages: true}, rowmill.CodeInvalidInputFile, "Row 1 is no chat: it is not a list of messages")
-	r.fails(t, rowmill.Spec{Spooled: "csv", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Column: "id"}, Messages: true}, rowmill.CodeInvalidInputFile, "Row 0 is no chat")
+	r.fails(t, rowmill.Spec{Spooled: "csv", InputFile: rowmill.InputFile{File: "file-1"}, ColumnChoice: rowmill.ColumnChoice{Column: "id"}, Messages: true}, rowmill.CodeInvalidInputFile, "Row 0 is no chat")
 }

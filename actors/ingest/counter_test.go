@@ -72,7 +72,7 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 	t.Parallel()
 	model := rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"}
 	for _, truncate := range []bool{true, false} {
-		c := counting(t, &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}, words{})
+		c := counting(t, &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, RowRules: rowmill.RowRules{TruncateRows: truncate}}, words{})
 		_ = c.add("short")
 		_ = c.add(strings.Repeat("word ", 60))
 		tokens, err := c.close()

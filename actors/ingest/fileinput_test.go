@@ -207,7 +207,7 @@ func TestFiles(t *testing.T) {
 	// Equal rows of several files run once.
 	r.file(t, "twice/a.txt", "same\n")
 	r.file(t, "twice/b.txt", "same\n")
-	rec, fence = r.job(t, rowmill.Spec{Source: "lake:twice/*", Dedup: true})
+	rec, fence = r.job(t, rowmill.Spec{Source: "lake:twice/*", RowRules: rowmill.RowRules{Dedup: true}})
 	r.DedupRows = 10
 	if m := r.runs(t, rec, fence); m.Rows != 2 || m.Copies != 1 {
 		t.Errorf("%d rows with %d copies, want 2 with 1", m.Rows, m.Copies)

@@ -32,11 +32,11 @@ func TestRun_KeepsColumns(t *testing.T) {
 		spec rowmill.Spec
 		want []string
 	}{
-		"all columns":    {rowmill.Spec{Spooled: "file", File: "file-1", Function: prompt, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}}, []string{"a", "b", "c"}},
-		"chosen columns": {rowmill.Spec{Spooled: "file", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Column: "b", Keep: []string{"c", "a"}}}, []string{"c", "a"}},
+		"all columns":    {rowmill.Spec{Spooled: "file", InputFile: rowmill.InputFile{File: "file-1"}, Function: prompt, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}}, []string{"a", "b", "c"}},
+		"chosen columns": {rowmill.Spec{Spooled: "file", InputFile: rowmill.InputFile{File: "file-1"}, ColumnChoice: rowmill.ColumnChoice{Column: "b", Keep: []string{"c", "a"}}}, []string{"c", "a"}},
 		"a download":     {rowmill.Spec{URL: "https://example.org/rows.csv", ColumnChoice: rowmill.ColumnChoice{Column: "b", Keep: []string{"a"}}}, []string{"a"}},
 		"objects":        {rowmill.Spec{Spooled: "objects", Function: prompt, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}}, []string{"b", "a"}},
-		"a sample":       {rowmill.Spec{Spooled: "file", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Column: "b", Keep: []string{"a"}}, RowChoice: rowmill.RowChoice{Limit: 1, Sample: rowmill.SampleFirst}}, []string{"a"}},
+		"a sample":       {rowmill.Spec{Spooled: "file", InputFile: rowmill.InputFile{File: "file-1"}, ColumnChoice: rowmill.ColumnChoice{Column: "b", Keep: []string{"a"}}, RowChoice: rowmill.RowChoice{Limit: 1, Sample: rowmill.SampleFirst}}, []string{"a"}},
 	} {
 		r.file.file = "a,b\n1,x\n"
 		rec, fence := r.job(t, test.spec)
@@ -51,11 +51,11 @@ func TestRun_KeepsColumns(t *testing.T) {
 			t.Errorf("%s: a continuation keeps %q, want %q", name, got, test.want)
 		}
 	}
-	r.fails(t, rowmill.Spec{Spooled: "file", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"d"}}}, rowmill.CodeInvalidInputFile, `no column "d", which keep_columns names`)
+	r.fails(t, rowmill.Spec{Spooled: "file", InputFile: rowmill.InputFile{File: "file-1"}, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"d"}}}, rowmill.CodeInvalidInputFile, `no column "d", which keep_columns names`)
 	r.put(t, "odd", "t,inputs\nx,y\n")
-	r.fails(t, rowmill.Spec{Spooled: "odd", File: "file-2", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}}, rowmill.CodeInvalidInputFile, `"inputs", which keep_columns keeps, has the name of a column of the results`)
-	r.fails(t, rowmill.Spec{Spooled: "odd", File: "file-2", ColumnChoice: rowmill.ColumnChoice{Keep: []string{"t"}, Output: "t"}}, rowmill.CodeInvalidInputFile, `"t", which keep_columns keeps`)
-	rec, fence := r.job(t, rowmill.Spec{Spooled: "file", File: "file-1", ColumnChoice: rowmill.ColumnChoice{Column: "b"}})
+	r.fails(t, rowmill.Spec{Spooled: "odd", InputFile: rowmill.InputFile{File: "file-2"}, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"*"}}}, rowmill.CodeInvalidInputFile, `"inputs", which keep_columns keeps, has the name of a column of the results`)
+	r.fails(t, rowmill.Spec{Spooled: "odd", InputFile: rowmill.InputFile{File: "file-2"}, ColumnChoice: rowmill.ColumnChoice{Keep: []string{"t"}, Output: "t"}}, rowmill.CodeInvalidInputFile, `"t", which keep_columns keeps`)
+	rec, fence := r.job(t, rowmill.Spec{Spooled: "file", InputFile: rowmill.InputFile{File: "file-1"}, ColumnChoice: rowmill.ColumnChoice{Column: "b"}})
 	r.runs(t, rec, fence)
 	if _, err := r.Bucket.Stat(t.Context(), layout.KeptColumnsKey(rec.Job.ID)); err == nil {
 		t.Error("a job without keep_columns keeps columns")

@@ -60,7 +60,7 @@ func (r *rig) reuses(t *testing.T, by rowmill.ReuseBy, texts []string, jobs ...s
 	r.put(t, file, "sku,text\n"+lines)
 	r.Parts, r.ShardRows = r.store, 2
 	return r.job(t, rowmill.Spec{
-		Spooled: file, File: file, FileName: "rows.csv", ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: "sku"},
+		Spooled: file, InputFile: rowmill.InputFile{File: file, FileName: "rows.csv"}, ColumnChoice: rowmill.ColumnChoice{Column: "text", IDColumn: "sku"},
 		Reuse: &rowmill.Reuse{From: "x", By: by, Jobs: jobs},
 	})
 }

@@ -192,7 +192,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	job := rowmill.Job{
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, JobTimes: rowmill.JobTimes{Created: time.Now().UTC()},
 	}
-	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, Dedup: n.dedup, Estimate: n.estimate}
+	spec := rowmill.Spec{Model: model, Account: "default", Priority: priority, Spooled: info.Key, RowRules: rowmill.RowRules{Dedup: n.dedup}, Estimate: n.estimate}
 	if n.estimate {
 		job.RunType = rowmill.RunEstimate
 	}

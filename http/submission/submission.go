@@ -240,8 +240,8 @@ func (job *CheckedJob) StoreRows() (err error) {
 // pending.
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
-		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice, Column: spec.Column, IDColumn: spec.IDColumn, Keep: spec.Keep,
-		Schema: spec.Schema, Sampling: spec.Sampling, JobTimes: rowmill.JobTimes{Created: now.UTC().Truncate(time.Microsecond)}, Warnings: []string{}, Message: "Waiting for a place on a node.",
+		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority, RowChoice: spec.RowChoice, InputColumns: rowmill.InputColumns{Column: spec.Column, IDColumn: spec.IDColumn, Keep: spec.Keep},
+		Instructions: rowmill.Instructions{Schema: spec.Schema, Sampling: spec.Sampling}, JobTimes: rowmill.JobTimes{Created: now.UTC().Truncate(time.Microsecond)}, Warnings: []string{}, Message: "Waiting for a place on a node.",
 	}}
 }
 

@@ -19,7 +19,7 @@ import (
 func NewRecord(id, account string, inline ...string) store.Record {
 	return store.Record{
 		Job: rowmill.Job{
-			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now()}, Sampling: map[string]any{},
+			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, JobTimes: rowmill.JobTimes{Created: time.Now()}, Instructions: rowmill.Instructions{Sampling: map[string]any{}},
 			KeyID: new(KeyID),
 		},
 		Spec: rowmill.Spec{Account: account, Inline: inline, Model: rowmill.Model{ID: "m", InputPrice: 0.05, OutputPrice: 0.2}},

@@ -70,9 +70,7 @@ func testRecordSurvivesWhole(s *suite) {
 	rec := store.Record{
 		Job: rowmill.Job{
 			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
-			Labels: rowmill.Labels{Name: new("näme"), Description: new("")}, System: new("be \"brief\" \u2028 <b>&"),
-			Schema:   json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`),
-			Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil},
+			Labels: rowmill.Labels{Name: new("näme"), Description: new("")}, Instructions: rowmill.Instructions{System: new("be \"brief\" \u2028 <b>&"), Schema: json.RawMessage(`{"type":"object","properties":{"a":{"const":12345678901234567890}}}`), Sampling: map[string]any{"seed": int64(1)<<62 + 1, "temperature": 0.7, "stop": []any{"a", "b"}, "nothing": nil}},
 			JobTimes: rowmill.JobTimes{Created: time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)},
 			Estimate: &rowmill.Estimate{
 				Method: rowmill.EstimateSampled, SampleRows: 3, SampleInputTokens: 40,
@@ -90,10 +88,10 @@ func testRecordSurvivesWhole(s *suite) {
 				NoLogprobs: true, InputPrice: 0.05, OutputPrice: 0.2,
 			},
 			URL: "https://example.org/a?sig=b&c=d", Inline: []string{"", long, "\x00", "last"}, Spooled: "spool", FromJob: "job-source", Source: "lake:a/*.csv",
-			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
-			Format:   "csv", FileName: "f", ColumnChoice: rowmill.ColumnChoice{Column: "c", IDColumn: "i"}, System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
+			Continue:  &rowmill.Continuation{Job: "job-before", Failed: true},
+			InputFile: rowmill.InputFile{Format: "csv", FileName: "f"}, ColumnChoice: rowmill.ColumnChoice{Column: "c", IDColumn: "i"}, System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
-			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, JobQuotas: rowmill.JobQuotas{RowQuota: 1 << 40, TokenQuota: 1 << 41, CostQuota: new(12.5)},
+			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, RowRules: rowmill.RowRules{TruncateRows: true, Repair: true, Dedup: true}, JobQuotas: rowmill.JobQuotas{RowQuota: 1 << 40, TokenQuota: 1 << 41, CostQuota: new(12.5)},
 		},
 	}
 	stored, _, err := s.Create(s.Context(), rec, nil)

@@ -239,12 +239,12 @@ func (s *suite) newRecord(account string) store.Record {
 	s.made++
 	return store.Record{
 		Job: rowmill.Job{
-			ID:       fmt.Sprintf("job-%04d", s.made),
-			Status:   rowmill.StatusPending,
-			RunType:  rowmill.RunFull,
-			Model:    "m",
-			Sampling: map[string]any{},
-			JobTimes: rowmill.JobTimes{Created: s.start.Add(time.Duration(s.made) * time.Second)},
+			ID:           fmt.Sprintf("job-%04d", s.made),
+			Status:       rowmill.StatusPending,
+			RunType:      rowmill.RunFull,
+			Model:        "m",
+			Instructions: rowmill.Instructions{Sampling: map[string]any{}},
+			JobTimes:     rowmill.JobTimes{Created: s.start.Add(time.Duration(s.made) * time.Second)},
 		},
 		Spec: rowmill.Spec{
 			Account:  account,

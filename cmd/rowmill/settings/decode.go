@@ -278,15 +278,17 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// settingFields returns the fields of a struct of settings. The key is the name of the
-// setting. For a type that is not a struct, the result is empty.
+// settingFields returns the fields of a struct of settings and of the structs embedded in it. The
+// key is the name of the setting. For a type that is not a struct, the result is empty.
 func settingFields(t reflect.Type) map[string]reflect.StructField {
 	fields := map[string]reflect.StructField{}
 	if t.Kind() != reflect.Struct {
 		return fields
 	}
-	for field := range t.Fields() {
-		fields[field.Tag.Get("yaml")] = field
+	for _, field := range reflect.VisibleFields(t) {
+		if !field.Anonymous {
+			fields[field.Tag.Get("yaml")] = field
+		}
 	}
 	return fields
 }

@@ -34,26 +34,8 @@ type Settings struct {
 	// the counts of their servers.
 	Tokenizers string `yaml:"tokenizers"`
 
-	// APIKey is an administrator key of the account "default". With several keys, one
-	// per line, a key can be changed while clients use it. Default: empty; the first
-	// start then makes a key and prints it once.
-	APIKey Secret `yaml:"api_key"`
-
-	// SecretsInterval is the time between two checks whether secrets have changed, in
-	// their files and in the configuration file. Default: 5s: a node uses a new secret
-	// before an operator gets to the next node. With 0s the node checks only at SIGHUP.
-	SecretsInterval time.Duration `yaml:"secrets_interval" default:"5s"`
-
-	// ClockOffset is added to the wall clock of this process wherever a time is stored
-	// in a record. Default: 0. Use it only to test wrong clocks.
-	ClockOffset time.Duration `yaml:"clock_offset"`
-
-	// MemoryLimit is the soft memory limit of the process: near this limit, Go collects
-	// garbage more often. Default: 0, which means three times jobs.memory_budget plus
-	// 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies.
-	// With objects in S3 the limit is 32 MiB higher, for read-ahead and for data that
-	// waits for upload. GOMEMLIMIT, if it is set, overrides this setting.
-	MemoryLimit Bytes `yaml:"memory_limit"`
+	Administration `yaml:",inline"`
+	Process        `yaml:",inline"`
 
 	HTTP    HTTP          `yaml:"http"`
 	OIDC    OIDC          `yaml:"oidc"`
@@ -71,11 +53,7 @@ type Settings struct {
 
 	Placement Placement `yaml:"placement"`
 
-	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
-	// of prompts and answers, this node sends to an engine that has no limits of its
-	// own. Default: 0, no limit. They are for servers that cost money or have a quota.
-	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
-	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
+	EngineLimits `yaml:",inline"`
 
 	Discover  Discovery `yaml:"discover"`
 	Simulator Simulator `yaml:"simulator"`
@@ -85,6 +63,42 @@ type Settings struct {
 	Quotas    []Quota   `yaml:"quotas"` // one entry for a priority; quotas that are not set keep their defaults
 	Log       Log       `yaml:"log"`
 	Tracing   Tracing   `yaml:"tracing"`
+}
+
+// Administration holds the keys of administrators, and how a node notices new secrets.
+type Administration struct {
+	// APIKey is an administrator key of the account "default". With several keys, one
+	// per line, a key can be changed while clients use it. Default: empty; the first
+	// start then makes a key and prints it once.
+	APIKey Secret `yaml:"api_key"`
+
+	// SecretsInterval is the time between two checks whether secrets have changed, in
+	// their files and in the configuration file. Default: 5s: a node uses a new secret
+	// before an operator gets to the next node. With 0s the node checks only at SIGHUP.
+	SecretsInterval time.Duration `yaml:"secrets_interval" default:"5s"`
+}
+
+// Process holds settings of the process of a node.
+type Process struct {
+	// ClockOffset is added to the wall clock of this process wherever a time is stored
+	// in a record. Default: 0. Use it only to test wrong clocks.
+	ClockOffset time.Duration `yaml:"clock_offset"`
+
+	// MemoryLimit is the soft memory limit of the process: near this limit, Go collects
+	// garbage more often. Default: 0, which means three times jobs.memory_budget plus
+	// 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies.
+	// With objects in S3 the limit is 32 MiB higher, for read-ahead and for data that
+	// waits for upload. GOMEMLIMIT, if it is set, overrides this setting.
+	MemoryLimit Bytes `yaml:"memory_limit"`
+}
+
+// EngineLimits are the limits of engines that have no limits of their own.
+type EngineLimits struct {
+	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
+	// of prompts and answers, this node sends to an engine that has no limits of its
+	// own. Default: 0, no limit. They are for servers that cost money or have a quota.
+	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
+	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 }
 
 // APIKeys returns the administrator keys in the settings.

@@ -52,7 +52,11 @@ func checkFields(value reflect.Value, key, minTag string, check requireFunc) {
 			section.check(check)
 		}
 		for field, value := range value.Fields() {
-			checkFields(value, joinPath(key, field.Tag.Get("yaml")), field.Tag.Get("min"), check)
+			name := key
+			if !field.Anonymous {
+				name = joinPath(key, field.Tag.Get("yaml"))
+			}
+			checkFields(value, name, field.Tag.Get("min"), check)
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
