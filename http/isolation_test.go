@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/internal/must"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
 )
 
 // A visit describes how the isolation test calls a route.
@@ -349,7 +352,12 @@ func newTenant(w *world, name string, number int) *tenant {
 // deliveries returns the deliveries to the tenant's first webhook.
 func (t *tenant) deliveries() []store.WebhookDelivery {
 	t.Helper()
-	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.PageRequest{Limit: 10_000})
+	return t.deliveriesIn(t.store)
+}
+
+func (t *tenant) deliveriesIn(records *records.Store) []store.WebhookDelivery {
+	t.Helper()
+	found, _, err := records.ListDeliveries(t.Context(), t.webhooks[0], store.PageRequest{Limit: 10_000})
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%d deliveries, %v", len(found), err)
 	}
@@ -370,15 +378,34 @@ func (t *tenant) marks() []string {
 // holds reports whether a text contains a mark. A numeric mark must be a whole number in
 // the text, because measured times may contain the same digits.
 func holds(text, mark string) bool {
-	if strings.Trim(mark, "0123456789") != "" {
-		return strings.Contains(text, mark)
+	if !strings.Contains(text, mark) {
+		return false
 	}
-	return regexp.MustCompile(`(^|[^0-9A-Za-z.])` + mark + `($|[^0-9A-Za-z])`).MatchString(text)
+	return strings.Trim(mark, "0123456789") != "" || regexp.MustCompile(`(^|[^0-9A-Za-z.])`+mark+`($|[^0-9A-Za-z])`).MatchString(text)
 }
 
-// everything returns all stored data of an account, except the times at which keys were
-// used.
-func (t *tenant) everything() string {
+// A moment holds the stored data of all accounts at one moment.
+type moment struct {
+	records *mem.Backend // a copy
+	objects []blob.ObjectInfo
+}
+
+// now returns the present moment.
+func (w *world) now() moment {
+	w.Helper()
+	objects, err := w.bucket.List(w.Context(), "jobs/")
+	must.Succeed(w, err)
+	return moment{w.backend.Fork(), objects}
+}
+
+// equals reports whether nothing was written between two moments.
+func (m moment) equals(other moment) bool {
+	return m.records.Snapshot().LastID() == other.records.Snapshot().LastID() && slices.Equal(m.objects, other.objects)
+}
+
+// everything returns all data of an account that was stored at a moment, except the times
+// at which keys were used.
+func (t *tenant) everything(at moment) string {
 	t.Helper()
 	var all strings.Builder
 	note := func(v any, err error) {
@@ -388,24 +415,30 @@ func (t *tenant) everything() string {
 		must.Succeed(t, err)
 		all.Write(append(text, '\n'))
 	}
-	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
+	opened := must.Get(records.Open(t.Context(), at.records, nil))(t)
+	jobs, _, err := opened.List(t.Context(), t.account, 10_000, "")
 	note(len(jobs), err)
-	for _, job := range jobs {
-		note(t.store.Get(t.Context(), job.ID))
-		note(t.store.ListParts(t.Context(), job.ID))
-		note(t.bucket.List(t.Context(), "jobs/"+job.ID+"/"))
+	objects := map[string][]blob.ObjectInfo{} // by job
+	for _, object := range at.objects {
+		id := strings.Split(object.Key, "/")[1]
+		objects[id] = append(objects[id], object)
 	}
-	files, _, err := t.store.ListFiles(t.Context(), t.account, "", store.PageRequest{Limit: 10_000})
+	for _, job := range jobs {
+		note(opened.Get(t.Context(), job.ID))
+		note(opened.ListParts(t.Context(), job.ID))
+		note(objects[job.ID], nil)
+	}
+	files, _, err := opened.ListFiles(t.Context(), t.account, "", store.PageRequest{Limit: 10_000})
 	note(files, err)
-	note(t.deliveries(), nil)
-	keys, err := t.store.ListKeys(t.Context())
+	note(t.deliveriesIn(opened), nil)
+	keys, err := opened.ListKeys(t.Context())
 	note(slices.DeleteFunc(keys, func(k store.APIKey) bool { return k.Account != t.account }), err)
-	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
+	entries, _, err := opened.ListAudit(t.Context(), t.account, 10_000, "")
 	note(entries, err)
-	names, err := t.store.ListValues(t.Context(), "")
+	names, err := opened.ListValues(t.Context(), "")
 	note(nil, err)
 	for _, name := range names {
-		doc, version, err := t.store.GetValue(t.Context(), name)
+		doc, version, err := opened.GetValue(t.Context(), name)
 		if strings.Contains(name, t.account) || strings.Contains(string(doc), t.account) {
 			note([]any{name, string(doc), version}, err)
 		}
@@ -472,8 +505,9 @@ func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 	}
 	attempt{"GET /metrics", visits["GET /metrics"], red, blue, true}.check(rng) // after all other routes
 	for _, pair := range [][2]*tenant{{red, blue}, {blue, red}} {
+		stored := pair[0].everything(w.now())
 		for _, mark := range pair[1].marks() {
-			if holds(pair[0].everything(), mark) {
+			if holds(stored, mark) {
 				t.Errorf("the stored data of %s contains %q", pair[0].account, mark)
 			}
 		}
@@ -510,12 +544,15 @@ func (a attempt) check(rng *rand.Rand) {
 	if a.by == a.of {
 		other = nil
 	}
-	var before string
 	var marks []string
-	entries := len(a.of.auditTrail())
+	entries := 0
 	if other != nil {
-		before, marks = other.everything(), other.marks()
+		marks = other.marks()
 	}
+	if other == nil || a.visit.open {
+		entries = len(a.of.auditTrail())
+	}
+	before := a.by.now()
 	method := a.route[:strings.IndexByte(a.route, ' ')]
 	ask := a.by.as(k).do
 	if a.visit.flows {
@@ -560,7 +597,7 @@ func (a attempt) check(rng *rand.Rand) {
 			a.by.Errorf("%s: status %d, want 403, or 400 or 404 for what the account lacks: %s", what, got.status, got.text)
 		}
 	}
-	if other != nil && !a.visit.open && other.everything() != before {
+	if after := a.by.now(); other != nil && !a.visit.open && !after.equals(before) && other.everything(after) != other.everything(before) {
 		a.by.Errorf("%s: changed the stored data of %s", what, other.account)
 	}
 }

@@ -193,6 +193,7 @@ type world struct {
 	*Server
 	service *fakeService
 	store   *records.Store
+	backend *mem.Backend // of store
 	bucket  *testBucket
 	metrics *prometheus.Registry
 	logs    *syncBuffer
@@ -228,8 +229,8 @@ func setup(t testing.TB, change ...func(*Config)) *world {
 // setupStore starts a world on a store in memory with a clock.
 func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *world {
 	t.Helper()
-	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
-	opened, err := records.Open(t.Context(), mem.New(clock), nil)
+	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey, backend: mem.New(clock)}
+	opened, err := records.Open(t.Context(), w.backend, nil)
 	must.Succeed(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w.store, w.bucket = opened, newTestBucket(t)

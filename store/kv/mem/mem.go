@@ -37,6 +37,9 @@ type TableSnapshot struct {
 	last   uint64                  // id of the last transaction
 }
 
+// LastID returns the id of the last transaction that wrote something.
+func (s TableSnapshot) LastID() uint64 { return s.last }
+
 // New returns a backend without tables. clock decides when its sessions expire.
 func New(clock func() time.Time) *Backend {
 	return &Backend{Sessions: kv.NewSessions(clock), clock: clock}
