@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill"
@@ -253,7 +256,7 @@ func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *
 	transport := &nethttp.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.client = &nethttp.Client{
-		Transport:     &contract{TB: t, next: transport, router: contractRouter(t, w.openapi)},
+		Transport:     &contract{TB: t, next: transport, document: contractOf(t, w.openapi)},
 		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
 	}
 	return w
@@ -399,8 +402,8 @@ func (w *world) keyOf(account, role string) string {
 // every request that was accepted.
 type contract struct {
 	testing.TB
-	next   nethttp.RoundTripper
-	router routers.Router
+	next     nethttp.RoundTripper
+	document *contractDocument
 }
 
 var contractOptions = &openapi3filter.Options{
@@ -408,28 +411,92 @@ var contractOptions = &openapi3filter.Options{
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
 }
 
-// contractRouters caches routers by the text of their document, because building a router
-// takes longer than most tests.
-var contractRouters = struct {
-	sync.Mutex
-	made map[string]routers.Router
-}{made: map[string]routers.Router{}}
+// A contractDocument is a parsed OpenAPI document. The router has no schemas of JSON
+// bodies, because openapi3filter would compile such a schema again for each body. bodies
+// has them, and compiles each schema once.
+type contractDocument struct {
+	router routers.Router
+	bodies map[*openapi3.MediaType]func() (*jsonschema.Schema, error)
+}
 
-func contractRouter(t testing.TB, document []byte) routers.Router {
+// contracts caches documents by their text, because building a router takes longer than
+// most tests.
+var contracts = struct {
+	sync.Mutex
+	made map[string]*contractDocument
+}{made: map[string]*contractDocument{}}
+
+func contractOf(t testing.TB, text []byte) *contractDocument {
 	t.Helper()
-	contractRouters.Lock()
-	defer contractRouters.Unlock()
-	if router, made := contractRouters.made[string(document)]; made {
-		return router
+	contracts.Lock()
+	defer contracts.Unlock()
+	if made := contracts.made[string(text)]; made != nil {
+		return made
 	}
 	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromData(document)
+	doc, err := loader.LoadFromData(text)
 	must.Succeed(t, err)
 	must.Succeed(t, doc.Validate(loader.Context))
-	router, err := gorillamux.NewRouter(doc)
+	parsed := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	for name, format := range openapi3.SchemaStringFormats {
+		compiler.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(value any) error {
+			if text, ok := value.(string); ok {
+				return format.Validate(text)
+			}
+			return nil
+		}})
+	}
+	compiler.AssertFormat()
+	must.Succeed(t, compiler.AddResource("openapi.json", parsed))
+	made := &contractDocument{bodies: map[*openapi3.MediaType]func() (*jsonschema.Schema, error){}}
+	var compiling sync.Mutex
+	add := func(content openapi3.Content, ref, pointer string) { // ref replaces pointer if it is not empty
+		media := content["application/json"]
+		if media == nil || media.Schema == nil {
+			return
+		}
+		at := "openapi.json" + cmp.Or(ref, pointer) + "/content/application~1json/schema"
+		made.bodies[media] = sync.OnceValues(func() (*jsonschema.Schema, error) {
+			compiling.Lock()
+			defer compiling.Unlock()
+			return compiler.Compile(at)
+		})
+		media.Schema = nil
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			pointer := "#/paths/" + url.PathEscape(strings.ReplaceAll(path, "/", "~1")) + "/" + strings.ToLower(method)
+			if body := operation.RequestBody; body != nil {
+				add(body.Value.Content, body.Ref, pointer+"/requestBody")
+			}
+			for status, response := range operation.Responses.Map() {
+				add(response.Value.Content, response.Ref, pointer+"/responses/"+status)
+			}
+		}
+	}
+	made.router, err = gorillamux.NewRouter(doc)
 	must.Succeed(t, err)
-	contractRouters.made[string(document)] = router
-	return router
+	contracts.made[string(text)] = made
+	return made
+}
+
+// checkBody checks a JSON body against the schema of its media type.
+func (d *contractDocument) checkBody(content openapi3.Content, contentType string, body []byte) error {
+	compile := d.bodies[content.Get(contentType)]
+	if compile == nil {
+		return nil
+	}
+	schema, err := compile()
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
 }
 
 func (k *contract) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
@@ -475,7 +542,7 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 			lookup.URL.Path = prefix + "any"
 		}
 	}
-	route, params, err := k.router.FindRoute(lookup)
+	route, params, err := k.document.router.FindRoute(lookup)
 	if err != nil {
 		// The route is not in the document, so the answer must be an error in JSON.
 		var body map[string]any
@@ -486,7 +553,11 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 	}
 	input := &openapi3filter.RequestValidationInput{Request: lookup, PathParams: params, Route: route, Options: contractOptions}
 	if response.StatusCode < 300 {
-		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
+		err := openapi3filter.ValidateRequest(r.Context(), input)
+		if body := route.Operation.RequestBody; err == nil && body != nil && len(sent) > 0 {
+			err = k.document.checkBody(body.Value.Content, r.Header.Get("Content-Type"), sent)
+		}
+		if err != nil {
 			k.Errorf("%s %s was accepted but breaks the document: %v", r.Method, r.URL.Path, err)
 		}
 	}
@@ -494,7 +565,15 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 		RequestValidationInput: input, Status: response.StatusCode, Header: response.Header, Options: contractOptions,
 	}
 	output.SetBodyBytes(received)
-	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
+	err = openapi3filter.ValidateResponse(r.Context(), output)
+	if err == nil && r.Method != nethttp.MethodHead {
+		ref := route.Operation.Responses.Status(response.StatusCode)
+		if ref == nil {
+			ref = route.Operation.Responses.Default()
+		}
+		err = k.document.checkBody(ref.Value.Content, response.Header.Get("Content-Type"), received)
+	}
+	if err != nil {
 		k.Errorf("%s %s: the answer %d breaks the document: %v\n%.1000s", r.Method, r.URL.Path, response.StatusCode, err, received)
 	}
 	if err := checkOpenAI(r, route.Path, response.StatusCode, received); err != nil {
