@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -58,14 +59,22 @@ type Catalog struct {
 }
 
 // Default returns the embedded catalog, models.yaml. It panics if this catalog is
-// invalid; a test checks that it is valid.
+// invalid; a test checks that it is valid. All calls return the same Catalog.
 func Default() *Catalog {
-	c, err := Load(strings.NewReader(embedded))
-	if err != nil {
-		panic(fmt.Sprintf("embedded catalog: %v", err))
-	}
-	return c
+	embeddedOnce.Do(func() {
+		c, err := Load(strings.NewReader(embedded))
+		if err != nil {
+			panic(fmt.Sprintf("embedded catalog: %v", err))
+		}
+		embeddedCatalog = c
+	})
+	return embeddedCatalog
 }
+
+var (
+	embeddedOnce    sync.Once
+	embeddedCatalog *Catalog
+)
 
 // A modelsFile is the decoded YAML of a catalog file.
 type modelsFile struct {
