@@ -64,6 +64,7 @@ type AuditLog interface {
 	// AuditAfter returns at most limit (> 0) entries of all accounts, oldest first,
 	// that come after the position (at, id). The order is by time and then by id; an
 	// empty id means the position before all entries of that time. An entry that is
-	// added later may sort before known entries.
-	AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]AuditEntry, error)
+	// added later may sort before known entries. AuditAfter leaves out the ids in known, and
+	// does not decode these entries.
+	AuditAfter(ctx context.Context, at time.Time, id string, limit int, known map[string]bool) ([]AuditEntry, error)
 }

@@ -50,7 +50,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 	var next string
 	err = s.view(ctx, func(t *tx) (err error) {
 		next = ""
-		entries, err = t.readAuditEntries(kv.Range{Table: tableAudit, From: []byte(account + "\x00"), To: start, Reverse: true}, limit+1)
+		entries, err = t.readAuditEntries(kv.Range{Table: tableAudit, From: []byte(account + "\x00"), To: start, Reverse: true}, limit+1, nil)
 		if err == nil && len(entries) > limit {
 			entries = entries[:limit]
 			last := entries[limit-1]
@@ -64,11 +64,15 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 	return entries, next, nil
 }
 
-// readAuditEntries reads up to limit audit entries from a range of table audit.
-func (t *tx) readAuditEntries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
+// readAuditEntries reads up to limit audit entries from a range of table audit, except the
+// ids in known.
+func (t *tx) readAuditEntries(r kv.Range, limit int, known map[string]bool) (entries []store.AuditEntry, err error) {
 	for found, err := range t.scanUndamaged(r) {
 		if err != nil {
 			return nil, err
+		}
+		if _, _, id, _ := splitAccountTimeKey(found.Key); known[id] {
+			continue
 		}
 		var e store.AuditEntry
 		if err := json.Unmarshal(found.Value, &e); err != nil {
@@ -82,7 +86,7 @@ func (t *tx) readAuditEntries(r kv.Range, limit int) (entries []store.AuditEntry
 }
 
 // AuditAfter returns entries of all accounts after a position, oldest first.
-func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
+func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int, known map[string]bool) ([]store.AuditEntry, error) {
 	if _, err := store.DecodePageCursor(limit, "", positionBytes); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,6 @@ func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit i
 		from = append(from, 0) // the smallest key after the entry with this id
 	}
 	return viewList(ctx, s, "read the audit record", func(t *tx) ([]store.AuditEntry, error) {
-		return t.readAuditEntries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
+		return t.readAuditEntries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit, known)
 	})
 }

@@ -94,11 +94,16 @@ func testAuditUnderInserts(s *suite) {
 	s.wantEqual("entries", want, got)
 }
 
-// listAuditAfter returns the ids of all entries after a position, read in pages of limit.
-func (s *suite) listAuditAfter(at time.Time, id string, limit int) (ids []string) {
+// listAuditAfter returns the ids of all entries after a position, except known ids, read in
+// pages of limit.
+func (s *suite) listAuditAfter(at time.Time, id string, limit int, known ...string) (ids []string) {
 	s.Helper()
+	without := map[string]bool{}
+	for _, id := range known {
+		without[id] = true
+	}
 	for {
-		page, err := s.AuditAfter(s.Context(), at, id, limit)
+		page, err := s.AuditAfter(s.Context(), at, id, limit, without)
 		if err != nil || len(page) > limit {
 			s.Fatalf("AuditAfter returns %d entries after (%v, %q) for a limit of %d: %v", len(page), at, id, limit, err)
 		}
@@ -130,6 +135,7 @@ func testAuditAfter(s *suite) {
 	all := append(append([]string{early.ID}, want...), late.ID)
 	for _, limit := range []int{1, 2, 7, 100} {
 		s.wantEqual(fmt.Sprintf("all, %d at a time", limit), all, s.listAuditAfter(s.start, "", limit))
+		s.wantEqual(fmt.Sprintf("without the first, two others and an unknown id, %d at a time", limit), []string{"a\x01", "ab", "b", late.ID}, s.listAuditAfter(s.start, "", limit, early.ID, "a", "a.", "none"))
 	}
 	for place, from := range map[string]int{"": 1, "a": 2, "aa": 4, "b": 6} {
 		s.wantEqual(fmt.Sprintf("after the id %q of the same time", place), all[from:], s.listAuditAfter(same, place, 2))
@@ -137,7 +143,7 @@ func testAuditAfter(s *suite) {
 	if found := s.listAuditAfter(late.At, late.ID, 2); len(found) != 0 {
 		s.Errorf("after the last entry the list has %v, want none", found)
 	}
-	s.wantError("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0))
+	s.wantError("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0, nil))
 }
 
 func testAuditRefuses(s *suite) {

@@ -243,7 +243,7 @@ var otherOperations = []Operation{
 	{"GetValue", Reads, func(c *Caller) error { return last(c.GetValue(c.Ctx, c.JobID)) }, nil},
 	{"ListValues", Reads, func(c *Caller) error { return last(c.ListValues(c.Ctx, "")) }, nil},
 	{"ListAudit", Reads, func(c *Caller) error { return last(c.ListAudit(c.Ctx, "a", 1, "")) }, nil},
-	{"AuditAfter", Reads, func(c *Caller) error { return last(c.AuditAfter(c.Ctx, time.Now(), "", 1)) }, nil},
+	{"AuditAfter", Reads, func(c *Caller) error { return last(c.AuditAfter(c.Ctx, time.Now(), "", 1, nil)) }, nil},
 	{"AccountsWithData", Reads, func(c *Caller) error { return last(c.AccountsWithData(c.Ctx)) }, nil},
 	{"RetainedJobs", Reads, func(c *Caller) error { return last(c.RetainedJobs(c.Ctx, "a", time.Now(), 1)) }, nil},
 	{"ListDueRemovals", Reads, func(c *Caller) error { return last(c.ListDueRemovals(c.Ctx, time.Now(), 1)) }, nil},

@@ -249,17 +249,13 @@ func (s *AuditStream) readNextBatch(p streamPosition, maxEntries int) (batch []s
 	if at.Before(p.Began) {
 		at = p.Began
 	}
-	limit := min(maxEntries+len(p.Sent), batchEntries) // entries per page
 	for size := 0; ; {
-		page, err := s.Store.AuditAfter(s.ctx, at, id, limit)
+		page, err := s.Store.AuditAfter(s.ctx, at, id, maxEntries, sent)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range page {
 			at, id = e.At, e.ID
-			if sent[e.ID] {
-				continue
-			}
 			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the other fields of a line
 				return batch, nil
 			}
@@ -267,7 +263,7 @@ func (s *AuditStream) readNextBatch(p streamPosition, maxEntries int) (batch []s
 				return batch, nil
 			}
 		}
-		if len(page) < limit {
+		if len(page) < maxEntries {
 			return batch, nil
 		}
 	}
