@@ -537,7 +537,7 @@ type Server struct {
 	// LoadSeconds Time from a start until it answers: of its last start, or expected.
 	LoadSeconds float64 `json:"load_seconds"`
 
-	// Mode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+	// Mode on: the server runs, and takes GPUs from other servers. off: the server does not run. auto: the node starts the server when rows wait for it, and stops it when they do not.
 	Mode ServerMode `json:"mode"`
 
 	// Models The models: ids of the catalog, or the names on the server. Empty until the first start, if the settings do not name them.
@@ -573,7 +573,7 @@ type ServerLog struct {
 	Text string `json:"text"`
 }
 
-// ServerMode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+// ServerMode on: the server runs, and takes GPUs from other servers. off: the server does not run. auto: the node starts the server when rows wait for it, and stops it when they do not.
 type ServerMode = string
 
 // StorageReport defines model for StorageReport.
@@ -1361,7 +1361,7 @@ type ServerList struct {
 
 // ServerChange is a part of PatchServer.
 type ServerChange struct {
-	// Mode Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+	// Mode on: the server runs, and takes GPUs from other servers. off: the server does not run. auto: the node starts the server when rows wait for it, and stops it when they do not.
 	Mode ServerMode `json:"mode"`
 }
 
@@ -1912,7 +1912,7 @@ func (c *Client) ListServers(ctx context.Context) (out ServerList, answer Answer
 	return out, answer, err
 }
 
-// PatchServer calls PATCH /v1/servers/{node}/{name}: Start or stop a server, or let the waiting rows decide.
+// PatchServer calls PATCH /v1/servers/{node}/{name}: Start or stop a server, or let its node start and stop it by demand.
 func (c *Client) PatchServer(ctx context.Context, node ServerNode, name ServerName, body ServerChange) (out Server, answer Answer, err error) {
 	r := call{operation: "PatchServer", method: "PATCH", path: fmt.Sprintf("/v1/servers/%s/%s", escape(node), escape(name))}
 	r.body = body

@@ -63,7 +63,7 @@ func (s *Server) recoverPanic(c *gin.Context) {
 		if err, isErr := reason.(error); isErr && errors.Is(err, nethttp.ErrAbortHandler) {
 			panic(nethttp.ErrAbortHandler)
 		}
-		s.Logger.Error("the handler of a request panicked", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyRoute, c.FullPath(),
+		s.Logger.Error("a request failed: its handler panicked", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyRoute, c.FullPath(),
 			"panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
 		if c.Writer.Written() {
 			panic(nethttp.ErrAbortHandler)

@@ -133,7 +133,7 @@ func (l *listener) stop(ctx context.Context) error {
 	err := l.server.Shutdown(ctx)
 	l.socket.Close() // Shutdown does not close it if serve did not run; a second close does nothing
 	if err != nil {
-		return errors.Join(fmt.Errorf("the connections of unfinished requests at %s were closed: %w", l.Addr, err), l.server.Close())
+		return errors.Join(fmt.Errorf("the node closed connections at %s, because their requests did not finish in time: %w", l.Addr, err), l.server.Close())
 	}
 	return nil
 }

@@ -29,8 +29,11 @@ func restoreCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE|-",
 		Short: "Put a backup into an empty data directory",
-		Long: `Restore an archive of rowmill backup into an empty data directory: the directory of
---data, else of the settings. FILE is the archive; - means standard input.
+		Long: `Restore an archive of rowmill backup into an empty data directory. --data names the
+directory; without --data, the settings name it. FILE is the archive; - means standard input.
+
+First stop the node that the backup was made from: otherwise the old node and the restored
+node run the same jobs, and send events to the same webhooks.
 
 The command first reads the whole archive into the folder "restoring" of the directory,
 and checks the checksum of every file. Then it moves the files to their places. After an
@@ -41,10 +44,8 @@ Run the command as the user of the node, because this user must own the files:
 
     sudo -u rowmill rowmill restore rowmill.tar --data /var/lib/rowmill
 
-Then start the node. It continues the jobs that ran during the backup, uses the keys and
-settings of that time, and removes data that has expired since. Stop the node of the
-backup first: otherwise both nodes run the same jobs, and send events to the same
-webhooks.
+Then start the restored node. It continues the jobs that ran during the backup, uses the
+keys and settings of that time, and removes data that has expired since.
 
 ` + exit.Help,
 		Example: `  rowmill restore rowmill.tar --data /srv/rowmill && rowmill serve --data /srv/rowmill

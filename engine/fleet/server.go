@@ -174,7 +174,7 @@ func (s *server) execute(ctx context.Context, a placement.Action, now time.Time)
 	log := s.fleet.cfg.Logger.With("server", s.set.Name)
 	switch a.Do {
 	case placement.Start:
-		log.Info("rows need the server", "gpus", a.GPUs)
+		log.Info("the server starts, because rows need it", "gpus", a.GPUs)
 		s.on, s.starting = a.GPUs, now
 		s.enter(placement.Loading, now)
 		s.run = s.fleet.start(ctx, launch.Config{
@@ -182,12 +182,12 @@ func (s *server) execute(ctx context.Context, a placement.Action, now time.Time)
 			Ready: s.set.Ready, Probe: s.probe, Logger: s.fleet.cfg.Logger, MayRestart: s.mayRestart, Changed: s.fleet.wake,
 		})
 	case placement.Wake:
-		log.Info("rows need the server; it wakes up")
+		log.Info("the server wakes up, because rows need it")
 		s.starting = now
 		s.enter(placement.Loading, now)
 		s.fleet.tasks.Go(func() { s.wakeUp(ctx) })
 	case placement.Sleep, placement.Stop:
-		log.Info("no rows need the server, or other servers need its GPUs", "do", string(a.Do))
+		log.Info("the server stops or sleeps, because no rows need it or other servers need its GPUs", "do", string(a.Do))
 		run, closed, asleep := s.run, s.detach(), s.asleep
 		s.enter(placement.Stopping, now)
 		s.fleet.tasks.Go(func() { s.makeRoom(ctx, run, closed, a.Do == placement.Sleep && !asleep) })

@@ -44,15 +44,15 @@ func (c *accountCommands) addWebhook() *cobra.Command {
 		Long: `Add a webhook and print its secret; it cannot be printed again.
 
 The command prints the secret to standard output, and everything else to standard error:
-"> FILE" writes the secret to a file, and the terminal does not show it. Without --event the webhook gets the events of each job's own dialect:
-job.succeeded, job.failed and job.cancelled, and of OpenAI's batches
-batch.completed, batch.failed, batch.expired and batch.cancelled.`,
+"> FILE" writes the secret to a file, and the terminal does not show it. Without --event the webhook gets
+batch.completed, batch.failed, batch.expired and batch.cancelled for batches of OpenAI
+clients, and job.succeeded, job.failed and job.cancelled for all other jobs.`,
 		Example: `  rowmill webhooks add https://example.com/hook > hook.secret
   rowmill webhooks add https://example.com/hook --event job.failed --event job.cancelled`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&wanted.Events, "event", nil, "an event to send, such as job.failed (repeatable; default: the events of each job's dialect)")
+	flags.StringArrayVar(&wanted.Events, "event", nil, "an event to send, such as job.failed (repeatable; default: batch.* for batches of OpenAI clients, job.* for all other jobs)")
 	flags.StringVar(&wanted.Description, "description", "", "a note for people: what the webhook is for")
 	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		wanted.URL = args[0]
@@ -88,7 +88,7 @@ func (c *accountCommands) listWebhooks() *cobra.Command {
 		return c.PrintTable(answer.Raw, func(row terminal.RowWriter) {
 			row("ID", "URL", "EVENTS", "STATE", "SECRET", "CREATED", "DESCRIPTION")
 			for _, w := range all.Webhooks {
-				events, state := "of each dialect", "enabled"
+				events, state := "batch.*, job.*", "enabled"
 				if len(w.Events) > 0 {
 					events = strings.Join(w.Events, " ")
 				}

@@ -31,7 +31,8 @@ administrator's key of the account default; any node answers for all nodes.
 
 A server has one of three modes:
 
-  auto  the waiting rows decide when it runs; this is the default
+  auto  the node starts it when rows wait for it, and stops it when they do not; this
+        is the default
   on    it runs, and takes GPUs from servers with mode auto
   off   it does not run; jobs for its models wait for another server
 
@@ -43,7 +44,7 @@ SERVER is NODE/NAME, or NAME if only one node has a server of that name.
 			"If it needs GPUs of servers with mode auto, the node stops these servers. Their rows\nhave the time placement.drain to end. Rows that do not end run again."),
 		c.setMode("stop", placement.Off, "Stop a server, and keep it stopped",
 			"Its rows have the time placement.drain to end. Rows that do not end run again. Jobs for\nits models wait for another server of the model, for at most jobs.wait_for_engine."),
-		c.setMode("auto", placement.Auto, "Let the waiting rows decide when a server runs",
+		c.setMode("auto", placement.Auto, "Let the node start and stop a server by demand",
 			"This ends `start` and `stop`."),
 		c.showLog())
 }

@@ -889,7 +889,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Start or stop a server, or let the waiting rows decide
+         * Start or stop a server, or let its node start and stop it by demand
          * @description For administrators of the account default. The node of the server acts about a second
          *     later. The mode is kept when the node restarts.
          */
@@ -1259,7 +1259,7 @@ export interface paths {
         };
         /**
          * Show a Message Batch
-         * @description The first request after the end of the batch waits until its results are made.
+         * @description After the end of a batch, the first answer takes longer, because the service then makes the results of the batch.
          */
         get: operations["showMessageBatch"];
         put?: never;
@@ -2626,7 +2626,7 @@ export interface components {
             simulated: boolean;
         };
         /**
-         * @description Who decides about the server. on: it runs, and takes GPUs from other servers. off: it does not run. auto: the waiting rows decide.
+         * @description on: the server runs, and takes GPUs from other servers. off: the server does not run. auto: the node starts the server when rows wait for it, and stops it when they do not.
          * @enum {string}
          */
         ServerMode: "on" | "off" | "auto";

@@ -132,7 +132,7 @@ function Attention({ empty }: { empty?: boolean }) {
   const costs = (state: string, more = ''): Trouble[] =>
     budget ? [{ id: 'budget', to: '/quotas', what: 'monthly budget', since: null, state, why: `${usdOf(budget.used, budget.limit)} this month.${more}`, warn: !more }] : []
   const troubles: Trouble[] = [
-    ...(away ?? []).map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage unreachable', what: storages[name]!, why: 'This node cannot reach it. Jobs wait until the node can reach it again.', since: null })),
+    ...(away ?? []).map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage unreachable', what: storages[name]!, why: `The node of this page cannot reach the ${storages[name]}. Jobs wait until the connection works again.`, since: null })),
     ...(engines.data?.engines ?? []).filter((e) => !isUp(e)).map(engine),
     ...servers.filter((s) => s.error).map((s) => ({
       id: `${s.node_id} ${s.name} ended`, to: outputHref(s), state: 'server failed', what: `${s.name} on ${s.node}`, why: sentence(plain(s.error!).replace(/^the server /, '')), since: sinceOf(s),

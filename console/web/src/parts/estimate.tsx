@@ -113,7 +113,7 @@ export function EstimateResult({ job, own }: { job: Job; own: boolean }) {
         <div className="actions">
           {job.continued_by ? (
             <Confirm button={label} title="Run all rows once more" color="cyan" act={start} busy={run.isPending}>
-              <ContinuedBy job={job}>If you run it again, you pay again.</ContinuedBy>
+              <ContinuedBy job={job}>If you run the rows again, you pay for them again.</ContinuedBy>
             </Confirm>
           ) : (
             <Button loading={run.isPending} onClick={start}>{label}</Button>

@@ -28,7 +28,7 @@ export function Events({ job }: { job: Job }) {
                 <HistoryEvent event={event} status={job.status} other={other} />
               </li>
             ))}
-            {shortened && <li className="small">The record keeps a limited number of events. Earlier events may be missing.</li>}
+            {shortened && <li className="small">The service keeps a limited number of events for a job. Earlier events may be missing.</li>}
           </ol>
         )}
       </Load>
