@@ -3404,7 +3404,7 @@ export interface components {
         RowCode: string;
         /** @description The account. Only administrators of the account default may name an account other than their own. */
         Account: components["schemas"]["AccountName"];
-        /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+        /** @description tests: estimates, and jobs that run at most 10 rows of a larger input because of limit. whole: all other jobs. Empty for both. */
         JobKind: "whole" | "tests" | "";
         WebhookID: string;
         KeyID: string;
@@ -3641,7 +3641,7 @@ export interface operations {
     countJobs: {
         parameters: {
             query?: {
-                /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+                /** @description tests: estimates, and jobs that run at most 10 rows of a larger input because of limit. whole: all other jobs. Empty for both. */
                 kind?: components["parameters"]["JobKind"];
                 /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
@@ -4033,7 +4033,7 @@ export interface operations {
                 since?: string;
                 /** @description With true, only jobs that have failed rows, of any status. */
                 failed_rows?: boolean;
-                /** @description tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both. */
+                /** @description tests: estimates, and jobs that run at most 10 rows of a larger input because of limit. whole: all other jobs. Empty for both. */
                 kind?: components["parameters"]["JobKind"];
                 /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];

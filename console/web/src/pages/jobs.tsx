@@ -187,6 +187,8 @@ const ran = (j: Job) => !over(j.status) || j.rows_done > 0
 // rowsOf says how many rows are done, and how many succeeded if an ended job has failed rows.
 const rowsOf = (j: Job) => over(j.status) && j.failed_rows > 0 ? `${number(j.rows_done - j.failed_rows)} of ${number(j.num_rows)} succeeded` : `${number(j.rows_done)} of ${number(j.num_rows)}`
 
+const costOf = (j: Job) => (isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost))
+
 function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: ReadonlyMap<string, Job>; mark?: (m: ReadonlyMap<string, Job>) => void; accounts: boolean }) {
   const canMark = (j: Job) => !(isEstimate(j) && over(j.status))
   const markable = jobs.filter(canMark)
@@ -235,10 +237,11 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
               {isEstimate(j) || !ran(j) ? <>{!ran(j) && 'not run, '}{j.num_rows == null ? 'not counted' : plural(j.num_rows, 'row')}</> : j.num_rows == null ? 'not counted' : rowsOf(j)}
               {j.failed_rows > 0 && <> <FailedLink job={j} /></>}
             </span>
+            {isEstimate(j) && <span className="reason narrow-only">{costOf(j)}</span>}
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>
           <td className="number">{duration(secondsOf(j))}</td>
-          <td className="number">{isEstimate(j) && j.cost_estimate != null ? `≈ ${usd(j.cost_estimate)}` : usd(j.job_cost)}</td>
+          <td className="number">{costOf(j)}</td>
           <td className="number" title={time(j.datetime_created)}>
             <Ago t={j.datetime_created} />
           </td>

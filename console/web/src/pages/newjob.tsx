@@ -233,7 +233,7 @@ function NewJobForm({ draft, initial, isCopy, again }: { draft: string; initial:
             </div>
           <div className="stack results">
             <TestRuns of={tests} restore={setForm} />
-            <Estimated of={estimate} />
+            <Estimated of={estimate} ready={!lacks} />
           </div>
           </div>
           {submit.error && !marked && <Problem error={submit.error} />}

@@ -35,8 +35,7 @@ export function Answers({ label, job, rows, brief, earlier }: AnswersProps) {
             {properties.length > 0 && value ? (
               properties.map((p) => (
                 <td key={p} className="wide value-of" data-name={p} dir="auto">
-                  {oldValue && cell(oldValue[p]) !== cell(value[p]) && <span className="output"><del>{cell(oldValue[p])}</del> </span>}
-                  {cut(cell(value[p]))}
+                  {oldValue && cell(oldValue[p]) !== cell(value[p]) ? <span className="output"><del>{cell(oldValue[p])}</del> <ins>{cut(cell(value[p]))}</ins></span> : cut(cell(value[p]))}
                 </td>
               ))
             ) : (

@@ -1,4 +1,4 @@
-import { useState } from 'react'
+import { useState, type ReactNode } from 'react'
 import { Button } from '@mantine/core'
 import { useLocation } from 'wouter'
 import { send } from '../api/client'
@@ -33,14 +33,15 @@ export function useEstimate(body: object, models: string[], settings: string, re
 }
 
 // Estimated shows an estimate that useEstimate asked for.
-export function Estimated({ of: { id, jobs, current, waiting } }: { of: ReturnType<typeof useEstimate> }) {
+export function Estimated({ of: { id, jobs, current, waiting, begin }, ready }: { of: ReturnType<typeof useEstimate>; ready: boolean }) {
   const card = useShown(waiting ? undefined : id)
   if (!id) return null
   const [job, ...others] = jobs
   return (
     <div ref={card} className="shown">
       <Card title="Estimate">
-        <p className="small" role="status">{!current ? 'The form has changed since this estimate.' : waiting && job?.message}</p>
+        <p className="small" role="status">{!current ? `The form has changed since this estimate${job && costOf(job) ? ` of ${costOf(job)!.amount}` : ''}.` : waiting && job?.message}</p>
+        {!current && <div className="actions"><Button variant="default" disabled={!ready} loading={waiting} onClick={begin}>Estimate again</Button></div>}
         {current && jobs.map((j) => j.failure_reason && <p key={j.job_id} className="small">No estimate{others.length > 0 && ` of ${j.model}`}: {j.failure_reason.message}</p>)}
         {current && (others.length > 0 ? <Costs jobs={jobs} /> : job && <EstimateFacts job={job} />)}
       </Card>
@@ -74,7 +75,7 @@ function EstimateFacts({ job, costless }: { job: Job; costless?: boolean }) {
   return (
     <Facts
       facts={[
-        ...(costless && cost ? [] : ([['Would cost', cost ? [cost.amount, cost.range].filter(Boolean).join(', ') : 'the model has no price']] as [string, string][])),
+        ...(costless && cost ? [] : ([['Would cost', cost ? <>{cost.amount}{cost.range && <span className="range">{cost.range}</span>}</> : 'the model has no price']] as [string, ReactNode][])),
         ['Would take', e.seconds == null ? none : (e.seconds_high ?? 0) < 2 ? duration(e.seconds) : `${duration(e.seconds)} (${duration(e.seconds_low)} to ${duration(e.seconds_high)})`],
         ['Rows', number(job.num_rows)],
         ['Rows sampled', e.method === 'sampled' ? number(e.sample_rows) : 'none: the service has only read the input'],

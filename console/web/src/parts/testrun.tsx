@@ -108,14 +108,14 @@ function Answered<F>({ run, earlier, n, current, restore }: AnsweredProps<F>) {
           <Link href={`/jobs/${run.job}`}>Open this test run</Link>
         </p>
       )}
-      {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} earlier={before && { name: `test run ${n - 1}`, rows: before }} />}
-      {before && job?.json_schema && <p className="small">A value that is struck through is from test run {n - 1}.</p>}
       {!current && (
         <div className="actions">
           <Button variant="default" onClick={restore}>Restore these settings</Button>
           <span className="small">The form has changed since this test run. A run of all rows reuses only the answers of a test run with the same settings.</span>
         </div>
       )}
+      {before && job?.json_schema && <p className="small">A value that is struck through is from test run {n - 1}.</p>}
+      {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} earlier={before && { name: `test run ${n - 1}`, rows: before }} />}
     </>
   )
 }
