@@ -1317,7 +1317,7 @@ type ListJobsParams struct {
 	// FailedRows With true, only jobs that have failed rows, of any status.
 	FailedRows bool `form:"failed_rows,omitempty" json:"failed_rows,omitempty"`
 
-	// Kind tests: estimates, and jobs whose limit leaves out rows of the input. whole: all other jobs. Empty for both.
+	// Kind tests: estimates, and jobs that run at most 10 rows of a larger input because of limit. whole: all other jobs. Empty for both.
 	Kind JobKind `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// Account The account. Only administrators of the account default may name an account other than their own.

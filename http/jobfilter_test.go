@@ -175,11 +175,12 @@ func TestJobs_FilterByKind(t *testing.T) {
 	w.submitted(`{"inputs":["a","b"],"name":"test","limit":1}`)
 	w.submitted(`{"inputs":["a","b"],"name":"all by limit","limit":2}`)
 	w.submitted(`{"inputs":["a","b"],"name":"estimate","cost_estimate":true}`)
+	w.submitted(fmt.Sprintf(`{"inputs":["a"%s],"name":"pilot","limit":11}`, strings.Repeat(`,"b"`, 11)))
 	for query, want := range map[string][]string{
-		"kind=whole":       {"all by limit", "whole"},
+		"kind=whole":       {"pilot", "all by limit", "whole"},
 		"kind=tests":       {"estimate", "test"},
 		"kind=tests&q=EST": {"estimate", "test"},
-		"kind=":            {"estimate", "all by limit", "test", "whole"},
+		"kind=":            {"pilot", "estimate", "all by limit", "test", "whole"},
 	} {
 		if names, _ := w.listed(query); !slices.Equal(names, want) {
 			t.Errorf("%s: %q, want %q", query, names, want)
@@ -191,7 +192,7 @@ func TestJobs_FilterByKind(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	clock.pass(2 * time.Second)
-	for kind, want := range map[string]float64{"": 4, "whole": 2, "tests": 2} {
+	for kind, want := range map[string]float64{"": 5, "whole": 3, "tests": 2} {
 		if got := w.get("/v1/jobs/counts?kind=" + kind).want(200).json(); got["counted"] != want || got["tests"] != 2.0 {
 			t.Errorf("%s: %v", kind, got)
 		}

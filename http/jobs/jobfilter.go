@@ -40,14 +40,18 @@ type jobFilter struct {
 type jobKind string
 
 const (
-	kindWhole jobKind = "whole" // runs all rows of the input
-	kindTests jobKind = "tests" // an estimate, or a job whose limit leaves out rows of the input
+	kindWhole jobKind = "whole" // every other job
+	kindTests jobKind = "tests" // an estimate, or a job that runs at most maxTestRows rows of a larger input
 )
 
-// kindOf returns the kind of a job. A job with a limit counts as a test until the rows of
-// its input are counted.
+// maxTestRows is the largest limit of a test. A larger limit is work of its own, such as a pilot.
+const maxTestRows = 10
+
+// kindOf returns the kind of a job. A job with a small limit counts as a test until the
+// rows of its input are counted.
 func kindOf(job *rowmill.Job) jobKind {
-	if job.RunType == rowmill.RunEstimate || job.HasOtherRows() || job.Limit > 0 && job.NumRows == nil {
+	small := 0 < job.Limit && job.Limit <= maxTestRows
+	if job.RunType == rowmill.RunEstimate || small && (job.HasOtherRows() || job.NumRows == nil) {
 		return kindTests
 	}
 	return kindWhole
