@@ -409,6 +409,24 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('heading', { name: 'Usage' }).first().waitFor()
   }, /./)
 
+  await step('the tiles of the overview count the jobs of their lists', async (page) => {
+    await ended((await api('POST', '/v1/batch-inference', { model, inputs: ['a', 'b'], limit: 1, name: 'only a test' })).results)
+    const numJobs = async (kind) => (await api('GET', `/v1/list-jobs?limit=100&status=succeeded${kind}`)).jobs.length
+    const want = await numJobs('&kind=whole')
+    if (want === (await numJobs(''))) throw new Error('there is no test and no estimate to leave out')
+    await page.goto(at(''))
+    await logIn(page)
+    const tile = page.getByRole('region', { name: 'In numbers' }).getByRole('link', { name: new RegExp(`^${want} ?succeeded$`) })
+    await tile.waitFor()
+    await page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem').first().waitFor()
+    if (await page.getByRole('region', { name: 'Recently finished' }).getByText('only a test').count()) throw new Error('a test is among the finished jobs')
+    await tile.click()
+    await page.waitForURL(/status=succeeded$/)
+    const rows = page.getByRole('region', { name: 'Jobs' }).locator('tbody tr')
+    await rows.nth(want - 1).waitFor()
+    if ((await rows.count()) !== want) throw new Error(`the list has ${await rows.count()} jobs, and the tile ${want}`)
+  })
+
   await step('the overview names troubles, failures first', async (page) => {
     await page.route('**/v1/webhooks', (r) => r.fulfill({ json: { webhooks: [] } })) // the receiver of the others does not exist
     await page.goto(at(''))

@@ -20,10 +20,14 @@ import { isBroken, problem, webhookName } from '../parts/webhook'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
+// The tiles and the lists of ended jobs leave out tests and estimates, as the page Jobs does. Counts has the
+// number of tests beside them.
+const wholeCounts = '/v1/jobs/counts?kind=whole'
+
 export default function Overview() {
   const can = useCan()
-  const counts = useGet<Counts>('/v1/jobs/counts')
-  const empty = counts.data?.counted === 0
+  const { data: counted } = useGet<Counts>(wholeCounts)
+  const empty = counted && counted.counted + counted.tests === 0
   return (
     <Page title="Overview" actions={can.act && <LinkButton href="/jobs/new" variant={empty ? 'default' : undefined}>New job</LinkButton>}>
       <Attention empty={empty} />
@@ -182,13 +186,13 @@ const tiles: { name: string; is: ShownStatus; of: ShownStatus[]; rare?: boolean 
 
 function States() {
   const can = useCan()
-  const counts = useGet<Counts>('/v1/jobs/counts')
+  const counts = useGet<Counts>(wholeCounts)
   const engines = useGet<Engines>('/v1/engines', { enabled: can.operate }).data?.engines
   const cost = useGet<Usage>('/v1/usage', { fresh: 60_000 }).data?.total.cost_usd
   return (
     <section aria-label="In numbers">
       <Load query={counts}>
-        {({ counts, counted, of_all }) => (
+        {({ counts, counted, tests, of_all }) => (
           <>
             <ul className="states">
               {tiles.map((t) => {
@@ -206,7 +210,7 @@ function States() {
               {engines && engines.length > 0 && <li><Link href="/engines"><strong>{number(engines.filter((e) => e.state === 'up').length)} of {number(engines.length)}</strong><span className="small">{engines.length === 1 ? 'engine up' : 'engines up'}</span></Link></li>}
               {cost != null && <li><Link href="/usage"><strong>{cost > 0 && cost < 0.01 ? '< $0.01' : usd(cost)}</strong><span className="small">this month</span></Link></li>}
             </ul>
-            {!of_all && <p className="small">The page counts only the newest {number(counted)} jobs. There are more.</p>}
+            {!of_all && <p className="small">The page counts only the newest {number(counted + tests)} jobs. There are more.</p>}
           </>
         )}
       </Load>
@@ -250,7 +254,7 @@ const shownFailures = 5
 const shownFinished = 3
 
 function useEnded() {
-  const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded')
+  const ended = useGet<JobPage>('/v1/list-jobs?limit=50&status=failed,succeeded&kind=whole')
   const last = useMemo(() => ended.data?.jobs.toSorted((a, b) => Date.parse(b.datetime_completed!) - Date.parse(a.datetime_completed!)) ?? [], [ended.data])
   return { ended, last, failing: last.filter(isFailing) }
 }
@@ -289,7 +293,7 @@ const Download = ({ job }: { job: Job }) => (
 
 // Finished lists the last jobs whose rows all succeeded, with their results.
 function Finished() {
-  const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isEstimate(j) && !isFailing(j))
+  const finished = useEnded().last.filter((j) => j.status === 'succeeded' && !isFailing(j))
   if (finished.length === 0) return null
   return (
     <Card title="Recently finished" actions={<Link href="/jobs?status=succeeded">All succeeded</Link>}>
