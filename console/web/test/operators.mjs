@@ -117,7 +117,8 @@ export async function operators({ model, team, ofTeam }) {
 
   await step('a budget that is nearly used, or used up, is marked, with the time when it starts again', async (page) => {
     let cost = 9
-    await page.route('**/v1/quotas', async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), cost_quota_usd: 10 } }))
+    let limit = 10
+    await page.route('**/v1/quotas', async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), cost_quota_usd: limit } }))
     await page.route('**/v1/usage', async (route) => {
       const answer = await (await route.fetch()).json()
       await route.fulfill({ json: { ...answer, total: { ...answer.total, cost_usd: cost } } })
@@ -128,7 +129,12 @@ export async function operators({ model, team, ofTeam }) {
     await page.getByText('More than 80 % of the budget is used.').waitFor()
     await page.getByText(/The count starts at \$0 again on 1 /).waitFor()
     await check(page, 'a budget that is nearly used')
+    cost = 0.0416
+    limit = 0.102
+    await page.reload()
+    await page.getByText('$0.0416 of $0.1020, 40.8 %').waitFor()
     cost = 40
+    limit = 10
     await page.reload()
     await page.getByText('$40.00 of $10.00, 400 %').waitFor()
     await page.locator('.problem').getByText('The budget is used up.').waitFor()

@@ -35,10 +35,15 @@ export const usdLike = (amount: number) => {
   return (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
 }
 
-// usdOf formats a part of an amount, both with the same decimals.
-export const usdOf = (part: number, all: number) => {
-  const write = usdLike(all)
-  return `${write(part)} of ${write(all)}`
+// usdExact formats an amount that somebody has set, with all its decimals.
+export const usdExact = (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 10 })}`
+
+// usdOf formats a part of a limit, both with the same decimals: all decimals of the limit, and four digits
+// of a limit below $1, so that the amounts agree with the share in per cent.
+export const usdOf = (part: number, limit: number) => {
+  const decimals = Math.max(usdExact(limit).split('.')[1]!.length, limit > 0 && limit < 1 ? Math.min(10, 3 - Math.floor(Math.log10(limit))) : 2)
+  const write = (n: number) => `$${n.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`
+  return `${write(part)} of ${write(limit)}`
 }
 
 // usdTogether formats an amount and the two bounds of its range, all with the same decimals.

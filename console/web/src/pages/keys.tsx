@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { useQueries } from '@tanstack/react-query'
-import { Link } from 'wouter'
+import { Link, useSearchParams } from 'wouter'
 import { Button, Modal, NativeSelect, TextInput } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { get, query, send } from '../api/client'
@@ -38,18 +38,28 @@ function useMonth(accounts: string[]) {
 
 export default function Keys() {
   const { data: me } = useMe()
-  const pages = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
+  const [search, setSearch] = useSearchParams()
+  const account = search.get('account') ?? '' // of the keys that the page shows; empty for all
+  const pages = usePages<{ keys: Key[]; next_cursor: string | null }>(`/v1/keys${query({ limit: 100, account })}`, (p) => p.next_cursor)
   const keys = pages.data?.pages.flatMap((p) => p.keys) ?? []
   const [made, setMade] = useState<Made>()
   const month = useMonth(pages.data && me ? [...new Set([me.account, ...keys.map((k) => k.account)])] : [])
-  const keyless = me && month.of.get(me.account)?.get('')
+  const keyless = me && (!account || account === me.account) && month.of.get(me.account)?.get('')
   const rotate = useAct((id: string) => send<Made>('POST', `/v1/keys/${id}/rotate`), { paths: ['/v1/keys'] })
   const revoke = useAct((id: string) => send('DELETE', `/v1/keys/${id}`), { done: () => 'The key is revoked.', paths: ['/v1/keys'] })
   return (
     <Page title="API keys" lead="Programs and people send a key with each request. Give each of them a key of its own. Then you see the usage of each key, and can revoke one key alone." actions={<Create made={setMade} />}>
+      {account && (
+        <div className="actions">
+          <span>Only the keys of the account <code>{account}</code></span>
+          <Button size="xs" variant="default" onClick={() => setSearch({}, { replace: true })}>Show all keys</Button>
+        </div>
+      )}
       <Load query={pages}>
         {() =>
-          keys.length === 0 ? (
+          keys.length === 0 && account ? (
+            <Empty>This account has no keys.</Empty>
+          ) : keys.length === 0 ? (
             <Empty next={<Create made={setMade} />}>No keys yet. Only the key of the configuration exists.</Empty>
           ) : (
             <div className="stack">

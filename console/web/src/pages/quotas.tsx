@@ -3,10 +3,10 @@ import { Button, NumberInput, TextInput } from '@mantine/core'
 import { Link, useSearchParams } from 'wouter'
 import { query, send } from '../api/client'
 import { useAct, useCan, useGet, useMe, usePages } from '../api/hooks'
-import type { Accounts, Key, Quota, Quotas, Usage } from '../api/types'
-import { none, number, usd, usdLike } from '../lib/format'
+import type { Key, Quota, Quotas } from '../api/types'
+import { none, number, usdExact, usdLike } from '../lib/format'
 import { AccountSelect, allAccounts } from '../parts/account'
-import { Budget, usedShare } from '../parts/budget'
+import { Budget, usedShare, useSpending } from '../parts/budget'
 import { priorityName } from '../parts/job'
 import { Load } from '../parts/load'
 import { nearLimit } from '../parts/meter'
@@ -14,8 +14,10 @@ import { Card, Page, Table } from '../parts/page'
 
 export default function QuotasPage() {
   const can = useCan()
+  const [search] = useSearchParams()
+  const ofAll = search.get('account') === allAccounts
   return (
-    <Page title="Quotas" lead="A monthly budget for all jobs of the account, and quotas for each job.">
+    <Page title="Quotas" lead={ofAll ? 'The monthly budget of each account, and its cost this month.' : 'A monthly budget for all jobs of the account, and quotas for each job.'}>
       {can.administer ? <Administered /> : <Read />}
     </Page>
   )
@@ -79,16 +81,14 @@ function One({ account }: { account: string }) {
 // All lists the accounts for an operator. The account that has used the largest share of its budget this
 // month is first. Accounts without a budget are last, sorted by cost.
 function All() {
-  const accounts = useGet<Accounts>('/v1/accounts', { fresh: 60_000 })
-  const usage = useGet<Usage>(`/v1/usage${query({ account: allAccounts, group_by: 'model' })}`, { fresh: 60_000 })
+  const { accounts, usage, used } = useSpending()
   const keys = usePages<{ keys: Key[]; next_cursor: string | null }>('/v1/keys?limit=100', (p) => p.next_cursor)
   const { data: me } = useMe()
   useEffect(() => {
     if (keys.hasNextPage && !keys.isFetching) void keys.fetchNextPage()
   }, [keys])
-  const used = new Map<string, number>()
-  for (const l of usage.data?.usage ?? []) if (l.account) used.set(l.account, (used.get(l.account) ?? 0) + l.cost_usd)
-  const write = usdLike(Math.max(1e-6, Math.min(...[...used.values()].filter((u) => u > 0))))
+  const budgets = Object.values(accounts.data?.cost_quotas_usd ?? {})
+  const write = usdLike(Math.max(1e-6, Math.min(...[...used.values(), ...budgets.map((b) => b / 10)].filter((u) => u > 0))))
   const numKeys = new Map<string, number>()
   for (const k of keys.data?.pages.flatMap((p) => p.keys) ?? []) numKeys.set(k.account, (numKeys.get(k.account) ?? 0) + 1)
   const account = (name: string, limit?: number) => {
@@ -105,13 +105,14 @@ function All() {
                 const of = query({ account: name === me?.account ? undefined : name })
                 return (
                   <tr key={name}>
-                    <td><Link href={`/quotas${of}`}>{name}</Link>{limit !== undefined && <span className="reason narrow-only">budget {usd(limit)}</span>}</td>
-                    <td className="number">{limit === undefined ? 'unlimited' : usd(limit)}</td>
+                    <td><Link href={`/quotas${of}`}>{name}</Link>{limit !== undefined && <span className="reason narrow-only">budget {usdExact(limit)}</span>}</td>
+                    <td className="number">{limit === undefined ? 'unlimited' : usdExact(limit)}</td>
                     <td className="number"><Link href={`/usage${of}`}>{write(cost)}</Link></td>
                     <td className="number">
-                      {limit === undefined ? none : <><meter value={share} low={nearLimit} high={0.9999} optimum={0} aria-hidden /><span className="share">{limit ? usedShare(cost, limit) : 'used up'}</span></>}
+                      {limit === undefined ? none : <><meter value={share} low={nearLimit} high={0.9999} optimum={0} aria-hidden />{limit > 0 && <span className="share">{usedShare(cost, limit)}</span>}</>}
+                      {limit === 0 ? <span className="reason">only jobs without cost can run</span> : share >= 1 && <span className="reason">used up: new jobs fail</span>}
                     </td>
-                    <td className="number"><Link href="/keys">{number(keys.data && !keys.hasNextPage ? (numKeys.get(name) ?? 0) : undefined)}</Link></td>
+                    <td className="number"><Link href={`/keys${query({ account: name })}`}>{number(keys.data && !keys.hasNextPage ? (numKeys.get(name) ?? 0) : undefined)}</Link></td>
                   </tr>
                 )
               })}
