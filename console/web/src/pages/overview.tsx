@@ -4,16 +4,19 @@ import { useMediaQuery } from '@mantine/hooks'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { apiURL } from '../api/client'
-import { useCan, useGet } from '../api/hooks'
+import { useCan, useGet, useMe } from '../api/hooks'
 import type { Counts, Engines, ErrorCounts, Job, JobPage, Progress, Quotas, Stats, Usage, Webhook } from '../api/types'
 import { plain } from '../lib/fault'
 import { compact, none, number, percent, plural, rate, sentence, timeLeft, usd, usdOf, withoutRoutes } from '../lib/format'
 import { openai } from '../lib/snippets'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
+import { allAccounts } from '../parts/account'
+import { useSpending } from '../parts/budget'
 import { Code } from '../parts/copy'
 import { Done, FailedLink, isEstimate, JobLink, openStatuses, recordPath, State, Status, stillRunning, titleOf, whyStopped, type ShownStatus } from '../parts/job'
 import { Empty, Load } from '../parts/load'
+import { nearLimit } from '../parts/meter'
 import { Card, Facts, LinkButton, Page } from '../parts/page'
 import { outputHref, sinceOf, useServers } from '../parts/servers'
 import { isBroken, problem, webhookName } from '../parts/webhook'
@@ -73,10 +76,9 @@ function FirstJob() {
 // The open jobs: the list below, and the search for jobs that wait.
 const shownJobs = 10
 const openJobs = `/v1/list-jobs?limit=${shownJobs}&status=${openStatuses}`
-const namedJobs = 3 // how many jobs a trouble names
+const namedJobs = 3 // how many jobs, or accounts, a trouble names
 
 const longWait = 5 * 60_000 // a job that waits so long, in ms, needs a look
-const budgetShare = 0.8 // of the cost quota of a month
 
 // useBudget returns the cost of this month and its limit, if the account has a limit.
 function useBudget() {
@@ -84,6 +86,19 @@ function useBudget() {
   const limit = useGet<Quotas>('/v1/quotas', { enabled: can.administer, fresh: 60_000 }).data?.cost_quota_usd
   const used = useGet<Usage>('/v1/usage', { enabled: limit != null, fresh: 60_000 }).data?.total.cost_usd
   return limit != null && used != null ? { used, limit } : undefined
+}
+
+// useOverspent returns the other accounts that have used 80 % of their budget or more, the largest share
+// first, for an operator. A budget of 0 is not there to be used.
+function useOverspent() {
+  const can = useCan()
+  const { data: me } = useMe()
+  const { accounts, usage, used } = useSpending(can.operate)
+  if (!me || !usage.data) return []
+  return Object.entries(accounts.data?.cost_quotas_usd ?? {})
+    .map(([account, limit]) => ({ account, limit, used: used.get(account) ?? 0 }))
+    .filter((b) => b.account !== me.account && b.limit > 0 && b.used >= nearLimit * b.limit)
+    .sort((a, b) => b.used / b.limit - a.used / a.limit)
 }
 
 // The parts of the node that hold jobs and rows, by their names in the answer of /readyz.
@@ -129,12 +144,21 @@ function Attention({ empty }: { empty?: boolean }) {
   const waiting = useWaiting()
   const away = useStorageAway()
   const budget = useBudget()
+  const overspent = useOverspent()
   const isUp = (e: Engines['engines'][number]) => e.state !== 'down'
   const engine = (e: Engines['engines'][number]): Trouble => ({
     id: `${e.node} ${e.name}`, to: '/engines', state: isUp(e) ? 'rows wait' : 'engine down', what: `${e.name} on ${e.node}`, why: plain(e.last_error ?? ''), since: e.since, warn: isUp(e),
   })
   const costs = (state: string, more = ''): Trouble[] =>
     budget ? [{ id: 'budget', to: '/quotas', what: 'monthly budget', since: null, state, why: `${usdOf(budget.used, budget.limit)} this month.${more}`, warn: !more }] : []
+  const ofAccounts = (all: typeof overspent, warn: boolean): Trouble[] => [
+    ...all.slice(0, namedJobs).map((b) => ({
+      id: `budget of ${b.account}`, to: `/quotas?account=${allAccounts}`, what: `account ${b.account}`, since: null, warn,
+      state: warn ? `budget ${percent(b.used, b.limit)} used` : 'budget used up',
+      why: `${usdOf(b.used, b.limit)} this month.${warn ? '' : ' New jobs of the account fail until the next month.'}`,
+    })),
+    ...(all.length > namedJobs ? [{ id: `budgets ${warn}`, to: `/quotas?account=${allAccounts}`, what: plural(all.length - namedJobs, 'more account'), since: null, warn, state: warn ? 'budget nearly used' : 'budget used up', why: '' }] : []),
+  ]
   const troubles: Trouble[] = [
     ...(away ?? []).map((name) => ({ id: name, to: can.operate ? '/nodes' : '/jobs', state: 'storage unreachable', what: storages[name]!, why: `The node of this page cannot reach the ${storages[name]}. Jobs wait until the connection works again.`, since: null })),
     ...(engines.data?.engines ?? []).filter((e) => !isUp(e)).map(engine),
@@ -143,6 +167,7 @@ function Attention({ empty }: { empty?: boolean }) {
     })),
     ...(engines.data?.missing_nodes ?? []).map((n) => ({ id: n, to: '/nodes', state: 'no answer', what: `node ${n}`, why: '', since: null })),
     ...(budget && budget.limit > 0 && budget.used >= budget.limit ? costs('budget used up', ' New jobs fail until the next month.') : []),
+    ...ofAccounts(overspent.filter((b) => b.used >= b.limit), false),
     ...(webhooks.data?.webhooks ?? []).filter(isBroken).map((w) => {
       const last = w.recent_deliveries?.last_failure
       return {
@@ -155,7 +180,8 @@ function Attention({ empty }: { empty?: boolean }) {
     ...(waiting.length > namedJobs
       ? [{ id: 'waiting', to: `/jobs?status=${openStatuses}`, state: 'job waits', what: `${plural(waiting.length - namedJobs, 'more job')}`, why: '', since: null, warn: true }]
       : []),
-    ...(budget && budget.used >= budgetShare * budget.limit && budget.used < budget.limit ? costs(`budget ${percent(budget.used, budget.limit)} used`) : []),
+    ...(budget && budget.used >= nearLimit * budget.limit && budget.used < budget.limit ? costs(`budget ${percent(budget.used, budget.limit)} used`) : []),
+    ...ofAccounts(overspent.filter((b) => b.used < b.limit), true),
   ]
   if (troubles.length === 0) {
     const known = open.data && ended.data && away && (!can.operate || engines.data) && (!can.administer || !webhooks.isPending)
