@@ -208,7 +208,10 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
 function Figures({ of: l, write, most }: { of: Usage['total']; write: (cost: number) => string; most?: number }) {
   return (
     <>
-      <td className="number">{number(l.rows)}</td>
+      <td className="number">
+        {number(l.rows)}
+        {l.failed_rows > 0 && <span className="reason narrow-only">{number(l.failed_rows)} failed</span>}
+      </td>
       <td className="number">{number(l.failed_rows)}</td>
       <td className="number">{number(l.input_tokens)}</td>
       <td className="number">{number(l.output_tokens)}</td>
