@@ -30,6 +30,7 @@ export async function failing({ model }) {
       await row.getByText('failing', { exact: true }).waitFor()
       await row.getByText('1 of 1').waitFor()
       await row.getByText('The receiver answered HTTP 503.').waitFor()
+      await row.getByText('1 delivery waits.').waitFor()
       await check(page, 'a list with a failing webhook')
       await row.getByRole('link').click()
       const note = page.getByRole('note').filter({ hasText: 'The last delivery failed.' })
@@ -41,7 +42,7 @@ export async function failing({ model }) {
       await check(page, 'a failing webhook')
       await page.setViewportSize({ width: 390, height: 844 })
       const delivery = page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first()
-      for (const part of ['not told', 'job.succeeded', 'HTTP 503', ', again in ']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
+      for (const part of ['not told', 'job.succeeded', 'HTTP 503', 'again in ']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
       if ((await page.locator('.facts').boundingBox()).y < (await delivery.boundingBox()).y) throw new Error('the facts are above the deliveries')
       await page.setViewportSize({ width: 1280, height: 860 })
 

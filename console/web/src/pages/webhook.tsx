@@ -1,11 +1,12 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
+import { useMediaQuery } from '@mantine/hooks'
 import { useQueryClient } from '@tanstack/react-query'
 import { Link, useLocation, useParams } from 'wouter'
 import { send } from '../api/client'
 import { useAct, useGet, usePages } from '../api/hooks'
 import type { Delivery, DeliveryAttempt, Webhook } from '../api/types'
-import { duration, none, number, time } from '../lib/format'
+import { duration, none, number, time, until } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Confirm } from '../parts/confirm'
@@ -95,9 +96,14 @@ const looks = { pending: 'starting', delivered: 'succeeded', failed: 'failed' }
 // stateOf returns the state of a delivery to show. A pending delivery with an attempt waits for the next one.
 const stateOf = (d: Delivery) => (d.state === 'pending' && d.attempts.length > 0 ? 'retrying' : d.state)
 
+const fewDeliveries = 10 // how many a phone shows at first
+
 function Deliveries({ path }: { path: string }) {
   const pages = usePages<{ deliveries: Delivery[]; next_cursor: string | null }>(`${path}/deliveries?limit=50`, (p) => p.next_cursor, 'cursor', useEvery(5_000))
   const deliveries = pages.data?.pages.flatMap((p) => p.deliveries) ?? []
+  const phone = useMediaQuery('(max-width: 36em)')
+  const [all, showAll] = useState(false)
+  const shown = phone && !all ? deliveries.slice(0, fewDeliveries) : deliveries
   const jobs = useJobs()
   const pending = deliveries.filter((d) => d.state === 'pending').map((d) => d.id)
   const redeliver = useAct((ids: string[]) => Promise.all(ids.map((id) => send('POST', `${path}/deliveries/${id}/redeliver`))), {
@@ -116,7 +122,7 @@ function Deliveries({ path }: { path: string }) {
           ) : (
             <>
               <Table label="Deliveries" heads={['Job', 'State', 'Attempts', 'Last answer', 'Happened', 'Next attempt', 'Actions']} less={['Attempts', 'Last answer', 'Happened', 'Next attempt']}>
-                {deliveries.map((d) => {
+                {shown.map((d) => {
                   const last = d.attempts.at(-1)
                   const next = d.next_attempt_at && `in ${duration(Math.max(0, (Date.parse(d.next_attempt_at) - Date.now()) / 1000))}`
                   return (
@@ -127,7 +133,8 @@ function Deliveries({ path }: { path: string }) {
                       </td>
                       <td>
                         <Status is={looks[d.state]}>{stateOf(d)}</Status>
-                        {last && <span className="reason narrow-only">{outcome(last)}{next && `, again ${next}`}</span>}
+                        {last && <span className="reason narrow-only">{outcome(last)}</span>}
+                        {last && next && <span className="reason narrow-only"><span className="unbroken">again {until(d.next_attempt_at)}</span></span>}
                       </td>
                       <td className="number">{number(d.attempts.length)}</td>
                       <td className="wide">{last ? <>{outcome(last)} <Long text={last.answer} /></> : none}</td>
@@ -142,7 +149,10 @@ function Deliveries({ path }: { path: string }) {
                   )
                 })}
               </Table>
-              <More of={pages} count={`${number(deliveries.length)} of ${pages.hasNextPage ? 'more' : number(deliveries.length)} shown`} />
+              <More
+                of={shown.length < deliveries.length ? { hasNextPage: true, isFetchingNextPage: false, fetchNextPage: () => showAll(true) } : pages}
+                count={`${number(shown.length)} of ${pages.hasNextPage ? 'more' : number(deliveries.length)} shown`}
+              />
             </>
           )
         }

@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import { Link } from 'wouter'
 import { useGet } from '../api/hooks'
-import type { Webhook } from '../api/types'
-import { none, time } from '../lib/format'
+import type { Delivery, Webhook } from '../api/types'
+import { none, plural, time } from '../lib/format'
 import { useEvery } from '../live'
 import { Ago } from '../parts/ago'
 import { Empty, Load } from '../parts/load'
@@ -32,6 +32,7 @@ export default function Webhooks() {
                   <td>
                     <WebhookState webhook={w} />
                     {!w.disabled && w.recent_deliveries?.failing && w.recent_deliveries.last_failure && <span className="reason">{problem(w.recent_deliveries.last_failure)}</span>}
+                    {!!w.recent_deliveries?.failed && <Waiting webhook={w} />}
                   </td>
                   <td className="number">{failedShare(w) ?? none}</td>
                   <td className="wide">{w.events.join(', ') || 'every end of a job or a batch'}</td>
@@ -44,5 +45,18 @@ export default function Webhooks() {
       </Load>
       {secret && <Secret what="secret" secret={secret} close={() => setSecret(undefined)} />}
     </Page>
+  )
+}
+
+// Waiting says how many of the newest deliveries of a webhook wait for an attempt, and how old the oldest is.
+function Waiting({ webhook: w }: { webhook: Webhook }) {
+  const { data } = useGet<{ deliveries: Delivery[]; next_cursor: string | null }>(`/v1/webhooks/${w.id}/deliveries?limit=100`, { every: useEvery(10_000) })
+  const waiting = data?.deliveries.filter((d) => d.state === 'pending') ?? []
+  if (waiting.length === 0) return null
+  const count = plural(waiting.length, 'delivery waits', 'deliveries wait')
+  return (
+    <span className="reason">
+      {data!.next_cursor ? `At least ${count}.` : <>{count}. The oldest event happened <Ago t={waiting.at(-1)!.created_at} />.</>}
+    </span>
   )
 }
