@@ -44,6 +44,18 @@ export async function failing({ model }) {
       const delivery = page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first()
       for (const part of ['not told', 'job.succeeded', 'HTTP 503', 'again in ']) await delivery.locator('td:visible').getByText(part).filter({ visible: true }).first().waitFor()
       if ((await page.locator('.facts').boundingBox()).y < (await delivery.boundingBox()).y) throw new Error('the facts are above the deliveries')
+      await page.route(`**/v1/webhooks/${id}/deliveries?*`, async (route) => {
+        const answer = await (await route.fetch()).json()
+        await route.fulfill({ json: { ...answer, deliveries: Array.from({ length: 12 }, (_, i) => ({ ...answer.deliveries[0], id: `msg-${i}` })) } })
+      })
+      await page.reload()
+      await page.getByText('10 of 12 shown').waitFor()
+      await check(page, 'a webhook with many deliveries on a phone')
+      await page.getByRole('button', { name: 'Show more' }).click()
+      await page.getByText('12 of 12 shown').waitFor()
+      await page.unrouteAll({ behavior: 'wait' })
+      await page.reload()
+      await page.getByText('1 of 1 shown').waitFor()
       await page.setViewportSize({ width: 1280, height: 860 })
 
       status = 204
