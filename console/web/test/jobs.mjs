@@ -430,7 +430,7 @@ export async function jobPages({ job, failed, model }) {
     await page.goto(at(''))
     await logIn(page)
     const attention = page.getByRole('region', { name: 'Needs attention' })
-    await attention.getByText('object storage').waitFor()
+    await attention.getByRole('link', { name: 'object storage' }).waitFor()
     await attention.getByText('storage unreachable').waitFor()
     await attention.getByText('Running now: nightly run.').waitFor()
     await attention.getByRole('link', { name: 'without an engine' }).waitFor()
