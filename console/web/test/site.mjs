@@ -26,11 +26,25 @@ for (const [query, want] of [
   const first = await found.first().textContent()
   if (first !== want) errors.push(`the first section about ${query} is ${first}`)
 }
+for (const query of ['retry failed rows', 'webhook signature']) {
+  await page.getByRole('searchbox').fill(query)
+  const titles = (await found.allTextContents()).slice(0, 3)
+  if (titles.some((t) => /^Architecture/.test(t))) errors.push(`the first sections about ${query} are ${titles}`)
+}
+const list = page.getByRole('search').getByRole('list')
+if ((await list.boundingBox()).width < 416) errors.push('the list of results is narrow')
+const [texts, words] = [await list.locator('span').allTextContents(), await page.evaluate(() => sections.map((s) => s.text).join(' ').split(/\s+/))]
+const cut = texts.flatMap((t) => t.split(/\s+/)).map((w) => w.replace(/^…|…$/g, '')).filter((w) => w && !words.includes(w) && !words.includes(`${w}…`) && !words.includes(`…${w}`))
+if (cut.length) errors.push(`the results have parts of words: ${cut}`)
 await page.getByRole('searchbox').fill('Resume a Job')
 await page.getByRole('link', { name: 'The API: Resume a job' }).click()
 await page.waitForURL(/docs\/api\.html#resume-a-job$/)
+if (await found.count()) errors.push('the list of results covers the section')
 await page.getByRole('searchbox').fill('qqzzy')
 await page.getByText('Nothing found.').waitFor()
+
+await page.goto(pathToFileURL(`${process.argv[2]}/index.html`).href)
+if (await page.locator('pre:has(.language-text)').getByRole('button').count()) errors.push('a picture has a button that copies it')
 
 await page.setViewportSize({ width: 390, height: 844 })
 await page.goto(pathToFileURL(`${process.argv[2]}/docs/first-job.html`).href)

@@ -19,8 +19,8 @@ function pattern(word) {
 }
 
 // find returns the sections that fit a query best, the best first. A heading counts more than a text, most
-// if it has all words of the query and no others, and a rare word more than a frequent one. Records of decisions, measurements and
-// the changelog come after pages with instructions.
+// if it has all words of the query and no others, and a rare word more than a frequent one. Pages about the design, records of
+// decisions, measurements and the changelog come after pages with instructions.
 function find(sections, query) {
   const phrase = query.trim().toLowerCase(), wanted = words(query)
   const counts = wanted.map((word) => sections.map((s) => {
@@ -33,14 +33,16 @@ function find(sections, query) {
     const heading = words(s.heading), first = s.heading.toLowerCase()
     const both = wanted.filter((w) => pattern(w).test(first)).length * heading.filter((h) => wanted.some((w) => pattern(w).test(h))).length / wanted.length / heading.length
     const sum = counts.reduce((sum, of, w) => sum + weights[w] * of[i], 0) + 40 * both + (first === phrase || (wanted.length > 1 && s.text.toLowerCase().includes(phrase)) ? 20 : 0)
-    return (sum || 0) * there ** 3 * (/^(docs\/adr|bench)\/|^CHANGELOG/.test(s.path) ? 0.2 : 1)
+    return (sum || 0) * there ** 3 * (/^(docs\/(adr\/|architecture|contract)|bench\/|CHANGELOG)/.test(s.path) ? 0.2 : 1)
   }
   return sections.map((s, i) => [wanted.length ? score(s, i) : 0, s]).filter(([n]) => n > 0).sort((a, b) => b[0] - a[0]).slice(0, 12).map(([, s]) => s)
 }
 
+// excerpt returns the text around a word. It begins and ends with whole words.
 function excerpt(text, word) {
-  const at = Math.max(0, text.toLowerCase().search(pattern(word)) - 40)
-  return (at > 0 ? '…' : '') + text.slice(at, at + 140) + '…'
+  const at = Math.max(0, text.toLowerCase().search(pattern(word)))
+  const before = text.slice(Math.max(0, at - 40), at), after = text.slice(at, at + 140)
+  return (at > 40 ? '…' + before.replace(/^\S*\s+/, '') : before) + (at + 140 < text.length ? after.replace(/\s+\S*$/, '') + '…' : after)
 }
 
 function show() {
@@ -56,6 +58,12 @@ function show() {
   if (field.value.trim() && found.length === 0) list.textContent = 'Nothing found.'
 }
 field.addEventListener('input', show)
+field.addEventListener('focus', show)
+// The list covers the page. It closes at a click outside, and when a link opens in this tab, because the link may lead to the same page.
+document.addEventListener('click', (e) => {
+  const opens = e.target.closest('#search a') && !e.ctrlKey && !e.metaKey && !e.shiftKey
+  if (opens || !e.target.closest('#search')) list.replaceChildren()
+})
 document.querySelector('#search').hidden = false
 document.addEventListener('keydown', (e) => {
   if (e.key === '/' && !/INPUT|TEXTAREA/.test(document.activeElement.tagName)) {
@@ -65,7 +73,7 @@ document.addEventListener('keydown', (e) => {
 })
 
 if (navigator.clipboard) {
-  for (const code of document.querySelectorAll('pre code')) {
+  for (const code of document.querySelectorAll('pre code:not(.language-text)')) { // pictures and outputs are not copied
     const button = document.createElement('button')
     button.textContent = 'Copy'
     button.addEventListener('click', () => navigator.clipboard.writeText(code.textContent).then(() => { button.textContent = 'Copied' }))
