@@ -35,7 +35,7 @@ export async function service({ job, failed }) {
     await logIn(page)
     const find = async (text) => {
       await page.keyboard.press('Control+k')
-      await page.getByRole('combobox', { name: 'Page, engine, Function, job or row' }).fill(text)
+      await page.getByRole('combobox', { name: 'Page, action, Function, job or row' }).fill(text)
     }
     await find('quo')
     await page.getByRole('listbox', { name: 'Places' }).getByRole('option', { name: 'Quotas' }).waitFor()
@@ -66,6 +66,16 @@ export async function service({ job, failed }) {
       await page.getByRole('option', { name, exact: true }).waitFor()
       await page.keyboard.press('Escape')
     }
+    await find('delete')
+    await page.getByRole('option', { name: 'Delete the data of a job: choose a job' }).waitFor()
+    await page.getByRole('option', { name: 'Delete data', exact: true }).click()
+    await page.waitForFunction(() => document.activeElement.textContent === 'Delete data')
+    await find('retry')
+    await page.getByRole('option', { name: 'Retry failed rows: choose a job' }).waitFor()
+    await page.keyboard.press('Escape')
+    await find('quotas of newc')
+    await page.getByRole('option', { name: 'Quotas of newcomer' }).click()
+    await page.waitForURL(/quotas\?account=newcomer$/)
     const { jobs: [newest] } = await api('GET', '/v1/list-jobs?limit=1')
     await find('')
     await places.first().filter({ hasText: newest.job_id.slice(-12) }).waitFor()

@@ -2,10 +2,11 @@ import { useEffect, useId, useRef, useState, type ReactNode } from 'react'
 import { Button, Kbd, Modal, TextInput } from '@mantine/core'
 import { useDebouncedValue, useDisclosure, useHotkeys } from '@mantine/hooks'
 import { useLocation } from 'wouter'
+import { query } from '../api/client'
 import { useCan, useGet } from '../api/hooks'
-import type { Engines, Fn, Job, JobPage } from '../api/types'
+import type { Accounts, Engines, Fn, Job, JobPage } from '../api/types'
 import { ago, idEnd, plural } from '../lib/format'
-import { useLogOut } from './account'
+import { useIsOther, useLogOut } from './account'
 import { openStatuses, State, titleOf } from './job'
 import { useMenu } from './menu'
 import { outputHref, useServers } from './servers'
@@ -22,10 +23,15 @@ const shownJobs = 8
 const newestJobs = 5 // the jobs before a text is typed
 const readJobs = 50 // the newest jobs that match, of which the best are shown
 
-// Palette opens with Ctrl-K. It goes to a page, an engine, a Function, a job by name or id, or a row: "job#47". It
-// also handles the keys of lists.
+// Palette opens with Ctrl-K. It goes to a page, an engine, a Function, an account, a job by name or id, or a row: "job#47",
+// and to a button of the page. It also handles the keys of lists.
 export function Palette() {
-  const [opened, { open, close }] = useDisclosure()
+  const [opened, { open: show, close }] = useDisclosure()
+  const [button, setButton] = useState<HTMLElement>() // gets the focus when the palette closes
+  const open = () => {
+    setButton(undefined)
+    show()
+  }
   const [help, { open: showHelp, close: hideHelp }] = useDisclosure()
   useHotkeys([['mod+K', open]], []) // in fields, too
   useHotkeys([
@@ -40,8 +46,8 @@ export function Palette() {
       <Button className="go" size="xs" variant="default" onClick={open} rightSection={<Kbd size="xs">Ctrl K</Kbd>}>
         Go to
       </Button>
-      <Modal opened={opened} onClose={close} title="Go to" size="lg" centered={false}>
-        {opened && <Finder close={close} />}
+      <Modal opened={opened} onClose={close} title="Go to" size="lg" centered={false} returnFocus={!button} onExitTransitionEnd={() => button && reach(button)}>
+        {opened && <Finder close={close} toButton={setButton} />}
       </Modal>
       <Modal opened={help} onClose={hideHelp} title="Keys">
         <dl className="facts">
@@ -64,10 +70,21 @@ function step(by: number) {
   entries[at < 0 ? 0 : Math.max(0, Math.min(entries.length - 1, at + by))]?.focus()
 }
 
-// A Place is a page to go to, or an action.
-type Place = { group: string; name: string; to?: string; act?: () => void; note?: ReactNode }
+// reach moves the focus to a button. If the list of more actions hides it, this list opens.
+function reach(button: HTMLElement) {
+  const more = button.checkVisibility() ? undefined : button.closest('.more-actions')?.querySelector<HTMLElement>('button')
+  more?.click()
+  ;(more ?? button).focus()
+}
 
-function Finder({ close }: { close: () => void }) {
+// buttonsOfPage returns the buttons of the page for its actions.
+const buttonsOfPage = () => [...document.querySelectorAll<HTMLElement>('main .actions :is(button:enabled, a[href])')].filter((b) => b.textContent && !b.ariaLabel)
+
+// A Place is a page or a button to go to, or an action.
+type Place = { group: string; name: string; to?: string; button?: HTMLElement; act?: () => void; note?: ReactNode }
+
+function Finder({ close, toButton }: { close: () => void; toButton: (button?: HTMLElement) => void }) {
+  const can = useCan()
   const [typed, setTyped] = useState('')
   const [at, setAt] = useState(0)
   const [, go] = useLocation()
@@ -79,6 +96,7 @@ function Finder({ close }: { close: () => void }) {
   const chosen = places[Math.min(at, places.length - 1)]
   const visit = (place?: Place) => {
     if (!place) return
+    toButton(place.button)
     close()
     place.act?.()
     if (place.to) go(place.to)
@@ -87,8 +105,8 @@ function Finder({ close }: { close: () => void }) {
     <>
       <TextInput
         data-autofocus
-        aria-label="Page, engine, Function, job or row"
-        placeholder="Page, engine, Function or job"
+        aria-label="Page, action, Function, job or row"
+        placeholder="Page, action, Function or job"
         value={typed}
         onChange={(e) => setTyped(e.currentTarget.value)}
         role="combobox"
@@ -115,9 +133,9 @@ function Finder({ close }: { close: () => void }) {
           </ul>
         ))}
       </div>
-      {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">Nothing matches this text.</p>)}
+      {places.length === 0 && (searching ? <p className="small">Searching…</p> : <p role="status">Nothing matches this text. You can find pages, actions,{can.operate && ' engines, accounts,'} Functions and jobs.</p>)}
       {more && <p role="status" className="small">{more}</p>}
-      <p className="small keys"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. <span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
+      <p className="small"><span className="keys"><Kbd size="xs">↑</Kbd> <Kbd size="xs">↓</Kbd> choose, <Kbd size="xs">Enter</Kbd> opens, <Kbd size="xs">Esc</Kbd> closes. </span><span className="unbroken"><Kbd size="xs">name#12</Kbd> opens row 12 of the job.</span></p>
     </>
   )
 }
@@ -145,7 +163,23 @@ function useEngineNames() {
   return [...names].map(([name, to]) => ({ group: 'Engines', to, name }))
 }
 
-// usePlaces returns the pages, engines, Functions and jobs that match a text, and how many more jobs match.
+// useAccountPlaces returns the pages of each account, for operators.
+function useAccountPlaces() {
+  const can = useCan()
+  const isOther = useIsOther()
+  const accounts = useGet<Accounts>('/v1/accounts', { enabled: can.operate, fresh: 60_000 }).data?.accounts ?? []
+  return accounts.flatMap((name) =>
+    ['Jobs', 'Usage', 'Quotas'].map((page) => ({ group: 'Accounts', to: `/${page.toLowerCase()}${query({ account: isOther(name) ? name : undefined })}`, name: `${page} of ${name}` })))
+}
+
+// The pages that have the buttons for an action on a job.
+const jobActions = [
+  { to: '/jobs?failed_rows=true', name: 'Retry failed rows: choose a job' },
+  { to: '/jobs', name: 'Delete the data of a job: choose a job' },
+  { to: `/jobs?status=${openStatuses}`, name: 'Cancel a job: choose a job' },
+]
+
+// usePlaces returns the pages, engines, Functions, accounts, actions and jobs that match a text, and how many more jobs match.
 // searching means that the jobs are not known yet. Without a text the newest jobs come first. "#47" after
 // a job means its row 47; without a job, it means a row of a newest job.
 function usePlaces(typed: string): { places: Place[]; more?: string; searching?: boolean } {
@@ -154,6 +188,7 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
   const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}`, { fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
+  const can = useCan()
   const { mutate: logOut } = useLogOut()
   const actions: Place[] = /^log ?out/i.test(text) ? [{ group: 'Actions', name: 'Log out', act: logOut }] : [] // only for its whole name, because it needs no other click
   const words = text.toLowerCase().split(/\s+/)
@@ -161,6 +196,9 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
     ...[...useMenu().flatMap(([, entries]) => entries), ...useTasks()].map(({ to, name }) => ({ group: 'Pages', to, name })),
     ...useEngineNames().filter(() => text),
     ...functions.filter(() => text).map((f) => ({ group: 'Functions', to: `/functions/${f.name}`, name: f.name })),
+    ...useAccountPlaces().filter(() => text),
+    ...(text ? buttonsOfPage() : []).map((button) => ({ group: 'On this page', name: button.textContent, button })),
+    ...jobActions.filter(() => text && can.act).map((a) => ({ ...a, group: 'Actions' })),
   ].filter((p) => row === undefined && words.every((w) => p.name.toLowerCase().includes(w)))
   const found = wanted.length > 1 && wanted === text ? (jobs.data?.jobs ?? []) : []
   // distance orders jobs: names that begin with the text come first, then the shortest names.
