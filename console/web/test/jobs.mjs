@@ -383,6 +383,8 @@ export async function jobPages({ job, failed, model }) {
     await page.reload()
     await page.getByText('2 rows found.').waitFor()
     await page.setViewportSize({ width: 390, height: 844 })
+    const { message } = (await api('GET', `/v1/jobs/${id}/rows/1`)).error
+    await lines.first().locator('.under').getByText(message.slice(1)).waitFor()
     await check(page, 'failed rows on a phone')
     await page.setViewportSize({ width: 1280, height: 860 })
     await page.goto(at(`jobs/${id}`))

@@ -10,7 +10,7 @@ import type { Job, Preview, PreviewRow } from '../api/types'
 import { number } from '../lib/format'
 import { useEvery } from '../live'
 import { FailedRows } from '../parts/failedrows'
-import { FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
+import { Chosen, FoundRows, PropertiesAsColumns, rowFilter, Search, Values } from '../parts/foundrows'
 import { isMissing, NoJob, over, titleOf } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Folded, LinkButton, Page } from '../parts/page'
@@ -111,11 +111,14 @@ function AllRows({ job, count, start, show, listed }: AllRowsProps) {
     <>
       <div className="tools">
         <Search />
-        <Jump away={!!filter} count={count} first={first} jump={(n) => setTarget(clamp(n))} />
         <FailedOnly />
-        {columns.counts?.properties.some((p) => p.property !== '') && <PropertiesAsColumns />}
+        <Folded title="Jump and filter">
+          <Jump away={!!filter} count={count} first={first} jump={(n) => setTarget(clamp(n))} />
+          {columns.counts?.properties.some((p) => p.property !== '') && <PropertiesAsColumns />}
+          <Values job={job} counts={columns.counts} />
+        </Folded>
       </div>
-      <Values job={job} counts={columns.counts} />
+      <Chosen />
       {filter ? (
         <FoundRows key={filter} job={job} filter={filter} columns={columns} show={show} listed={listed} />
       ) : (
@@ -137,21 +140,19 @@ function Jump({ away, count, first, jump }: { away: boolean; count: number; firs
         if (wanted !== '') jump(Number(wanted))
       }}
     >
-      <Folded title="Jump to a row">
-        {windows > 1 && (
-          <NativeSelect
-            label="Window"
-            value={first}
-            onChange={(e) => jump(Number(e.currentTarget.value))}
-            data={Array.from({ length: windows }, (_, i) => ({
-              value: String(i * windowSize),
-              label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
-            }))}
-          />
-        )}
-        <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
-        <Button type="submit" variant="default">Jump</Button>
-      </Folded>
+      {windows > 1 && (
+        <NativeSelect
+          label="Window"
+          value={first}
+          onChange={(e) => jump(Number(e.currentTarget.value))}
+          data={Array.from({ length: windows }, (_, i) => ({
+            value: String(i * windowSize),
+            label: `${number(i * windowSize)} to ${number(Math.min(count, (i + 1) * windowSize) - 1)}`,
+          }))}
+        />
+      )}
+      <NumberInput label={`Jump to row (0 to ${number(count - 1)})`} min={0} max={count - 1} allowDecimal={false} hideControls value={wanted} onChange={setWanted} />
+      <Button type="submit" variant="default">Jump</Button>
     </form>
   )
 }

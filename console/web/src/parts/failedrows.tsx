@@ -18,12 +18,13 @@ const pageSize = 100
 const layout: Layout = {
   grid: '4.5rem 10rem minmax(8rem, 2fr) minmax(10rem, 3fr) 4.5rem 5.5rem',
   wide: '51rem',
-  small: '2.5rem 8.5rem minmax(6rem, 1fr)',
+  small: '2.5rem .7rem minmax(6rem, 1fr)',
+  under: true,
   heads: (
     <>
       <span className="n">Row</span>
-      <span>Error code</span>
-      <span>Input</span>
+      <span><span className="less">Error code</span></span>
+      <span>Input<span className="together">, message</span></span>
       <span className="less">Message</span>
       <span className="n less">Attempts</span>
       <span className="n less">Time</span>
@@ -121,13 +122,15 @@ type LineProps = { job: Job; failed: Failed; at: number; position: number; size:
 
 function Line({ job, failed, at, position, size, show }: LineProps) {
   const { data: row } = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${failed.row}`, { fresh: Infinity })
+  const message = sentence(failed.message ?? row?.error?.message ?? '…')
   return (
     <div role="listitem" aria-setsize={size} aria-posinset={position} style={{ transform: `translateY(${at}px)` }}>
       <button type="button" onClick={() => show(failed.row)}>
         <span className="n">{number(failed.row)}</span>
-        <span className="status" data-is="failed"><span className="cell">{failed.code ?? 'failed'}</span></span>
+        <span className="status" data-is="failed"><span className="cell less">{failed.code ?? 'failed'}</span></span>
         <span className="cell" dir="auto">{row ? text(row.input).slice(0, 300) : '…'}</span>
-        <span className="cell less">{sentence(failed.message ?? row?.error?.message ?? '…')}</span>
+        <span className="cell less">{message}</span>
+        <span className="cell under together"><span className="failures">{message}</span></span>
         <span className="n less">{row ? number(row.attempts) : ''}</span>
         <span className="n less">{row ? took(row.duration_seconds) : ''}</span>
       </button>

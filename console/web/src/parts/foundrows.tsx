@@ -64,59 +64,66 @@ export function PropertiesAsColumns() {
   )
 }
 
-// Values shows the filter, and the most frequent values of each property as buttons that change the
-// filter. Numbers with many values are a histogram.
-export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
+// useFilter returns the values that the filter in the address of the page has, and a function that adds or removes one.
+function useFilter() {
   const [search] = useSearchParams()
   const change = useChange()
   const toggle = (name: string, value: string) =>
     change((s) => (s.has(name, value) ? s.delete(name, value) : name === 'where' ? s.append(name, value) : s.set(name, value)))
-  const chosen = ['where', 'finish_reason'].flatMap((name) => search.getAll(name).map((value) => ({ name, value })))
-  const [isOpen] = useState(() => matchMedia('(min-width: 36em)').matches)
+  return { search, change, toggle, chosen: ['where', 'finish_reason'].flatMap((name) => search.getAll(name).map((value) => ({ name, value }))) }
+}
+
+// Chosen shows the filter, with buttons that remove its parts.
+export function Chosen() {
+  const { search, change, toggle, chosen } = useFilter()
+  if (chosen.length === 0 && !search.get('text')) return null
+  return (
+    <p className="actions" role="group" aria-label="Filter">
+      {chosen.map(({ name, value }) => (
+        <Button key={name + value} size="xs" variant="light" onClick={() => toggle(name, value)} aria-label={`Remove ${value.replace(/^=/, '')}`}>
+          {value.replace(/^=/, '')} ×
+        </Button>
+      ))}
+      <Button size="xs" variant="subtle" onClick={() => change((s) => parameters.forEach((name) => s.delete(name)))}>Remove the filter</Button>
+    </p>
+  )
+}
+
+// Values shows the most frequent values of each property as buttons that change the filter. Numbers with
+// many values are a histogram.
+export function Values({ job, counts }: { job: Job; counts?: PropertyCounts }) {
+  const { search, toggle } = useFilter()
   const all = counts?.properties.filter((p) => p.values.length > 0 || p.bins.length > 0) ?? []
   const groups = all.filter((p) => !isDiverse(p))
   const others = all.filter(isDiverse)
   const reasons = counts && counts.finish_reasons.length > 1 ? counts.finish_reasons : []
+  if (!counts || groups.length + reasons.length === 0) return null
   return (
-    <>
-      {counts && groups.length + reasons.length > 0 && (
-        <details className="card" open={isOpen}>
-          <summary>
-            <h2>Values in all answers</h2> <span className="small">{others.length > 0 && `Nearly all values differ: ${others.map((p) => p.property || 'answer').join(', ')}.`}</span>
-          </summary>
-          <div className="values">
-            {groups.map((p) => (
-              <fieldset key={p.property}>
-                <legend>{p.property || 'Answer'}</legend>
-                <Frequent of={p} isChosen={(where) => search.has('where', where)} toggle={(where) => toggle('where', where)} />
-                {p.bins.map((b) => (
-                  <Value key={b.from} name={`${bound(b.from)} to ${bound(b.to)}`} rows={b.rows} all={p.rows} />
-                ))}
-              </fieldset>
+    <details className="card" open>
+      <summary>
+        <h2>Values in all answers</h2> <span className="small">{others.length > 0 && `Nearly all values differ: ${others.map((p) => p.property || 'answer').join(', ')}.`}</span>
+      </summary>
+      <div className="values">
+        {groups.map((p) => (
+          <fieldset key={p.property}>
+            <legend>{p.property || 'Answer'}</legend>
+            <Frequent of={p} isChosen={(where) => search.has('where', where)} toggle={(where) => toggle('where', where)} />
+            {p.bins.map((b) => (
+              <Value key={b.from} name={`${bound(b.from)} to ${bound(b.to)}`} rows={b.rows} all={p.rows} />
             ))}
-            {reasons.length > 0 && (
-              <fieldset>
-                <legend>Finish reason</legend>
-                {reasons.map((v) => (
-                  <Value key={v.value} name={v.value} rows={v.rows} all={counts.counted} pressed={search.has('finish_reason', v.value)} press={() => toggle('finish_reason', v.value)} />
-                ))}
-              </fieldset>
-            )}
-          </div>
-          {counts.counted < job.rows_done && <p className="small">Counts of the first {plural(counts.counted, 'row')}.</p>}
-        </details>
-      )}
-      {(chosen.length > 0 || search.get('text')) && (
-        <p className="actions" role="group" aria-label="Filter">
-          {chosen.map(({ name, value }) => (
-            <Button key={name + value} size="xs" variant="light" onClick={() => toggle(name, value)} aria-label={`Remove ${value.replace(/^=/, '')}`}>
-              {value.replace(/^=/, '')} ×
-            </Button>
-          ))}
-          <Button size="xs" variant="subtle" onClick={() => change((s) => parameters.forEach((name) => s.delete(name)))}>Remove the filter</Button>
-        </p>
-      )}
-    </>
+          </fieldset>
+        ))}
+        {reasons.length > 0 && (
+          <fieldset>
+            <legend>Finish reason</legend>
+            {reasons.map((v) => (
+              <Value key={v.value} name={v.value} rows={v.rows} all={counts.counted} pressed={search.has('finish_reason', v.value)} press={() => toggle('finish_reason', v.value)} />
+            ))}
+          </fieldset>
+        )}
+      </div>
+      {counts.counted < job.rows_done && <p className="small">Counts of the first {plural(counts.counted, 'row')}.</p>}
+    </details>
   )
 }
 

@@ -1,9 +1,9 @@
 import type { ReactNode, RefObject } from 'react'
 import { useSearchParams } from 'wouter'
 import { useGet } from '../api/hooks'
-import type { Job, PreviewRow, PropertyCounts } from '../api/types'
+import type { Job, PreviewRow, PropertyCounts, Row } from '../api/types'
 import { parseObject, splitAnswer } from '../lib/answer'
-import { none, number, text, tokens, took } from '../lib/format'
+import { none, number, sentence, text, tokens, took } from '../lib/format'
 import { useEvery } from '../live'
 import { over, rowState } from './job'
 
@@ -72,11 +72,12 @@ export function RowList({ box, layout: { grid, wide, small, under, heads }, labe
 
 type LineProps = { job: Job; n: number; at: number; position: number; size: number; row?: PreviewRow; columns: Columns; show: (row: number) => void }
 
-// Line shows row n at a distance from the top of the list.
+// Line shows row n at a distance from the top of the list. It reads a failed row, for the message of its error.
 export function Line({ job, n, at, position, size, row, columns, show }: LineProps) {
   const answer = splitAnswer(text(row?.output)).answer
   const value = columns.properties.length ? parseObject(answer) : undefined
   const ended = row && row.status !== 'pending'
+  const failed = useGet<Row>(`/v1/jobs/${job.job_id}/rows/${n}`, { fresh: Infinity, enabled: !!row?.code }).data?.error
   return (
     <div role="listitem" aria-setsize={size} aria-posinset={position} style={{ transform: `translateY(${at}px)` }}>
       <button type="button" onClick={() => show(n)} disabled={!ended}>
@@ -93,7 +94,7 @@ export function Line({ job, n, at, position, size, row, columns, show }: LinePro
           </>
         ) : (
           <span className="cell under" dir="auto" style={{ '--span': columns.properties.length || 1 } as never}>
-            {ended ? row.code ? <span className="failures">{row.code}</span> : answer.slice(0, 300) : <span className="small">{row ? rowState(job, row.status) : '…'}</span>}
+            {ended ? row.code ? <span className="failures" title={row.code}>{failed ? sentence(failed.message) : row.code}</span> : answer.slice(0, 300) : <span className="small">{row ? rowState(job, row.status) : '…'}</span>}
           </span>
         )}
         <span className="n less">{ended ? tokens(row.output_tokens, row.status === 'failed') : ''}</span>
