@@ -32,9 +32,9 @@ export function CompareWith({ job, quiet }: { job: Job; quiet?: boolean }) {
 }
 
 // CompareWithSource compares a job with the job that has its input.
-export function CompareWithSource({ job }: { job: Job }) {
+export function CompareWithSource({ job, quiet }: { job: Job; quiet?: boolean }) {
   const [source] = useJobs([job.input_of!])
-  return <LinkButton href={source ? compareJobs(job, source) : compareHref(job.input_of!, job.job_id)} variant="default" size="sm">Compare with {source ? beginning(titleOf(source), sourceName) : 'the source'}</LinkButton>
+  return <LinkButton href={source ? compareJobs(job, source) : compareHref(job.input_of!, job.job_id)} variant={quiet ? 'subtle' : 'default'} size="sm">Compare with {source ? beginning(titleOf(source), sourceName) : 'the source'}</LinkButton>
 }
 
 const sourceName = 24 // the longest beginning of a title on a button, in characters

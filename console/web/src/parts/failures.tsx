@@ -28,13 +28,19 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
         {(c) => {
           const said = c.counts.length === 1 && job.failure_reason?.code === 'too_many_failed_rows' // the reason of the job is this error
           const heads = ['Code', 'Rows', 'First row', ...(said ? [] : ['Example']), ...(act ? ['Actions'] : [])]
+          const test = (code: string, first: number, className?: string) => (
+            <Link className={className} href={`/jobs/new${query({ like: job.job_id, rows: (byCode[code]?.slice(0, testRows).map((f) => f.row) ?? [first]).join(), longer: code === truncatedCode || undefined })}`} aria-label={`Test these rows: ${code}`}>
+              Test these rows
+            </Link>
+          )
           return <div className="stack">
-            <Table label="Failures by code" heads={heads} less={['First row', 'Example']}>
+            <Table label="Failures by code" heads={heads} less={['First row', 'Example', 'Actions']}>
               {c.counts.map((e) => <Fragment key={e.code}>
                 <tr>
                   <td>
                     {other ? <code>{e.code}</code> : <Link href={`/jobs/${job.job_id}/rows${query({ failed: 1, code: e.code })}`}><code className="unbroken">{e.code}</code></Link>}
                     {!said && <span className="reason narrow-only">{sentence(e.message)}</span>}
+                    {act && test(e.code, e.first_row, 'reason narrow-only')}
                   </td>
                   <td className="number">{number(e.rows)}</td>
                   <td className="number">
@@ -45,13 +51,7 @@ export function Failures({ job, other }: { job: Job; other: boolean }) {
                     )}
                   </td>
                   {!said && <td className="wide">{sentence(e.message)}</td>}
-                  {act && (
-                    <td>
-                      <Link href={`/jobs/new${query({ like: job.job_id, rows: (byCode[e.code]?.slice(0, testRows).map((f) => f.row) ?? [e.first_row]).join(), longer: e.code === truncatedCode || undefined })}`} aria-label={`Test these rows: ${e.code}`}>
-                        Test these rows
-                      </Link>
-                    </td>
-                  )}
+                  {act && <td>{test(e.code, e.first_row)}</td>}
                 </tr>
                 <Samples job={job} code={e.code} errors={byCode[e.code]} example={e.message} columns={heads.length} />
               </Fragment>)}

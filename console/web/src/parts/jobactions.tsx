@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { Button, Modal, NativeSelect } from '@mantine/core'
-import { useDisclosure } from '@mantine/hooks'
+import { useDisclosure, useMediaQuery } from '@mantine/hooks'
 import { useLocation } from 'wouter'
 import { apiURL, query, send } from '../api/client'
 import { useAct, useCan, useGet } from '../api/hooks'
@@ -18,25 +18,29 @@ import { canResume, ContinuedBy, longer, mostRejected, mostTruncated, Retry } fr
 // resultsPath is the path of the results of a job.
 export const resultsPath = (job: Job, options: Record<string, string | boolean | undefined>) => apiURL(`/v1/jobs/${job.job_id}/results${query(options)}`)
 
-// Actions has the buttons of a job: at most five, and more in a list.
+// Actions has the buttons of a job: at most five, and more in a list. On a phone the list also has the comparison and
+// the changed job of an ended job.
 export function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const { act } = useCan()
   const ended = over(job.status)
   const withRows = job.run_type === 'FULL' && !gone
   const downloads = job.status === 'succeeded' && job.rows_done > job.failed_rows
   const comparesSource = ended && withRows && !!job.input_of && !job.set // jobs of a set are compared below
+  const phone = useMediaQuery('(max-width: 36em)')
+  const folds = !!phone && ended && withRows && !job.failure_reason && !!job.num_rows
   return (
     <>
       {withRows && downloads && <Button component="a" variant="filled" size="sm" href={resultsPath(job, { format: 'json', include_inputs: true })} download>Download</Button>}
       {withRows && !(ended && job.num_rows == null) && <LinkButton href={`/jobs/${job.job_id}/rows`} size="sm" variant={job.failure_reason || job.paused || downloads ? 'default' : 'filled'}>See rows</LinkButton>}
-      {withRows && ended && (comparesSource ? <CompareWithSource job={job} /> : <CompareWith job={job} />)}
+      {withRows && ended && !folds && (comparesSource ? <CompareWithSource job={job} /> : <CompareWith job={job} />)}
       {act && !ended && <Schedule job={job} />}
-      {ended && !job.failure_reason && <Continue job={job} gone={gone} />}
-      {comparesSource && <CompareWith job={job} />}
-      {!ended && (withRows || act) && (
+      {ended && !job.failure_reason && <Continue job={job} gone={gone} folds={folds} />}
+      {comparesSource && !folds && <CompareWith job={job} />}
+      {(folds || (!ended && (withRows || act))) && (
         <MoreActions>
+          {comparesSource && <CompareWithSource job={job} quiet />}
           {withRows && <CompareWith job={job} quiet />}
-          {act && <Raise job={job} />}
+          {act && !ended && <Raise job={job} />}
           {act && <LinkButton href={`/jobs/new?like=${job.job_id}`} variant="subtle" size="sm">Run again with changes</LinkButton>}
         </MoreActions>
       )}
@@ -87,8 +91,9 @@ export function DeleteData({ job }: { job: Job }) {
 }
 
 // Continue has the actions that make another job of the rows of an ended job. They are beside the reason
-// of a failed job, and the first of them is the one that probably helps. It is the filled button.
-export function Continue({ job, gone }: { job: Job; gone?: boolean }) {
+// of a failed job, and the first of them is the one that probably helps. It is the filled button. With folds, the list of
+// more actions has the changed job.
+export function Continue({ job, gone, folds }: { job: Job; gone?: boolean; folds?: boolean }) {
   const { act } = useCan()
   const isOther = useIsOther()
   const retries = !gone && !!job.failure_reason && job.failed_rows > 0 && canResume(job)
@@ -106,7 +111,7 @@ export function Continue({ job, gone }: { job: Job; gone?: boolean }) {
       {retries && <Retry job={job} maxTokens={limit} primary={helps && !job.continued_by} />}
       {cuts && <LinkButton href={`/jobs/new?like=${job.job_id}&cut`} size="sm">Run again, and cut long rows</LinkButton>}
       {!gone && <Resume job={job} />}
-      {!changes && like}
+      {!changes && !folds && like}
     </>
   )
 }
