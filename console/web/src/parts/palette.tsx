@@ -163,12 +163,12 @@ function useEngineNames() {
   return [...names].map(([name, to]) => ({ group: 'Engines', to, name }))
 }
 
-// useAccountPlaces returns the pages of each account, for operators.
-function useAccountPlaces() {
+// useAccountPlaces returns the pages of each account whose name has one of the words, for operators.
+function useAccountPlaces(words: string[]) {
   const can = useCan()
   const isOther = useIsOther()
   const accounts = useGet<Accounts>('/v1/accounts', { enabled: can.operate, fresh: 60_000 }).data?.accounts ?? []
-  return accounts.flatMap((name) =>
+  return accounts.filter((name) => words.some((w) => w && name.toLowerCase().includes(w))).flatMap((name) =>
     ['Jobs', 'Usage', 'Quotas'].map((page) => ({ group: 'Accounts', to: `/${page.toLowerCase()}${query({ account: isOther(name) ? name : undefined })}`, name: `${page} of ${name}` })))
 }
 
@@ -196,7 +196,7 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
     ...[...useMenu().flatMap(([, entries]) => entries), ...useTasks()].map(({ to, name }) => ({ group: 'Pages', to, name })),
     ...useEngineNames().filter(() => text),
     ...functions.filter(() => text).map((f) => ({ group: 'Functions', to: `/functions/${f.name}`, name: f.name })),
-    ...useAccountPlaces().filter(() => text),
+    ...useAccountPlaces(words),
     ...(text ? buttonsOfPage() : []).map((button) => ({ group: 'On this page', name: button.textContent, button })),
     ...jobActions.filter(() => text && can.act).map((a) => ({ ...a, group: 'Actions' })),
   ].filter((p) => row === undefined && words.every((w) => p.name.toLowerCase().includes(w)))
