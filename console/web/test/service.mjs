@@ -66,6 +66,8 @@ export async function service({ job, failed }) {
       await page.getByRole('option', { name, exact: true }).waitFor()
       await page.keyboard.press('Escape')
     }
+    await page.goto(at(`jobs/${job}`))
+    await page.getByRole('button', { name: 'Delete data' }).waitFor()
     await find('delete')
     await page.getByRole('option', { name: 'Delete the data of a job: choose a job' }).waitFor()
     await page.getByRole('option', { name: 'Delete data', exact: true }).click()
