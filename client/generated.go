@@ -1308,7 +1308,7 @@ type ListJobsParams struct {
 	// Model The model or Function, exactly as in the job.
 	Model string `form:"model,omitempty" json:"model,omitempty"`
 
-	// Q A part of the name, the id or the description. Upper and lower case are the same.
+	// Q A part of the name, the id or the description. Of a job without a name also a part of the model, the input, the prompt or the system prompt. Upper and lower case are the same.
 	Q string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Since The earliest time of creation; empty for any.

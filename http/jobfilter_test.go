@@ -167,6 +167,19 @@ func TestJobs_FilterByFailedRows(t *testing.T) {
 	}
 }
 
+// A search finds a job without a name by the texts that the console shows in place of a name.
+func TestJobs_FilterWithoutName(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.submitted(`{"inputs":["a"],"model":"llama-3.1-8b","system_prompt":"Sort the Tickets."}`)
+	w.submitted(`{"inputs":["a"],"name":"named","system_prompt":"Sort the tickets."}`)
+	for query, want := range map[string]int{"q=tickets": 1, "q=LLAMA": 1, "q=orders": 0, "q=named": 1} {
+		if names, _ := w.listed(query); len(names) != want {
+			t.Errorf("%s: %q, want %d jobs", query, names, want)
+		}
+	}
+}
+
 // A job with a limit is a test only if the limit leaves out rows.
 func TestJobs_FilterByKind(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,8 @@ const (
 	maxScanned = 10_000
 	// maxFilterText limits the length of the searched text, in code points.
 	maxFilterText = 256
+	// maxSearched limits the bytes of a prompt that a search reads.
+	maxSearched = 2_000
 )
 
 // A jobFilter selects jobs. A job must match all fields that are not empty.
@@ -159,8 +161,12 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 	case f.text == "" || strings.Contains(job.ID, f.text):
 		return true
 	}
-	return slices.ContainsFunc([]*string{job.Name, job.Description}, func(s *string) bool {
-		return s != nil && strings.Contains(strings.ToLower(*s), f.text)
+	searched := []*string{job.Name, job.Description}
+	if job.Name == nil { // then the console makes a title of these texts
+		searched = append(searched, &job.Model, &job.Input, job.Prompt, job.System)
+	}
+	return slices.ContainsFunc(searched, func(s *string) bool {
+		return s != nil && strings.Contains(strings.ToLower((*s)[:min(len(*s), maxSearched)]), f.text)
 	})
 }
 
