@@ -78,7 +78,7 @@ export async function service({ job, failed }) {
     await find('quotas of newc')
     await page.getByRole('option', { name: 'Quotas of newcomer' }).click()
     await page.waitForURL(/quotas\?account=newcomer$/)
-    const { jobs: [newest] } = await api('GET', '/v1/list-jobs?limit=1')
+    const { jobs: [newest] } = await api('GET', '/v1/list-jobs?limit=1&kind=whole')
     await find('')
     await places.first().filter({ hasText: newest.job_id.slice(-12) }).waitFor()
     for (let i = 0; i < 14; i++) await page.keyboard.press('ArrowDown')

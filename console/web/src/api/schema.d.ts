@@ -4027,7 +4027,7 @@ export interface operations {
                 status?: components["schemas"]["JobStates"];
                 /** @description The model or Function, exactly as in the job. */
                 model?: string;
-                /** @description A part of the name, the id or the description. Upper and lower case are the same. */
+                /** @description A part of the name, the id or the description. Of a job without a name also a part of the model, the input, the prompt or the system prompt. Upper and lower case are the same. */
                 q?: string;
                 /** @description The earliest time of creation; empty for any. */
                 since?: string;

@@ -237,7 +237,7 @@ function JobTable({ jobs, marked, mark, accounts }: { jobs: Job[]; marked: Reado
               {isEstimate(j) || !ran(j) ? <>{!ran(j) && 'not run, '}{j.num_rows == null ? 'not counted' : plural(j.num_rows, 'row')}</> : j.num_rows == null ? 'not counted' : rowsOf(j)}
               {j.failed_rows > 0 && <> <FailedLink job={j} /></>}
             </span>
-            {isEstimate(j) && <span className="reason narrow-only">{costOf(j)}</span>}
+            {(isEstimate(j) || j.limit) && <span className="reason narrow-only">{costOf(j)}</span>}
           </td>
           <td><span className="brief" title={j.model}>{j.model}</span></td>
           <td className="number">{duration(secondsOf(j))}</td>

@@ -65,7 +65,7 @@ export default function Rows() {
           ) : (
             <AllRows job={job} count={job.num_rows} start={Number(search.get('row')) || 0} show={setWhole} listed={setOrder} />
           )}
-          <Modal opened={whole !== undefined} onClose={() => setWhole()} title={`Row ${number(whole)}`} size="xl">
+          <Modal opened={whole !== undefined} onClose={() => setWhole()} title={`Row ${number(whole)}`} size="xl" centered={false}>
             {whole !== undefined && (
               <div className="stack">
                 <div className="actions">

@@ -156,6 +156,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
     }
   }, [usage, from, to])
   const apart = columnsOf(by)
+  const lines = usage.some((l) => l.day) ? usage : usage.toSorted((a, b) => b.cost_usd - a.cost_usd)
   const all = usage.map((l) => l.cost_usd).filter((c) => c > 0)
   const most = Math.max(...all)
   const write = usdLike(Math.max(1e-6, Math.min(...all)))
@@ -193,7 +194,7 @@ function Report({ usage: { usage, total, from, to }, by }: { usage: Usage; by: s
           </tr>
         }
       >
-        {usage.map((l) => (
+        {lines.map((l) => (
           <tr key={[l.account, l.day, l.model, l.key_id].join()}>
             {apart.map((c) => <td key={c.head}>{c.cell(l)}</td>)}
             <Figures of={l} write={write} most={most} />

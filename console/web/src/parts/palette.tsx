@@ -186,7 +186,7 @@ function usePlaces(typed: string): { places: Place[]; more?: string; searching?:
   const [, text = '', row] = /^(.*?)(?:#(\d*))?$/.exec(typed)!
   const [wanted] = useDebouncedValue(text, 200)
   const jobs = useGet<JobPage>(`/v1/list-jobs?limit=${readJobs}&q=${encodeURIComponent(wanted)}`, { enabled: wanted.length > 1, fresh: 5_000 })
-  const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}`, { fresh: 5_000 })
+  const newest = useGet<JobPage>(`/v1/list-jobs?limit=${newestJobs}&kind=whole`, { fresh: 5_000 })
   const functions = useGet<{ functions: Fn[] }>('/v1/functions', { fresh: 60_000 }).data?.functions ?? []
   const can = useCan()
   const { mutate: logOut } = useLogOut()

@@ -5,7 +5,7 @@ import { send } from '../api/client'
 import { useAct, useGet } from '../api/hooks'
 import type { Job, Preview, Submitted } from '../api/types'
 import { useDraft } from '../lib/draft'
-import { number, usd, withoutRoutes } from '../lib/format'
+import { number, plural, text, usd, withoutRoutes } from '../lib/format'
 import { randomID } from '../lib/random'
 import { Answers } from './answers'
 import { nameSize, over, testRows } from './job'
@@ -97,6 +97,9 @@ function Answered<F>({ run, earlier, n, current, restore }: AnsweredProps<F>) {
   const job = data?.job
   const rows = useGet<Preview>(`${path}/preview?limit=${testRows}`, { enabled: !!job?.rows_done, every: job && over(job.status) ? false : 1_000 })
   const before = useGet<Preview>(`/v1/jobs/${earlier}/preview?limit=${testRows}`, { enabled: !!earlier, fresh: Infinity }).data?.rows.filter((r) => r.status === 'done')
+  const answers = new Map(before?.map((r) => [text(r.input), text(r.output)]))
+  const done = rows.data?.rows.filter((r) => r.status === 'done' && answers.has(text(r.input))) ?? []
+  const differ = done.filter((r) => answers.get(text(r.input)) !== text(r.output)).length
   if (error) return <p className="small">The page cannot read this test run: {error.message}</p>
   return (
     <>
@@ -114,7 +117,7 @@ function Answered<F>({ run, earlier, n, current, restore }: AnsweredProps<F>) {
           <span className="small">The form has changed since this test run. A run of all rows reuses only the answers of a test run with the same settings.</span>
         </div>
       )}
-      {before && job?.json_schema && <p className="small">A value that is struck through is from test run {n - 1}.</p>}
+      {before && done.length > 0 && <p className="small">{differ} of {plural(done.length, 'answer')} {differ === 1 ? 'differs' : 'differ'} from test run {n - 1}.{job?.json_schema && ` A value that is struck through is from test run ${n - 1}.`}</p>}
       {rows.data && rows.data.rows.length > 0 && <Answers label="Answers of the test run" job={run.job} rows={rows.data.rows} earlier={before && { name: `test run ${n - 1}`, rows: before }} />}
     </>
   )
