@@ -4,14 +4,17 @@ import { apart, api, at, check, ended, logIn, picture, settle, step } from './dr
 const missing = 'job-00000000-0000-4000-8000-000000000000'
 
 // change answers a request of a page with the answer of the node, changed.
-const change = (page, url, edit) => page.route(url, async (route) => route.fulfill({ json: edit(await (await route.fetch()).json()) }))
+// change changes the answers of a URL. Events are cut off, because an event has the true state of a job.
+async function change(page, url, edit) {
+  await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} }))
+  await page.route(url, async (route) => route.fulfill({ json: edit(await (await route.fetch()).json()) }))
+}
 
 export async function jobPages({ job, failed, model }) {
   await step('a job that no engine serves has no time left', async (page) => {
     const message = `Waiting for an engine that serves ${model}; finished rows are kept.`
     await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', message, rows_done: 100 } }))
     await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', message, rows_per_second: 2, eta_seconds: 100, eta_low: 75, eta_high: 125 }))
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${job}`))
     await logIn(page)
     const left = page.locator('.facts div').filter({ hasText: 'Time left' })
@@ -42,7 +45,7 @@ export async function jobPages({ job, failed, model }) {
     }
     await check(page, 'the list of jobs on a phone')
     await page.unrouteAll({ behavior: 'wait' })
-  })
+  }, /\/v1\/(me|events)/)
 
   await step('an estimate shows its result, and runs all rows', async (page) => {
     const { results: id } = await api('POST', '/v1/batch-inference', { model, inputs: Array.from({ length: 300 }, (_, i) => `Estimate ${i}`), name: 'an estimate', cost_estimate: true })
@@ -77,7 +80,6 @@ export async function jobPages({ job, failed, model }) {
     let rows_per_second = 0
     await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', rows_done: 100 } }))
     await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', rows_done: 100, rows_per_second: (rows_per_second += 2), nodes: [{ node: 'one', rows_done: 100, rows_assigned: 50, rows_per_second: 2 }] }))
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${job}`))
     await logIn(page)
     const curve = page.getByRole('img', { name: /^Rows a second since this page was opened: [\d.]+ now, [\d.]+ at most$/ })
@@ -134,7 +136,6 @@ export async function jobPages({ job, failed, model }) {
       body = route.request().postDataJSON()
       await route.fulfill({ json: {} })
     })
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${job}`))
     await more.waitFor()
     if ((await page.locator('header.title .actions > :is(a, button, span)').count()) > 5) throw new Error('the head has more than four buttons and a list')
@@ -156,7 +157,6 @@ export async function jobPages({ job, failed, model }) {
     const message = 'Paused. No new row starts until the pause ends.'
     await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', paused: true, message, rows_done: 100, datetime_completed: null } }))
     await change(page, `**/v1/jobs/${job}/progress`, (a) => ({ ...a, status: 'running', message, nodes }))
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${job}`))
     await logIn(page)
     const now = page.locator('.now .status')
@@ -178,7 +178,7 @@ export async function jobPages({ job, failed, model }) {
     await page.goto(at(`jobs/${job}`))
     await page.locator('.facts div').filter({ hasText: 'Took' }).getByText('7 s', { exact: true }).waitFor()
     await page.unrouteAll({ behavior: 'wait' })
-  })
+  }, /\/v1\/(me|events)/)
 
   await step('a job whose rows all failed says why, and does not offer what does not help', async (page) => {
     const { results: id } = await api('POST', '/v1/batch-inference', { model, name: 'all refused', inputs: ['a', 'b', 'c'].map((t) => `[[sim:fail=400]] ${t}`) })
@@ -223,7 +223,6 @@ export async function jobPages({ job, failed, model }) {
   }, new RegExp(`/v1/(me|jobs/${missing})$`))
 
   await step('a share is 100 % only at the end, and 0 % only at the start', async (page) => {
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true numbers
     for (const [done, text] of [[0, '0 %'], [1, '< 0.1 %'], [35_700, '35.7 %'], [99_999, '> 99.9 %'], [100_000, '100 %']]) {
       await change(page, `**/v1/jobs/${job}`, (a) => ({ job: { ...a.job, status: 'running', num_rows: 100_000, rows_done: done } }))
       await page.goto(at(`jobs/${job}`))
@@ -269,7 +268,6 @@ export async function jobPages({ job, failed, model }) {
     const failure_reason = { code: 'row_too_long', message: 'Row 2 does not fit the context of the model: it is too long.', additional_context: '' }
     await change(page, `**/v1/jobs/${failed}`, (a) => ({ job: { ...a.job, status: 'failed', failure_reason, truncate_rows: false, num_rows: 3, rows_done: 2, failed_rows: 0 } }))
     await change(page, `**/v1/jobs/${failed}/preview*`, (a) => ({ ...a, rows: a.rows.map((r) => (r.row === 2 ? { ...r, status: 'pending', code: null, input: null } : r)) }))
-    await page.route('**/v1/events*', (r) => r.fulfill({ status: 404, json: {} })) // an event has the true state of the job
     await page.goto(at(`jobs/${failed}`))
     await logIn(page)
     await page.locator('.facts div').filter({ hasText: 'Rows not run' }).getByText('1', { exact: true }).waitFor()
@@ -397,6 +395,7 @@ export async function jobPages({ job, failed, model }) {
     await check(page, 'a succeeded job with failed rows')
     await page.setViewportSize({ width: 390, height: 844 })
     const [head, tests] = [page.locator('.head .actions'), page.getByRole('link', { name: `Test these rows: ${code}` })]
+    await head.locator('> :is(a, button)').nth(2).waitFor({ state: 'detached' }) // the page notices the new width a moment later
     if ((await head.locator('> :is(a, button)').count()) !== 2) throw new Error(`the buttons of a phone are ${await head.innerText()}`)
     await head.getByRole('button', { name: 'More actions' }).click()
     await head.getByRole('link', { name: 'Run again with changes' }).waitFor()
