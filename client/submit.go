@@ -62,7 +62,7 @@ type Submission struct {
 // JobDeadline says when a job must end.
 type JobDeadline struct {
 	Deadline string `json:"deadline,omitempty"` // time in RFC 3339; the answer then takes up to 90 s, and has a forecast
-	Admit    string `json:"admit,omitempty"`    // only with Deadline: "only_if_met" refuses a job whose forecast misses it
+	Admit    string `json:"admit,omitempty"`    // only with Deadline: with "only_if_met" the service refuses the job if its forecast is later
 }
 
 // RowRules say how the rows of a job run.

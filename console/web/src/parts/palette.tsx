@@ -163,7 +163,8 @@ function useEngineNames() {
   return [...names].map(([name, to]) => ({ group: 'Engines', to, name }))
 }
 
-// useAccountPlaces returns the pages of each account whose name has one of the words, for operators.
+// useAccountPlaces finds accounts by the words of their names, and returns the pages of these accounts. Only
+// operators get pages.
 function useAccountPlaces(words: string[]) {
   const can = useCan()
   const isOther = useIsOther()
